@@ -59,78 +59,91 @@ def look_at_the_moved(top):
     return wrong if looks else ["it has seen nothing"]
 
 
-def crowd(top, seed, actions):
-    """Mixed operations: on names shared with others, and on own ones, whose contents are checked.
+class CrowdMember:
+    """Makes mixed operations: on names shared with others, and on own ones, whose contents are checked."""
 
-    Returns the unexpected errors, as text.
-    """
-    pick = random.Random(seed)
-    own, wrong = {}, []
-    os.makedirs(f"{top}/own-{seed}", exist_ok=True)
+    def __init__(self, top, seed):
+        self.top, self.seed = top, seed
+        self.pick = random.Random(seed)
+        self.own, self.wrong = {}, []
+        self.calls = [
+            self.write_own, self.replace_own, self.rename_own, self.unlink_own, self.check_own,
+            self.replace_shared, self.read_shared, lambda: os.unlink(self.shared()),
+            lambda: os.listdir(os.path.dirname(self.shared())), lambda: os.stat(self.shared()),
+            lambda: os.chmod(self.shared(), 0o600 + self.pick.randrange(64)),
+            lambda: os.utime(self.shared()), lambda: os.rmdir(os.path.dirname(self.shared()))]
+        os.makedirs(f"{top}/own-{seed}", exist_ok=True)
 
-    def shared():
-        return f"{top}/shared{pick.randrange(4)}/file{pick.randrange(6)}"
+    def shared(self):
+        return f"{self.top}/shared{self.pick.randrange(4)}/file{self.pick.randrange(6)}"
 
-    def write_own():
-        name, data = f"{top}/own-{seed}/{pick.randrange(10)}", pick.randbytes(pick.randrange(9000))
+    def write_own(self):
+        name = f"{self.top}/own-{self.seed}/{self.pick.randrange(10)}"
+        data = self.pick.randbytes(self.pick.randrange(9000))
         write_file(name, data)
-        own[name] = data
+        self.own[name] = data
 
-    def replace_own():
-        if own:
-            name = pick.choice(sorted(own))
+    def replace_own(self):
+        if self.own:
+            name = self.pick.choice(sorted(self.own))
             write_file(f"{name}.new", b"replaced")
             os.replace(f"{name}.new", name)
-            own[name] = b"replaced"
+            self.own[name] = b"replaced"
 
-    def rename_own():
-        if own:
-            name = pick.choice(sorted(own))
+    def rename_own(self):
+        if self.own:
+            name = self.pick.choice(sorted(self.own))
             os.rename(name, f"{name}x")
-            own[f"{name}x"] = own.pop(name)
+            self.own[f"{name}x"] = self.own.pop(name)
 
-    def unlink_own():
-        if own:
-            name = pick.choice(sorted(own))
+    def unlink_own(self):
+        if self.own:
+            name = self.pick.choice(sorted(self.own))
             os.unlink(name)
-            del own[name]
+            del self.own[name]
 
-    def check_own():
-        for name, data in own.items():
+    def check_own(self):
+        for name, data in self.own.items():
             if read_file(name) != data:
-                wrong.append(f"{name} has other bytes")
+                self.wrong.append(f"{name} has other bytes")
 
-    def replace_shared():
-        name = shared()
+    def replace_shared(self):
+        name = self.shared()
         os.makedirs(os.path.dirname(name), exist_ok=True)
-        write_file(f"{name}.{seed}", b"shared" * 100)
-        os.replace(f"{name}.{seed}", name)
+        write_file(f"{name}.{self.seed}", b"shared" * 100)
+        os.replace(f"{name}.{self.seed}", name)
 
-    def read_shared():
-        data = read_file(shared())
+    def read_shared(self):
+        data = read_file(self.shared())
         if data != b"shared" * 100:
-            wrong.append(f"a shared file is torn: {data[:40]}")
+            self.wrong.append(f"a shared file is torn: {data[:40]}")
 
-    calls = [write_own, replace_own, rename_own, unlink_own, check_own, replace_shared,
-             read_shared, lambda: os.unlink(shared()),
-             lambda: os.listdir(os.path.dirname(shared())), lambda: os.stat(shared()),
-             lambda: os.chmod(shared(), 0o600 + pick.randrange(64)),
-             lambda: os.utime(shared()), lambda: os.rmdir(os.path.dirname(shared()))]
-    for _ in range(actions):
-        call = pick.choice(calls)
+    def act(self):
+        call = self.pick.choice(self.calls)
         try:
             call()
         except EXPECTED_IN_A_CROWD as error:
             if call.__name__.endswith("_own"):
-                wrong.append(f"{call.__name__}: {error!r}")
+                self.wrong.append(f"{call.__name__}: {error!r}")
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
-                wrong.append(f"{call.__name__}: {error!r}")
-    check_own()
-    names = sorted(f"{top}/own-{seed}/{name}" for name in os.listdir(f"{top}/own-{seed}"))
-    if names != sorted(own):
-        wrong.append(f"own names are {names}, not {sorted(own)}")
-    return wrong[:10]
+                self.wrong.append(f"{call.__name__}: {error!r}")
+
+    def check_names(self):
+        directory = f"{self.top}/own-{self.seed}"
+        names = sorted(f"{directory}/{name}" for name in os.listdir(directory))
+        if names != sorted(self.own):
+            self.wrong.append(f"own names are {names}, not {sorted(self.own)}")
+
+
+def crowd(top, seed, actions):
+    """Lets a CrowdMember act, and returns the unexpected errors, as text."""
+    member = CrowdMember(top, seed)
+    for _ in range(actions):
+        member.act()
+    member.check_own()
+    member.check_names()
+    return member.wrong[:10]
 
 
 def ask_until(directory, stop, core=None):

@@ -206,8 +206,9 @@ void in_a_chroot() {
   check(use_cache_much(), "in a chroot");
 }
 
-// Kills for what a library might like to call and a program need not.
-void in_a_filter() {
+// After this, the kernel kills the process at calls that a library might make and a program does
+// not need.
+void forbid_calls() {
   const unsigned forbidden[] = {SYS_statx,
                                 SYS_gettid,
                                 SYS_tgkill,
@@ -244,6 +245,10 @@ void in_a_filter() {
   const sock_fprog filter{static_cast<unsigned short>(kCount + 3), code};
   check(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
   check(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
+}
+
+void in_a_filter() {
+  forbid_calls();
   const int fd = ::open(in_directory("filtered").c_str(), O_CREAT | O_WRONLY, 0600);
   check(fd >= 0, "open");
   ::close(fd);
@@ -288,6 +293,21 @@ void as_found_early() {
   check(use_cache_much(), "after constructors");
 }
 
+// Calls the function of exec(3) that `way` names. Returns if it names none.
+void exec_by(const std::string& way, char* program, char* const words[], char* const clean[]) {
+  char* const none = nullptr;
+  if (way == "execve") ::execve(program, words, clean);
+  if (way == "execvpe") ::execvpe("env", words, clean);
+  if (way == "execle") ::execle(program, program, none, clean);
+  if (way == "execv") ::execv(program, words);
+  if (way == "execvp") ::execvp("env", words);
+  if (way == "execl") ::execl(program, program, none);
+  if (way == "execlp") ::execlp("env", program, none);
+  if (way == "execveat") ::execveat(AT_FDCWD, program, words, clean, 0);
+  if (way == "fexecve") ::fexecve(::open(program, O_RDONLY | O_CLOEXEC), words, clean);
+  if (way == "syscall") ::syscall(SYS_execve, program, words, clean);
+}
+
 // Starts env(1) with an environment of our own, in the way that the argument says.
 void child_by_each_way() {
   char program[] = "/usr/bin/env";
@@ -297,7 +317,6 @@ void child_by_each_way() {
       std::string("TEST_CGROUP=") + std::getenv("TEST_CGROUP"), "TEST_RUN=/nowhere"};
   char* const clean[] = {given[0].data(), given[1].data(), given[2].data(), given[3].data(),
                          nullptr};
-  char* const none = nullptr;
   pid_t child = 0;
   const std::string& way = argument;
   if (way == "posix_spawn" || way == "posix_spawnp") {
@@ -318,16 +337,7 @@ void child_by_each_way() {
     check(environ == clean, "the environment has changed");
     return;
   }
-  if (way == "execve") ::execve(program, words, clean);
-  if (way == "execvpe") ::execvpe("env", words, clean);
-  if (way == "execle") ::execle(program, program, none, clean);
-  if (way == "execv") ::execv(program, words);
-  if (way == "execvp") ::execvp("env", words);
-  if (way == "execl") ::execl(program, program, none);
-  if (way == "execlp") ::execlp("env", program, none);
-  if (way == "execveat") ::execveat(AT_FDCWD, program, words, clean, 0);
-  if (way == "fexecve") ::fexecve(::open(program, O_RDONLY | O_CLOEXEC), words, clean);
-  if (way == "syscall") ::syscall(SYS_execve, program, words, clean);
+  exec_by(way, program, words, clean);
   fail(way.c_str());
 }
 

@@ -53,12 +53,12 @@ def parse_arguments() -> argparse.Namespace:
 
 def chosen(what: str, texts: list[str]) -> list[tuple[str, Scenario]]:
     if what == "small":
-        return programme.small()
+        return programme.SMALL
     if what == "full":
-        return programme.full()
+        return programme.FULL
     if what == "inductor":
-        return programme.inductor()
-    every = programme.small() + programme.full()
+        return programme.INDUCTOR
+    every = programme.SMALL + programme.FULL
     return [one for one in every if any(text in one[0] for text in texts)]
 
 
@@ -99,7 +99,7 @@ def run_scenarios(lab: Lab, arguments: argparse.Namespace) -> int:
 def main() -> int:
     arguments = parse_arguments()
     if arguments.what == "list":
-        for name, _ in programme.small() + programme.full():
+        for name, _ in programme.SMALL + programme.FULL:
             print(name)
         return 0
     lab = prepare(arguments.repo, arguments.work, dict(arguments.venv))

@@ -231,6 +231,54 @@ class ShadowTest : public OverlayTest {
     take_up_layer(told_overlay_);
   }
 
+  static std::vector<std::string> all_names() {
+    std::vector<std::string> all;
+    for (const std::string top : {"fam", "plain"}) {
+      all.push_back(top);
+      for (const std::string key : {"/A", "/B", "/C", "/D"}) {
+        all.push_back(top + key);
+        for (const std::string name : {"/x", "/y", "/tmp.1", "/sub", "/sub/z"}) {
+          all.push_back(top + key + name);
+        }
+      }
+    }
+    return all;
+  }
+
+  // Makes one of twelve kinds of changes. Returns whether it has changed the view's layer.
+  bool make_change(unsigned long kind, const std::string& path, const std::string& other) {
+    Overlay& overlay = told_overlay_;
+    const auto succeeds = [](const auto& result) { return static_cast<bool>(result); };
+    switch (kind) {
+      case 0:
+        return succeeds(changes::create_file(overlay, path, O_WRONLY, 0644));
+      case 1:
+        return succeeds(open_writable(overlay, path, O_WRONLY));
+      case 2:
+        return succeeds(changes::make_dir(overlay, path, 0755));
+      case 3:
+        return succeeds(changes::make_symlink(overlay, path, "x"));
+      case 4:
+        return succeeds(changes::remove_file(overlay, path));
+      case 5:
+        return succeeds(changes::remove_dir(overlay, path));
+      case 6:
+        return succeeds(changes::rename(overlay, path, other, 0));
+      case 7:
+        return succeeds(changes::rename(overlay, path, other, RENAME_EXCHANGE));
+      case 8:
+        return succeeds(changes::link(overlay, path, other));
+      case 9:
+        return succeeds(copy_up(overlay, path));
+      case 10:  // another job publishes
+        publish(path);
+        return false;
+      default:                                                  // the file is evicted, if it exists
+        (void)::unlink((scratch_ / ("base/" + path)).c_str());  // fails for a directory
+        return false;
+    }
+  }
+
   void publish(const std::string& path) const {
     const std::string file = scratch_ / ("base/" + path);
     std::error_code ignored;  // a file may be in the way
@@ -289,65 +337,14 @@ class ShadowTest : public OverlayTest {
 
 TEST_F(ShadowTest, EveryDifferenceFromTheBaseIsReported) {
   std::mt19937 random(5);
-  const auto one_of = [&](std::vector<std::string> of) { return of[random() % of.size()]; };
-  std::vector<std::string> all;
-  for (const std::string top : {"fam", "plain"}) {
-    all.push_back(top);
-    for (const std::string key : {"/A", "/B", "/C", "/D"}) {
-      all.push_back(top + key);
-      for (const std::string name : {"/x", "/y", "/tmp.1", "/sub", "/sub/z"}) {
-        all.push_back(top + key + name);
-      }
-    }
-  }
-  for (const std::string path :
-       {"fam/A/x", "fam/A/sub/z", "fam/B/y", "plain/A/x", "plain/B/sub/z"}) {
-    scratch_.write("base/" + path, path);
-  }
-  std::filesystem::create_symlink("x", scratch_ / "base/plain/A/y");
+  const std::vector<std::string> all = all_names();
+  const auto any_name = [&] { return all[random() % all.size()]; };
   int done = 0;
   for (int step = 0; step < 6000; ++step) {
     if (step % 40 == 0) begin_anew();
-    const std::string path = one_of(all);
-    const std::string other = one_of(all);
-    Overlay& overlay = told_overlay_;
-    switch (random() % 12) {
-      case 0:
-        done += static_cast<bool>(changes::create_file(overlay, path, O_WRONLY, 0644));
-        break;
-      case 1:
-        done += static_cast<bool>(open_writable(overlay, path, O_WRONLY));
-        break;
-      case 2:
-        done += static_cast<bool>(changes::make_dir(overlay, path, 0755));
-        break;
-      case 3:
-        done += static_cast<bool>(changes::make_symlink(overlay, path, "x"));
-        break;
-      case 4:
-        done += static_cast<bool>(changes::remove_file(overlay, path));
-        break;
-      case 5:
-        done += static_cast<bool>(changes::remove_dir(overlay, path));
-        break;
-      case 6:
-        done += static_cast<bool>(changes::rename(overlay, path, other, 0));
-        break;
-      case 7:
-        done += static_cast<bool>(changes::rename(overlay, path, other, RENAME_EXCHANGE));
-        break;
-      case 8:
-        done += static_cast<bool>(changes::link(overlay, path, other));
-        break;
-      case 9:
-        done += static_cast<bool>(copy_up(overlay, path));
-        break;
-      case 10:  // somebody publishes
-        publish(path);
-        break;
-      default:                                                  // something is evicted
-        (void)::unlink((scratch_ / ("base/" + path)).c_str());  // if it is there, and no directory
-    }
+    const std::string path = any_name();
+    const std::string other = any_name();
+    done += static_cast<int>(make_change(random() % 12, path, other));
     for (const std::string& any : all) check(any);
     if (HasFatalFailure()) FAIL() << "after step " << step;
   }

@@ -229,7 +229,7 @@ TEST(Profile, NeedsEvidenceOfAKnownKind) {
             "x.toml:2: evidence: must be one of run, read, doc, guess");
 }
 
-TEST(Profile, RefusesValuesOfAWrongKind) {
+TEST(Profile, RefusesValuesOfAWrongKindForACache) {
   EXPECT_EQ(refusal_with("variable = \"A B\""),
             "x.toml:3: variable: 'A B' is no name of a variable");
   EXPECT_EQ(refusal_with("unless = [\"A:B\"]"), "x.toml:3: unless: 'A:B' is no name of a variable");
@@ -237,6 +237,13 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
             "x.toml:3: default_paths: must be an array of strings");
   EXPECT_EQ(refusal_with("default_paths = [\"x\"]"),
             "x.toml:3: default_paths: 'x' must begin with / or ~/");
+  EXPECT_EQ(refusal_with("class = 1"), "x.toml:3: class: must be a table");
+  EXPECT_EQ(refusal_with("[class]\nlock = [\"/x\"]"),
+            "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's directory");
+  EXPECT_EQ(refusal_with("variable = \"A\\u0000B\""), "x.toml:3: variable: must be a string");
+}
+
+TEST(Profile, RefusesValuesOfAWrongKindForAnEntry) {
   EXPECT_EQ(refusal_with("[entry]\npath = \"*\""),
             "x.toml:3: entry: must be an array of tables, [[entry]]");
   EXPECT_EQ(refusal_with("entry = [1]"), "x.toml:3: entry: must be an array of tables, [[entry]]");
@@ -267,10 +274,6 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
       refusal_with("[[entry]]\npath = \"*\"\nrenamed = true\nbuilt_under = \"*.lock\""),
       "x.toml:6: entry.built_under: is another way to be complete than 'renamed': one of them "
       "alone");
-  EXPECT_EQ(refusal_with("class = 1"), "x.toml:3: class: must be a table");
-  EXPECT_EQ(refusal_with("[class]\nlock = [\"/x\"]"),
-            "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's directory");
-  EXPECT_EQ(refusal_with("variable = \"A\\u0000B\""), "x.toml:3: variable: must be a string");
 }
 
 TEST_F(ProfileDirectories, AreReadInOrderAndTheLaterReplaces) {

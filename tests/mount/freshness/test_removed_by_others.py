@@ -130,6 +130,38 @@ def test_a_job_that_has_ended_keeps_its_lock(mount, job_of):
 
 # ---- plain files of the base
 
+def record_kernel(mount, job_of):
+    """Replaces the kernel's entry by one of the same content that cacheshim has published and recorded."""
+    mounts.run("rm", "-r", mount.base(PLAIN).parent)
+    maker = job_of(mount, "maker", 20009)
+    maker.put_group("KEY", KERNEL)
+    for name in KERNEL:
+        os.setxattr(mount.base("triton/KEY", name), "user.mark", b"kept")
+
+
+def take_away(who, mount, job_of):
+    victim = mount.base(PLAIN)
+    if who == "raw":
+        mounts.run("rm", "-r", victim.parent)
+    elif who == "replaced":
+        replace_raw(victim, b"another's")
+    elif who == "gc":
+        for file in victim.parent.iterdir():
+            os.utime(file, (time.time() - 10 * 86400,) * 2)
+        mount.cli("gc")
+        assert not victim.exists()
+    elif who == "repair":
+        victim.with_name("k.json").write_bytes(b"damaged")
+        mount.cli("verify", "--repair")
+        assert not victim.exists()
+    else:
+        mounts.run("rm", "-r", victim.parent)
+        maker = job_of(mount, "maker2", 20008)
+        maker.put_group("KEY", {"k.cubin": b"another's", "k.json": b"{}"})
+        wait_until(lambda: victim.exists() and victim.read_bytes() == b"another's",
+                   what="publishing")
+
+
 @pytest.fixture(params=["raw", "replaced", "gc", "repair", "publisher"])
 def taken_away(request, mount_store, store, scratch, job_of, shimmed_job_of):
     """taken_away(process): the mount and an open descriptor of PLAIN, whose name another has taken away."""
@@ -143,43 +175,14 @@ def taken_away(request, mount_store, store, scratch, job_of, shimmed_job_of):
     config.write_text('[gc]\nmax_age = "5d"\n')
     mount = mount_store(store, "--config", config)
 
-    def record():  # published once more, so that it is on record
-        mounts.run("rm", "-r", old)
-        maker = job_of(mount, "maker", 20009)
-        maker.put_group("KEY", KERNEL)
-        for name in KERNEL:
-            os.setxattr(mount.base("triton/KEY", name), "user.mark", b"kept")
-
-    def take_away():
-        victim = mount.base(PLAIN)
-        if who == "raw":
-            mounts.run("rm", "-r", victim.parent)
-        elif who == "replaced":
-            replace_raw(victim, b"another's")
-        elif who == "gc":
-            for file in victim.parent.iterdir():
-                os.utime(file, (time.time() - 10 * 86400,) * 2)
-            mount.cli("gc")
-            assert not victim.exists()
-        elif who == "repair":
-            victim.with_name("k.json").write_bytes(b"damaged")
-            mount.cli("verify", "--repair")
-            assert not victim.exists()
-        else:
-            mounts.run("rm", "-r", victim.parent)
-            maker = job_of(mount, "maker2", 20008)
-            maker.put_group("KEY", {"k.cubin": b"another's", "k.json": b"{}"})
-            wait_until(lambda: victim.exists() and victim.read_bytes() == b"another's",
-                       what="publishing")
-
     def make(kind):
         if who == "repair":
-            record()
+            record_kernel(mount, job_of)
         start = {"plain": job_of, "preloaded": shimmed_job_of}[kind]
         one = start(mount, "one", 20001)
         fd = one("os.open", one.path(PLAIN), os.O_RDONLY)
         before = one("os.fstat", fd)
-        take_away()
+        take_away(who, mount, job_of)
         return mount, one, fd, before, who in ("replaced", "publisher")
 
     return make
