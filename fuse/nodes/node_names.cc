@@ -71,6 +71,11 @@ void NodeNames::exchange(NodeIndex parent, std::string_view name, NodeIndex new_
   tree_.move_name(aside, {new_parent, new_name});
 }
 
+NodeIndex NodeNames::find(NodeIndex parent, std::string_view name) const {
+  const ReaderLock lock(tree_.mutex);
+  return tree_.find({parent, name});
+}
+
 NodeIndex NodeNames::find_path(NodeIndex view_root, std::string_view path) const {
   const ReaderLock lock(tree_.mutex);
   NodeIndex node = view_root;

@@ -22,7 +22,8 @@ class NodeNames {
  public:
   explicit NodeNames(NodeTree& tree) : tree_(tree) {}
 
-  // Returns 0 if the kernel knows no such node.
+  // These return 0 if the kernel knows no such node.
+  NodeIndex find(NodeIndex parent, std::string_view name) const;
   NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
 
   // Adds a name to the node. Removes the name from the node that had it, if any.

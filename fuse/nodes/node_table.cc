@@ -58,11 +58,6 @@ Result<std::string> NodeTable::path(NodeIndex index) const {
   return path;
 }
 
-NodeIndex NodeTable::find(NodeIndex parent, std::string_view name) const {
-  const ReaderLock lock(tree_.mutex);
-  return tree_.find({parent, name});
-}
-
 NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, NodeKind kind,
                                 Job* job) {
   const WriterLock lock(tree_.mutex);

@@ -29,8 +29,8 @@ namespace cacheshim {
 // their nodes hold a descriptor from the lookup on, and an open gets the file that the lookup found
 // (HeldObjects). Once the descriptor is closed, the node finds the file by its name again.
 //
-// This class makes nodes, finds them and frees them; names() changes their names, objects() changes
-// the objects that they stand for, and state() returns the rest of their state.
+// This class makes nodes and frees them; names() finds them by their names and changes these names,
+// objects() changes the objects that they stand for, and state() returns the rest of their state.
 //
 // Thread-safe by one reader-writer lock (NodeTree), never held across a system call. Finding a
 // node, looking a known one up again and forgetting some of its lookups take it shared; only adding
@@ -53,8 +53,6 @@ class NodeTable {
   Result<std::string> path(NodeIndex node) const;
   // Returns the last component of the node's name. Also for nodes of the mount's own directories.
   std::string name(NodeIndex node) const;
-  // Returns 0 if the kernel knows no such node.
-  NodeIndex find(NodeIndex parent, std::string_view name) const;
 
   // Returns the node of this parent and name in the mount's own directories, which it makes if
   // necessary. Counts one lookup.

@@ -225,7 +225,7 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   // During an unlink the kernel also holds the lock of the removed object. A late invalidation of a directory that had
   // the same node id would wait for that lock.
   const NodeRef directory = decode(parent);
-  const NodeId victim = encode({mount_.nodes.find(directory.node, name), directory.slot});
+  const NodeId victim = encode({mount_.nodes.names().find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return completion.complete(removed.error());
   Job& job = *mount_.nodes.info(directory.node).job;
@@ -257,8 +257,9 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
   CACHESHIM_TRY(target, objects_.view_directory(to));
   if (source.job != target.job) return Errno(EXDEV);
   Job& job = *source.job;
-  CACHESHIM_TRY(prepared, objects_.prepare_change(mount_.nodes.find(from.node, name), kWholeFile,
-                                                  /*whole_tree=*/true));
+  CACHESHIM_TRY(prepared,
+                objects_.prepare_change(mount_.nodes.names().find(from.node, name), kWholeFile,
+                                        /*whole_tree=*/true));
   return objects_.change_names(job, [&](Hold hold) -> Result<std::string> {
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, from, name));
@@ -275,7 +276,7 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
       mount_.nodes.names().remove(to.node, new_name, std::move(kept));
       mount_.nodes.names().rename(from.node, name, to.node, new_name);
     }
-    const NodeIndex moved = moves_lock ? mount_.nodes.find(to.node, new_name) : 0;
+    const NodeIndex moved = moves_lock ? mount_.nodes.names().find(to.node, new_name) : 0;
     if (moved != 0) {
       CACHESHIM_CHECK(lock_requests_.settle_lock_name(moved, job, new_path, std::move(new_lock)));
     }
@@ -287,8 +288,8 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
                    const char* new_name, unsigned flags, StatusCompletion completion) {
   const NodeRef from = decode(parent);
   const NodeRef to = decode(new_parent);
-  const NodeId source = encode({mount_.nodes.find(from.node, name), from.slot});
-  const NodeId target = encode({mount_.nodes.find(to.node, new_name), to.slot});
+  const NodeId source = encode({mount_.nodes.names().find(from.node, name), from.slot});
+  const NodeId target = encode({mount_.nodes.names().find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
   // The kernel itself refuses to replace a name that it knows, so it has cached this one as absent. ESTALE makes it
   // look the names up again; after EEXIST it would keep the stale entry.

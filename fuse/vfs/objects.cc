@@ -80,7 +80,7 @@ Status Objects::own_removed(Job& job, NodeIndex node) {
 
 NodeNames::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent,
                                         const std::string& name, const std::string& path) const {
-  const NodeIndex node = mount_.nodes.find(parent, name);
+  const NodeIndex node = mount_.nodes.names().find(parent, name);
   if (node == 0 || mount_.nodes.info(node).common != Common::kNone) return {};
   auto opened = overlay.open(path, O_PATH);
   if (!opened) return {};
@@ -95,7 +95,7 @@ NodeNames::Removed Objects::prepare_removal(const Overlay& overlay, NodeRef pare
                                             const std::string& name, const std::string& path) {
   NodeNames::Removed kept = keep_object(overlay, parent.node, name, path);
   if (kept.has_links) {
-    const NodeRef file{mount_.nodes.find(parent.node, name), parent.slot};
+    const NodeRef file{mount_.nodes.names().find(parent.node, name), parent.slot};
     mount_.pending_unlinks.begin(encode(file), encode(parent), name);
   }
   return kept;

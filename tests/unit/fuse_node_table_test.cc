@@ -52,7 +52,7 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   EXPECT_EQ(path(x), "d/x");  // the directory lives as long as what is in it
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
-  EXPECT_EQ(nodes_.find(root_, "d"), 0U);
+  EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
 }
 
 TEST_F(NodeTableTest, CopyUpKeepsNodeAndInodeNumber) {
@@ -142,7 +142,7 @@ TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const std::map<std::string, Common> expected = {
       {"d/before", Common::kNone}, {"d/a.lock", Common::kLock}, {"d/b.lock", Common::kLock}};
   EXPECT_EQ(kinds, expected);
-  EXPECT_EQ(nodes_.find(directory_, "after"), nodes_.find(directory_, "before"));
+  EXPECT_EQ(nodes_.names().find(directory_, "after"), nodes_.names().find(directory_, "before"));
 }
 
 TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {

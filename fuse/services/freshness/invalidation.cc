@@ -35,7 +35,7 @@ void Invalidation::add(const BaseChange& change, const Job& job, Notices& notice
   const bool is_content = change.kind == BaseChange::Kind::kContent;
   // A changed name also changes the directory that contains it.
   const NodeIndex changed =
-      is_content && !change.name.empty() ? nodes_.find(directory, change.name) : directory;
+      is_content && !change.name.empty() ? nodes_.names().find(directory, change.name) : directory;
   for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
     if (!is_content) notices.push_back({encode({directory, view}), change.name});
