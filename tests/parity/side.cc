@@ -90,7 +90,7 @@ Side::Side(std::string path)
   if (!dir_) note("cannot open the case's directory: " + errno_name(errno));
 }
 
-void Side::record_result(const std::string& what, long long result, bool is_fd) {
+void Record::record_result(const std::string& what, long long result, bool is_fd) {
   const int code = errno;
   std::string text = what + " = ";
   if (result == -1) {

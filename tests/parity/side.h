@@ -10,19 +10,11 @@
 
 #include "common/unique_fd.h"
 
-// One of the two directories that must behave alike, and the record of what was seen there. A case
-// makes its calls through did(), once on each side; afterwards the two records are compared line by
-// line.
 namespace cacheshim::parity {
 
-class Side {
+// The record of what the calls on one side returned.
+class Record {
  public:
-  // `path` is the case's directory, which exists.
-  explicit Side(std::string path);
-
-  int dir() const { return dir_.get(); }
-  const std::string& path() const { return path_; }
-  std::string path_of(std::string_view name) const { return path_ + "/" + std::string(name); }
   const std::vector<std::string>& lines() const { return lines_; }
 
   // Records what a call returned: its value, or the name of its errno where it is -1. Call it in
@@ -40,6 +32,23 @@ class Side {
   }
   void note(std::string line) { lines_.push_back(std::move(line)); }
 
+ private:
+  void record_result(const std::string& what, long long result, bool is_fd);
+
+  std::vector<std::string> lines_;
+};
+
+// One of the two directories that must behave alike, and its record. A case makes its calls through
+// did(), once on each side; afterwards the two records are compared line by line.
+class Side : public Record {
+ public:
+  // `path` is the case's directory, which exists.
+  explicit Side(std::string path);
+
+  int dir() const { return dir_.get(); }
+  const std::string& path() const { return path_; }
+  std::string path_of(std::string_view name) const { return path_ + "/" + std::string(name); }
+
   // Frequent calls. Names are relative to the case's directory.
   UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
   void write(int fd, std::string_view data);
@@ -53,12 +62,10 @@ class Side {
   void xattrs(const std::string& name);
 
  private:
-  void record_result(const std::string& what, long long result, bool is_fd);
   void tree_below(int parent, const std::string& name, const std::string& shown);
 
   std::string path_;
   UniqueFd dir_;
-  std::vector<std::string> lines_;
 };
 
 // "O_RDWR|O_CREAT".
