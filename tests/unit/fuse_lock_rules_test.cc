@@ -184,7 +184,7 @@ TEST_F(LockRules, ARefusedRequestLooksAtFewOfTheHoldersDescriptors) {
   lock_with_unseen_closes(1);
   const int looks_before = looks;
   EXPECT_EQ(try_lock(2), EAGAIN);
-  EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
+  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostLooks));
   EXPECT_EQ(searches, 1);  // when the lock was taken
 }
 
@@ -195,7 +195,7 @@ TEST_F(LockRules, ARefusedRequestLooksAtOneOfManyHolders) {
   }
   const int looks_before = looks;
   EXPECT_EQ(try_lock(200), EAGAIN);
-  EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
+  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostLooks));
 }
 
 TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {

@@ -19,7 +19,7 @@ struct LockRequest {
   off_t length = 0;          // record, bytes; 0: to the end of the file, wherever that is
   bool waits = false;
   bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
-  // Another open handle of the file does not report its close: see Owner::descriptors.
+  // Another open handle of the file does not report its close: see LockOwners::Owner::descriptors.
   bool others_close_unseen = false;
   pid_t thread = 0;               // of `process`, blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors

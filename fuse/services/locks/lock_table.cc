@@ -214,7 +214,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   if (!file) return;  // the lock stays on the old file, among the job's processes
   const MutexLock lock(queue->mutex);
   if (queue->dropped) return;
-  queue->move_to(*std::move(file), is_shared);
+  queue->owners.move_to(*std::move(file), is_shared);
   queue->moved = true;
   const MutexLock table(mutex_);
   queues_.try_emplace(to, queue);
@@ -225,14 +225,14 @@ bool LockTable::gives_up_exclusive(const LockFileId& id, const LockRequest& unlo
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
   const MutexLock lock(queue->mutex);
-  return queue->gives_up_exclusive(unlock);
+  return queue->owners.gives_up_exclusive(unlock);
 }
 
 bool LockTable::is_held_by(const LockFileId& id, pid_t process) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
   const MutexLock lock(queue->mutex);
-  return queue->is_held_by(process);
+  return queue->owners.is_held_by(process);
 }
 
 int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest& request,

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/locks/lock_owners.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <iterator>
+
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// If a descriptor was closed longer ago than this and no RELEASE has arrived, a duplicate of it is
+// still open.
+constexpr std::chrono::milliseconds kLeavingFor{100};
+
+}  // namespace
+
+// Each owner has a descriptor of its own, by which the kernel identifies it. Read-only if that
+// works, so that closing it causes no event for watchers.
+Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) {
+  Owner& owner = owners_[key_of(request)];
+  if (!owner.fd) {
+    auto fd = sys::reopen(file_.get(), request.is_record ? O_RDWR : O_RDONLY);
+    if (!fd && request.is_record) fd = sys::reopen(file_.get(), O_RDONLY);
+    if (!fd) {
+      owners_.erase(key_of(request));
+      return fd.error();
+    }
+    owner.fd = *std::move(fd);
+  }
+  if (std::find(owner.handles.begin(), owner.handles.end(), request.handle) ==
+      owner.handles.end()) {
+    owner.handles.push_back(request.handle);
+  }
+  if (request.type != F_UNLCK) owner.process = request.process;
+  owner.shown_inode = request.shown_inode;
+  owner.tells_close = request.tells_close;
+  owner.closed_at = {};
+  return &owner;
+}
+
+// Records the locks that the kernel has granted.
+void LockOwners::remember(Owner& owner, const LockRequest& request, int error) {
+  const LockRange range = range_of(request);
+  if (!request.is_record) {
+    owner.held.clear();  // as flock(2) says, a failed conversion loses the old lock
+    if (error == 0 && request.type != F_UNLCK) owner.held.push_back(range);
+    return;
+  }
+  if (error != 0) return;
+  subtract(owner.held, range);
+  if (request.type != F_UNLCK) owner.held.push_back(range);
+}
+
+int LockOwners::try_set(const LockRequest& request) {
+  if (request.type == F_UNLCK && !owners_.contains(key_of(request))) return 0;
+  const auto found = ensure_owner(request);
+  if (!found) return found.error().code();
+  Owner& owner = **found;
+  int error = system_.set(owner.fd.get(), request);
+  // NFS implements an exclusive flock as a record lock, which requires a writable descriptor
+  if (error == EBADF) {
+    auto writer = sys::reopen(file_.get(), O_RDWR);
+    if (!writer) return writer.error().code();
+    owner.fd = *std::move(writer);
+    error = system_.set(owner.fd.get(), request);
+  }
+  if (error == 0 && request.type != F_UNLCK && owner.held.empty()) note_descriptors(owner, request);
+  remember(owner, request, error);
+  return error;
+}
+
+// Closing the descriptor is not enough: a process that the daemon has just forked may briefly have
+// a copy, and with it the locks, and no event would report when it is closed.
+LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
+  const auto& [key, owner] = *known;
+  if (!owner.held.empty()) {
+    LockRequest all;  // bytes
+    all.is_record = key.first;
+    (void)system_.set(owner.fd.get(), all);
+  }
+  return owners_.erase(known);
+}
+
+// Called after the first lock, and not before each attempt: it reads /proc several times.
+void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) const {
+  owner.descriptors.clear();
+  owner.ends_with_one = false;
+  if (!request.is_record || !request.others_close_unseen) return;
+  const LockCallArguments call = system_.arguments(request.thread);
+  owner.ends_with_one = call.kind == LockCallKind::kOfProcess;
+  if (owner.ends_with_one) {
+    owner.descriptors = system_.descriptors(request.process, request.shown_inode, call.descriptor);
+  }
+}
+
+// Whether the process has closed one of the descriptors. If there are many, each call checks
+// others, so that repeated requests find a closed one.
+bool LockOwners::has_closed_one(const Owner& owner) const {
+  const std::size_t count = owner.descriptors.size();
+  for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
+    owner.next_look = (owner.next_look + 1) % count;
+    if (!system_.has_descriptor(owner.process, owner.descriptors[owner.next_look])) return true;
+  }
+  return false;
+}
+
+// Whether the owner has lost its record locks: its process has closed a descriptor, or has exited
+// while a child keeps the file open.
+bool LockOwners::has_lost_locks(const Owner& owner) const {
+  if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
+  return !owner.tells_close && system_.has_ended(owner.process);
+}
+
+bool LockOwners::refresh(const LockRequest& request) {
+  const auto known = owners_.find(key_of(request));
+  if (known == owners_.end()) return false;
+  if (known->second.ends_with_one && has_closed_one(known->second)) drop(known);
+  return true;
+}
+
+// Stops at the first conflicting owner that still has its locks, because the request must wait for this owner in any
+// case.
+bool LockOwners::drop_stale(const LockRequest& request) {
+  if (!request.is_record) return false;
+  bool is_any_dropped = false;
+  for (auto known = owners_.begin(); known != owners_.end();) {
+    if (!is_in_the_way(request, known->first, known->second)) {
+      ++known;
+    } else if (has_lost_locks(known->second)) {
+      known = drop(known);
+      is_any_dropped = true;
+    } else {
+      break;
+    }
+  }
+  return is_any_dropped;
+}
+
+bool LockOwners::is_in_the_way(const LockRequest& request, const OwnerKey& key,
+                               const Owner& owner) {
+  return key != key_of(request) &&
+         std::any_of(owner.held.begin(), owner.held.end(),
+                     [&](const LockRange& range) { return conflict(range_of(request), range); });
+}
+
+bool LockOwners::is_held_against(const LockRequest& request) const {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    return is_in_the_way(request, known.first, known.second);
+  });
+}
+
+// Call after drop_stale(), which has found that a process still has its record locks.
+bool LockOwners::may_leave_soon(const Owner& owner) const {
+  if (owner.tells_close) return system_.now() - owner.closed_at < kLeavingFor;
+  const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
+  return !is_known && system_.is_releasing();
+}
+
+bool LockOwners::may_be_free_soon(const LockRequest& request) const {
+  const auto stays = [&](const auto& known) {
+    return is_in_the_way(request, known.first, known.second) && !may_leave_soon(known.second);
+  };
+  return is_held_against(request) && std::none_of(owners_.begin(), owners_.end(), stays);
+}
+
+// A process outside the mount releases its lock without an event; so does one of the mount whose closes the kernel does
+// not report.
+bool LockOwners::may_end_unseen(const LockRequest& request) const {
+  const auto ends_unseen = [&](const auto& known) {
+    const auto& [key, owner] = known;
+    return (!owner.tells_close || owner.ends_with_one) && is_in_the_way(request, key, owner);
+  };
+  if (request.is_record && std::any_of(owners_.begin(), owners_.end(), ends_unseen)) return true;
+  return is_shared_ && !is_held_against(request);
+}
+
+int LockOwners::find(const LockRequest& request, struct flock& lock) {
+  const auto owner = ensure_owner(request);
+  if (!owner) return owner.error().code();
+  lock = to_flock(request);
+  const int error = system_.find((*owner)->fd.get(), lock);
+  if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
+  // The lock is one of these: the kernel knows its descriptor but no process. Find the process
+  // of its owner.
+  LockRequest there = request;
+  there.start = lock.l_start;
+  there.length = lock.l_len;
+  there.type = F_WRLCK;
+  for (const auto& [key, other] : owners_) {
+    for (const LockRange& range : other.held) {
+      if (key.second != request.owner && conflict(range_of(there), range))
+        lock.l_pid = other.process;
+    }
+  }
+  return 0;
+}
+
+bool LockOwners::closed(std::uint64_t handle, std::uint64_t owner) {
+  const auto held = owners_.find({false, handle});
+  if (held != owners_.end()) held->second.closed_at = system_.now();
+  const auto records = owners_.find({true, owner});
+  if (records == owners_.end()) return false;
+  drop(records);
+  return true;
+}
+
+bool LockOwners::released(std::uint64_t handle) {
+  bool is_any_dropped = false;
+  for (auto known = owners_.begin(); known != owners_.end();) {
+    const auto& handles = known->second.handles;
+    const bool is_gone = std::find(handles.begin(), handles.end(), handle) != handles.end();
+    known = is_gone ? drop(known) : std::next(known);
+    is_any_dropped |= is_gone;
+  }
+  return is_any_dropped;
+}
+
+void LockOwners::move_to(UniqueFd file, bool is_shared) {
+  file_ = std::move(file);
+  is_shared_ = is_shared;
+  for (auto known = owners_.begin(); known != owners_.end();) {
+    known = take_again(known->first, known->second) ? std::next(known) : owners_.erase(known);
+  }
+}
+
+bool LockOwners::take_again(const OwnerKey& key, Owner& owner) const {
+  auto fd = sys::reopen(file_.get(), key.first ? O_RDWR : O_RDONLY);
+  if (!fd) return false;
+  owner.fd = *std::move(fd);
+  return std::all_of(owner.held.begin(), owner.held.end(), [&](const LockRange& range) {
+    LockRequest request;
+    request.is_record = key.first;
+    request.type = range.type;
+    request.start = range.start;
+    request.length = range.length;
+    return system_.set(owner.fd.get(), request) == 0;
+  });
+}
+
+bool LockOwners::has_lock(const LockRequest& request) const {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    const auto& [key, owner] = known;
+    const bool is_own = key.second == request.owner || owner.process == request.process;
+    return key.first == request.is_record && is_own && !owner.held.empty();
+  });
+}
+
+bool LockOwners::has_lock_of_others(pid_t process) const {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    return !known.second.held.empty() && known.second.process != process;
+  });
+}
+
+bool LockOwners::is_held_by(pid_t process) const {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    const auto& held = known.second.held;
+    return known.second.process == process &&
+           std::any_of(held.begin(), held.end(),
+                       [](const LockRange& range) { return range.type == F_WRLCK; });
+  });
+}
+
+bool LockOwners::gives_up_exclusive(const LockRequest& unlock) const {
+  const auto owner = owners_.find(key_of(unlock));
+  return owner != owners_.end() &&
+         std::any_of(owner->second.held.begin(), owner->second.held.end(),
+                     [&](const LockRange& range) {
+                       return range.type == F_WRLCK && covers(range_of(unlock), range);
+                     });
+}
+
+void LockOwners::add_blockers(const LockRequest& request,
+                              std::set<std::uint64_t>& blockers) const {
+  for (const auto& [key, owner] : owners_) {
+    if (is_in_the_way(request, key, owner)) blockers.insert(key.second);
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "fuse/services/locks/lock_range.h"
+#include "fuse/services/locks/lock_request.h"
+#include "fuse/services/locks/lock_system.h"
+
+namespace cacheshim {
+
+// The locks that this mount's processes have on one file.
+//
+// The kernel of this machine grants the locks, on descriptors of `file`, one per owner. So locks
+// outside the mount count, the kernel manages ranges, and a close releases locks.
+//
+// Processes poll for locks, so a refused request takes the same time whatever descriptors the
+// holder has: it examines at most kMostLooks of them in /proc.
+//
+// Not thread-safe.
+class LockOwners {
+ public:
+  static constexpr std::size_t kMostLooks = 8;
+
+  // `file`: any descriptor of it. `is_shared`: processes other than this daemon may lock it. `system` must outlive the
+  // object.
+  LockOwners(UniqueFd file, bool is_shared, const LockSystem& system)
+      : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
+
+  // Sets or releases a lock without waiting. Returns an errno value: EWOULDBLOCK or EACCES if another owner has a
+  // conflicting lock.
+  int try_set(const LockRequest& request);
+  // Whether the request's owner is known. Drops its record locks if its process has closed a descriptor of the file,
+  // which the kernel does not always report.
+  bool refresh(const LockRequest& request);
+  // Drops conflicting record locks whose owners have lost them. Returns whether it dropped any.
+  bool drop_stale(const LockRequest& request);
+  // Serves F_GETLK: sets `lock` to a conflicting lock; `lock.l_type` is F_UNLCK if there is none. Returns an errno
+  // value.
+  int find(const LockRequest& request, struct flock& lock);
+  // `owner` has closed a descriptor of the handle and so loses its record locks. Returns whether it had an entry.
+  bool closed(std::uint64_t handle, std::uint64_t owner);
+  // The handle is gone, together with the locks that were made through it. Returns whether there were any.
+  bool released(std::uint64_t handle);
+  // Takes all locks again on `file`, which is not locked yet, and uses that file from now on.
+  // Owners whose locks the file system does not grant lose them.
+  void move_to(UniqueFd file, bool is_shared);
+
+  bool is_empty() const { return owners_.empty(); }
+  // Whether the request's owner, or its process, has a lock of the same kind.
+  bool has_lock(const LockRequest& request) const;
+  // Whether another process than `process` has a lock.
+  bool has_lock_of_others(pid_t process) const;
+  // Whether `process` has an exclusive lock.
+  bool is_held_by(pid_t process) const;
+  // Whether `unlock` releases the whole of an exclusive lock that its owner has.
+  bool gives_up_exclusive(const LockRequest& unlock) const;
+  // Adds the owners whose record locks conflict with the request.
+  void add_blockers(const LockRequest& request, std::set<std::uint64_t>& blockers) const;
+  // Whether all owners of conflicting locks may be about to release them.
+  bool may_be_free_soon(const LockRequest& request) const;
+  // Whether the conflicting locks may be released without an event.
+  bool may_end_unseen(const LockRequest& request) const;
+
+ private:
+  struct Owner {
+    UniqueFd fd;
+    pid_t process = 0;
+    std::uint64_t shown_inode = 0;
+    std::vector<std::uint64_t> handles;
+    bool tells_close = false;
+    LockSystem::Clock::time_point closed_at{};
+    std::vector<LockRange> held;
+    // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel reports a
+    // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a
+    // handle at the process's first lock, these are the descriptors that the process then had: once one of them
+    // is closed, the locks are gone.
+    std::vector<OpenDescriptor> descriptors;
+    bool ends_with_one = false;
+    mutable std::size_t next_look = 0;  // in `descriptors`
+  };
+  using OwnerKey = std::pair<bool, std::uint64_t>;  // whether it owns record locks; its number
+  using Owners = std::map<OwnerKey, Owner>;
+
+  static OwnerKey key_of(const LockRequest& request) { return {request.is_record, request.owner}; }
+  static bool is_in_the_way(const LockRequest& request, const OwnerKey& key, const Owner& owner);
+  static void remember(Owner& owner, const LockRequest& request, int error);
+  Result<Owner*> ensure_owner(const LockRequest& request);
+  Owners::iterator drop(Owners::iterator known);
+  void note_descriptors(Owner& owner, const LockRequest& request) const;
+  bool has_closed_one(const Owner& owner) const;
+  bool has_lost_locks(const Owner& owner) const;
+  bool may_leave_soon(const Owner& owner) const;
+  bool is_held_against(const LockRequest& request) const;
+  bool take_again(const OwnerKey& key, Owner& owner) const;
+
+  UniqueFd file_;
+  bool is_shared_;
+  const LockSystem& system_;
+  Owners owners_;
+};
+
+}  // namespace cacheshim
