@@ -12,7 +12,8 @@
 
 namespace cacheshim {
 
-void handle_request(fuse_session* session, const RequestView& request) {
+void handle_request(fuse_session* session, RequestView request) {
+  request.translate();
   wire::begin_request(request.bytes());
   if (!request.is_well_formed()) {
     spdlog::error("a request of {} bytes is malformed; it is refused", request.size());

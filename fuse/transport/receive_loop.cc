@@ -146,7 +146,6 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
     if (size > 0 && static_cast<std::size_t>(size) < sizeof(fuse_in_header)) continue;
     if (size > 0) {
       buffer.size = static_cast<std::size_t>(size);
-      buffer.view().translate();
       return Received::kRequest;
     }
     if (size == -1 && errno == EAGAIN) return Received::kNothing;

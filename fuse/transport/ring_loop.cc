@@ -248,8 +248,7 @@ bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
 }
 
 void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
-  RequestView request(entry.bytes(), entry.size());
-  request.translate();
+  const RequestView request(entry.bytes(), entry.size());
   // Once the request is answered, the entry may belong to another thread, and to another request.
   CoreQueue& queue = entry.queue();
   const Asked asked{entry.unique(), request.client()};
