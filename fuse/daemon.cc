@@ -174,8 +174,9 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   mount.start(session.device(), [&](const Baton& baton) { filesystem.names.reap(baton); });
   spdlog::info("raw changes are watched for by: {}", to_string(mount.timeouts.watch_mode()));
   const pthread_t waiting = ::pthread_self();
-  session.start(worker_count(options.threads), options.io_uring,
-                [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
+  session.start({.threads = worker_count(options.threads),
+                 .use_rings = options.io_uring,
+                 .on_end = [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); }});
   const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
   mount.close_waits();  // first, because the rest may take long

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <vector>
 
-#include "fuse/transport/ring_loop.h"
 #include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
 
@@ -125,7 +124,7 @@ void text(fuse_req_t req, const Result<std::string_view>& result) {
 }
 
 void data(fuse_req_t req, int fd, std::size_t size, off_t offset) {
-  char* bytes = RingLoop::answer_space(size);
+  char* bytes = wire::reply_space(size);
   if (bytes == nullptr && size >= kSpliceFrom) {
     fuse_bufvec file{};
     file.count = 1;

@@ -17,7 +17,7 @@ void handle_request(fuse_session* session, RequestView request) {
   wire::begin_request(request.bytes());
   if (!request.is_well_formed()) {
     spdlog::error("a request of {} bytes is malformed; it is refused", request.size());
-    if (request.expects_reply()) wire::refuse(fuse_session_fd(session), EIO);
+    if (request.expects_reply()) wire::refuse(EIO);
     return;
   }
   fuse_buf bytes{};

@@ -66,20 +66,30 @@ class RequestBuffer {
 ReceiveLoop::ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end)
     : session_(session),
       fd_(fuse_session_fd(session)),
+      receivers_(std::max(2U, threads)),
       most_helpers_(most_helpers(threads)),
       stop_event_(::eventfd(0, EFD_CLOEXEC)),
       on_end_(std::move(on_end)) {
   (void)::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);  // cannot fail for an open fd
-  threads = std::max(2U, threads);
-  for (unsigned self = 1; self <= threads; ++self) {
+}
+
+ReceiveLoop::~ReceiveLoop() { ReceiveLoop::stop(); }
+
+void ReceiveLoop::start() {
+  for (unsigned self = 1; self <= receivers_; ++self) {
     threads_.emplace_back([this, self] { run(self); });
   }
   threads_.emplace_back([this] { watch(); });
 }
 
-ReceiveLoop::~ReceiveLoop() {
+void ReceiveLoop::stop() {
   end();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+std::optional<ssize_t> ReceiveLoop::reply(const iovec* parts, int count) {
+  return ::writev(fd_, parts, count);
 }
 
 // Ends the loop: wakes all receivers, which then return.

@@ -9,6 +9,7 @@
 
 #include "common/unique_fd.h"
 #include "fuse/transport/client_core.h"
+#include "fuse/transport/request_source.h"
 #include "store/sys/mutex.h"
 
 struct fuse_session;
@@ -17,7 +18,7 @@ namespace cacheshim {
 
 class RequestBuffer;
 
-// Reads requests from /dev/fuse and passes them to libfuse.
+// Reads requests from /dev/fuse and passes them to libfuse. Accepts every reply.
 //
 // A FUSE round trip is two wake-ups and little work, and waking a sleeping core takes far longer
 // than most requests. So one thread, the head, reads the requests one after another and stays awake
@@ -29,14 +30,15 @@ class RequestBuffer;
 //     only while there is traffic, then calls another head within two of its ticks.
 // With a single client the head shares its core (ClientCore); the watcher checks that it makes
 // progress.
-class ReceiveLoop {
+class ReceiveLoop final : public RequestSource {
  public:
-  // Starts `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end`
+  // Has `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end`
   // once, when the kernel has unmounted. The session must outlive the loop.
   ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end);
-  ~ReceiveLoop();  // ends the receivers; each finishes its current request
-  ReceiveLoop(const ReceiveLoop&) = delete;
-  ReceiveLoop& operator=(const ReceiveLoop&) = delete;
+  ~ReceiveLoop() override;
+  void start() override;
+  void stop() override;
+  std::optional<ssize_t> reply(const iovec* parts, int count) override;
 
  private:
   enum class Call { kHead, kHelp, kEnd };
@@ -60,6 +62,7 @@ class ReceiveLoop {
 
   fuse_session* const session_;
   const int fd_;
+  const unsigned receivers_;
   const unsigned most_helpers_;
   const UniqueFd stop_event_;  // readable once the loop must end
   const std::function<void()> on_end_;

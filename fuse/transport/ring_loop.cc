@@ -160,12 +160,14 @@ void RingLoop::make_threads() {
   watcher_ = std::thread([this] { watch(); });
 }
 
+std::uint32_t RingLoop::init_flags2() const { return wire::kOverIoUringInFlags2; }
+
 void RingLoop::start() {
   phase_ = Phase::kServing;
   phase_.notify_all();
 }
 
-void RingLoop::close() {
+void RingLoop::stop() {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEnding;
   looks_->stop();
@@ -177,7 +179,7 @@ void RingLoop::close() {
 }
 
 RingLoop::~RingLoop() {
-  close();
+  RingLoop::stop();
   phase_ = Phase::kOver;
   phase_.notify_all();
   for (Receiver* const receiver : receivers_) {
@@ -321,16 +323,16 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) const {
   drain_->note_held(core, queue.core);
 }
 
-bool RingLoop::answer(const iovec* parts, int count) {
+std::optional<ssize_t> RingLoop::reply(const iovec* parts, int count) {
   fuse_out_header header;
   std::memcpy(&header, parts[0].iov_base, sizeof header);
-  if (header.unique == 0) return false;  // a notification
+  if (header.unique == 0) return std::nullopt;  // a notification
   const bool is_handled_here = handled != nullptr && handled->unique() == header.unique;
   RingEntry* const entry = is_handled_here ? handled : find(header.unique);
-  if (entry == nullptr) return false;
+  if (entry == nullptr) return std::nullopt;
   entry->put_answer(parts, count);
   if (entry->release()) give_back(*entry);
-  return true;
+  return header.len;
 }
 
 void RingLoop::give_back(RingEntry& entry) {
@@ -358,7 +360,7 @@ RingEntry* RingLoop::find(std::uint64_t unique) const {
   return nullptr;
 }
 
-char* RingLoop::answer_space(std::size_t size) {
+char* RingLoop::reply_space(std::size_t size) {
   return handled != nullptr && size <= RingEntry::room() ? handled->answer_space() : nullptr;
 }
 

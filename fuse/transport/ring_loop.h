@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/uio.h>
-
 #include <atomic>
 #include <cstdint>
 #include <latch>
@@ -14,6 +12,7 @@
 #include "fuse/transport/client_core.h"
 #include "fuse/transport/queue_drain.h"
 #include "fuse/transport/request_ring.h"
+#include "fuse/transport/request_source.h"
 #include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
@@ -30,7 +29,7 @@ namespace cacheshim {
 //
 // A round trip is then only two context switches, where /dev/fuse wakes another core twice; and
 // clients on several cores do not wait for one receiver.
-class RingLoop {
+class RingLoop final : public RequestSource {
  public:
   // Creates `threads` threads, or two per core if that is more. Returns nullptr, with the reason in
   // `why`, if FUSE over io_uring is not available: the kernel's parameter fuse.enable_uring is off
@@ -39,21 +38,12 @@ class RingLoop {
   // The session must outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
-  ~RingLoop();
-  RingLoop(const RingLoop&) = delete;
-  RingLoop& operator=(const RingLoop&) = delete;
-
-  // Call after FUSE_INIT has told the kernel to use rings; the kernel sends no request before.
-  void start();
-  // Stops receiving requests. Blocks until the requests in progress have been handled. Answers can
-  // still be sent afterwards.
-  void close();
-  // Sends libfuse's answer to a request. Returns false if the request did not come through a ring.
-  // Thread-safe.
-  bool answer(const iovec* parts, int count);
-  // Returns a buffer of up to `size` bytes for the answer to the request that the calling thread
-  // handles; nullptr if the request did not come through a ring.
-  static char* answer_space(std::size_t size);
+  ~RingLoop() override;
+  std::uint32_t init_flags2() const override;
+  void start() override;
+  void stop() override;
+  std::optional<ssize_t> reply(const iovec* parts, int count) override;
+  char* reply_space(std::size_t size) override;
 
  private:
   struct Receiver {

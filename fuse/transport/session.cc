@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fuse_lowlevel.h>
-#include <spdlog/spdlog.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -94,7 +94,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::connect(
   session->session_ =
       fuse_session_new(&args, &handler.operations, sizeof(fuse_lowlevel_ops), handler.userdata);
   fuse_opt_free_args(&args);  // it adds one to them
-  // ReceiveLoop reads the requests; libfuse's replies go through wire.h.
+  // The sources receive the requests; libfuse's replies go through wire.h.
   fuse_custom_io io{};
   io.writev = wire::send;
   io.read = read_request;
@@ -109,20 +109,17 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::connect(
 
 Session::~Session() {
   stop();
-  wire::use_rings(nullptr);
-  rings_.reset();
+  wire::use_sources({});
+  sources_.clear();
   if (session_ != nullptr) fuse_session_destroy(session_);
 }
 
-void Session::start(unsigned threads, bool use_rings, const std::function<void()>& on_end) {
-  std::string why_not = "the configuration says so";
-  if (use_rings) rings_ = RingLoop::make(session_, mount_point_, threads, why_not);
-  if (rings_) {
-    wire::use_rings(rings_.get());
-  } else {
-    spdlog::info("requests come by /dev/fuse, not by io_uring: {}", why_not);
+void Session::start(const SourceOptions& options) {
+  sources_ = make_sources(session_, mount_point_, options);
+  wire::use_sources(sources_);
+  for (const auto& source : sources_) {
+    if (source->init_flags2() == 0) source->start();  // wire::send() starts the others
   }
-  loop_ = std::make_unique<ReceiveLoop>(session_, threads, on_end);
 }
 
 void Session::detach() {
@@ -133,8 +130,9 @@ void Session::detach() {
 
 void Session::stop() {
   detach();
-  loop_.reset();
-  if (rings_) rings_->close();
+  // In reverse: the reply to FUSE_INIT goes through the last source and starts others, which must
+  // not happen after their stop.
+  std::for_each(sources_.rbegin(), sources_.rend(), [](const auto& source) { source->stop(); });
 }
 
 }  // namespace cacheshim

@@ -7,16 +7,15 @@
 
 #include "common/unique_fd.h"
 #include "fuse/daemon.h"
-#include "fuse/transport/receive_loop.h"
+#include "fuse/transport/make_sources.h"
 #include "fuse/transport/request_handler.h"
-#include "fuse/transport/ring_loop.h"
 
 struct fuse_session;
 
 namespace cacheshim {
 
 // A mounted FUSE connection. It calls mount(2) itself, so that errors can be distinguished and a
-// later supervisor can keep the descriptor, and has its own receive loop.
+// later supervisor can keep the descriptor, and receives requests through its own sources.
 class Session {
  public:
   // Opens /dev/fuse and mounts it. From here on the mount exists; it is served once run() is
@@ -32,13 +31,12 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   int device() const { return fd_; }  // of the connection
-  // Starts to receive requests: through rings if `use_rings` and they are available, otherwise from
-  // /dev/fuse. `on_end` is called when the kernel has unmounted.
-  void start(unsigned threads, bool use_rings, const std::function<void()>& on_end);
+  // Starts to receive requests. Call once.
+  void start(const SourceOptions& options);
   // Removes the mount from the daemon's mount namespace, if it is still there. Requests are still
   // answered: a client may have files of it open, or have it in another namespace.
   void detach();
-  // Detaches the mount and ends the receivers; files that clients still have open give ENOTCONN
+  // Detaches the mount and stops the sources; files that clients still have open give ENOTCONN
   // when the session is gone.
   void stop();
 
@@ -49,8 +47,7 @@ class Session {
   fuse_session* session_ = nullptr;
   int fd_ = -1;           // the session's descriptor
   bool detached_ = true;  // the session has no mount
-  std::unique_ptr<RingLoop> rings_;
-  std::unique_ptr<ReceiveLoop> loop_;
+  RequestSources sources_;
 };
 
 }  // namespace cacheshim

@@ -4,10 +4,11 @@
 #include <linux/fuse.h>
 #include <sys/ioctl.h>
 
+#include <cerrno>
 #include <cstring>
 
+#include "fuse/transport/request_source.h"
 #include "fuse/transport/request_trace.h"
-#include "fuse/transport/ring_loop.h"
 #include "store/sys/lock_ranks.h"
 
 namespace cacheshim::wire {
@@ -15,7 +16,6 @@ namespace {
 
 // Some headers with which cacheshim is built do not have these constants yet.
 constexpr std::uint32_t kPassthroughInFlags2 = 1U << 5;  // FUSE_PASSTHROUGH, 1 << 37
-constexpr std::uint32_t kOverIoUringInFlags2 = 1U << 9;  // FUSE_OVER_IO_URING, 1 << 41
 constexpr std::uint32_t kFopenPassthrough = 1U << 7;     // FOPEN_PASSTHROUGH
 constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
 constexpr std::uint32_t kKillSetIdsV2 = 1U << 28;        // FUSE_HANDLE_KILLPRIV_V2
@@ -55,7 +55,7 @@ struct Request {
   std::uint32_t backing_id = 0;
 };
 thread_local Request request;
-RingLoop* rings = nullptr;
+std::span<const std::unique_ptr<RequestSource>> sources;
 RequestTrace* trace = nullptr;
 
 const fuse_in_header& header() { return *reinterpret_cast<const fuse_in_header*>(request.bytes); }
@@ -69,8 +69,17 @@ Body body() {
 
 bool is_of(std::uint32_t opcode) { return request.bytes != nullptr && header().opcode == opcode; }
 
-bool agrees_on_rings() {
-  return is_of(FUSE_INIT) && (request.init_flags2 & kOverIoUringInFlags2) != 0;
+std::uint32_t flags2_of_sources() {
+  std::uint32_t flags2 = 0;
+  for (const auto& source : sources) flags2 |= source->init_flags2();
+  return flags2;
+}
+
+// From now on the kernel waits for these sources.
+void start_agreed_sources() {
+  for (const auto& source : sources) {
+    if ((request.init_flags2 & source->init_flags2()) != 0) source->start();
+  }
 }
 
 template <class Body, class Change>
@@ -101,12 +110,6 @@ void patch_open(const iovec& payload) {
   });
 }
 
-ssize_t total(const iovec* parts, int count) {
-  ssize_t bytes = 0;
-  for (int i = 0; i < count; ++i) bytes += static_cast<ssize_t>(parts[i].iov_len);
-  return bytes;
-}
-
 bool answers_request(const iovec* parts, int count) {
   fuse_out_header out;
   if (count != 2 || parts[0].iov_len != sizeof out || request.bytes == nullptr) return false;
@@ -125,9 +128,19 @@ void expire_miss(const iovec* parts, int count) {
   });
 }
 
+ssize_t send_by_source(const iovec* parts, int count) {
+  for (const auto& source : sources) {
+    if (const auto sent = source->reply(parts, count)) return *sent;
+  }
+  errno = ENOTCONN;
+  return -1;
+}
+
 }  // namespace
 
-void use_rings(RingLoop* loop) { rings = loop; }
+void use_sources(std::span<const std::unique_ptr<RequestSource>> of_session) {
+  sources = of_session;
+}
 
 void use_trace(RequestTrace* of_mount) { trace = of_mount; }
 
@@ -136,7 +149,7 @@ void begin_request(const char* bytes) {
   if (trace != nullptr && bytes != nullptr) trace->add_request(bytes);
 }
 
-ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
+ssize_t send(int /*device*/, iovec* parts, int count, void* /*userdata*/) {
   require_no_lock();
   if (trace != nullptr) {
     expire_miss(parts, count);
@@ -144,15 +157,14 @@ ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
   }
   const bool has_additions = request.init_flags != 0 || request.backing_id != 0;
   const bool is_answer = has_additions && answers_request(parts, count);
-  if (is_answer && header().opcode == FUSE_INIT) {
+  const bool is_init = is_answer && header().opcode == FUSE_INIT;
+  if (is_init) {
     patch_init(parts[1]);
   } else if (is_answer && request.backing_id != 0) {
     patch_open(parts[1]);
   }
-  if (rings != nullptr && rings->answer(parts, count)) return total(parts, count);
-  const ssize_t sent = ::writev(fd, parts, count);
-  // From now on the kernel waits for the rings.
-  if (is_answer && sent > 0 && agrees_on_rings()) rings->start();
+  const ssize_t sent = send_by_source(parts, count);
+  if (is_init && sent > 0) start_agreed_sources();
   return sent;
 }
 
@@ -171,10 +183,17 @@ std::array<std::uint64_t, 2> nodes() {
   }
 }
 
-void refuse(int fd, int error) {
+void refuse(int error) {
   fuse_out_header out{sizeof out, -error, header().unique};
   iovec part{&out, sizeof out};
-  (void)send(fd, &part, 1, nullptr);  // fails if the kernel has withdrawn the request
+  (void)send(-1, &part, 1, nullptr);  // fails if the kernel has withdrawn the request
+}
+
+char* reply_space(std::size_t size) {
+  for (const auto& source : sources) {
+    if (char* const space = source->reply_space(size)) return space;
+  }
+  return nullptr;
 }
 
 Connection connect(bool pass_through) {
@@ -184,12 +203,11 @@ Connection connect(bool pass_through) {
       body<InitIn>();  // an older kernel sends less, and nothing after it is needed
   request.init_flags = offered.flags & (FUSE_PARALLEL_DIROPS | kKillSetIdsV2);
   if (!goes_on || (offered.flags & kFlagsGoOn) == 0) return {};
-  const std::uint32_t wanted =
-      (pass_through ? kPassthroughInFlags2 : 0) | (rings != nullptr ? kOverIoUringInFlags2 : 0);
+  const std::uint32_t wanted = (pass_through ? kPassthroughInFlags2 : 0) | flags2_of_sources();
   request.init_flags2 = offered.flags2 & wanted;
   if (request.init_flags2 != 0) request.init_flags |= kFlagsGoOn;
   return {.can_pass_through = (request.init_flags2 & kPassthroughInFlags2) != 0,
-          .uses_io_uring = agrees_on_rings()};
+          .uses_io_uring = (request.init_flags2 & kOverIoUringInFlags2) != 0};
 }
 
 bool kills_set_ids() {

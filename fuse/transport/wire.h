@@ -7,6 +7,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 // The parts of the kernel's protocol that libfuse 3.14 does not pass on: read from the requests and
 // written into the replies. Source: linux/fuse.h of kernel 6.14, whose names are used below.
@@ -14,8 +16,8 @@
 // Each thread handles one request at a time, from begin_request() to its reply, if it is the one
 // that replies; the functions below concern that request.
 namespace cacheshim {
+class RequestSource;
 class RequestTrace;
-class RingLoop;
 }
 
 namespace cacheshim::wire {
@@ -24,26 +26,30 @@ namespace cacheshim::wire {
 // handled. Pass nullptr for a request that the daemon itself has made; then call no function below.
 void begin_request(const char* bytes);
 // Replies to the request with this errno value, in libfuse's place.
-void refuse(int fd, int error);
+void refuse(int error);
+// As RequestSource::reply_space().
+char* reply_space(std::size_t size);
 // Returns the nodes that the request names: the one in its header, and the second node of a rename,
 // link or copy. For other requests both are the one in the header.
 std::array<std::uint64_t, 2> nodes();
-// Makes send() pass replies to requests that came through a ring to `rings` instead of the device.
-// Call before the first request, and with nullptr after the last one.
-void use_rings(RingLoop* rings);
+// Makes send() offer each reply to these sources (see RequestSources). Call before the first
+// request, and with no source after the last reply.
+void use_sources(std::span<const std::unique_ptr<RequestSource>> sources);
 // Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
-// Has the contract of fuse_custom_io::writev: every reply and notification passes here.
-ssize_t send(int fd, iovec* parts, int count, void* userdata);
+// Has the contract of fuse_custom_io::writev: every reply and notification passes here. When it has
+// sent the reply to FUSE_INIT, it starts the sources on whose flags kernel and daemon agree.
+ssize_t send(int device, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT
+inline constexpr std::uint32_t kOverIoUringInFlags2 = 1U << 9;  // FUSE_OVER_IO_URING, 1 << 41
 struct Connection {
   bool can_pass_through = false;
   bool uses_io_uring = false;
 };
 // Accepts the kernel's features that the daemon needs: parallel lookups in a directory (which
 // libfuse 3.14 assumes and does not request), the duty to clear set-id bits on a write, requests
-// through rings, if there are any, and, if `pass_through`, reads and writes that bypass the daemon.
+// through the sources' flags, and, if `pass_through`, reads and writes that bypass the daemon.
 Connection connect(bool pass_through);
 
 // ---- FUSE_WRITE, FUSE_SETATTR of a size: whether it must clear set-id bits and capabilities.

@@ -35,7 +35,7 @@ class FuseKernelTest : public ::testing::Test {
     auto connected = Session::connect(kernel_.take_device(), request_handler(filesystem_));
     session_ = std::move(std::get<std::unique_ptr<Session>>(connected));
     mount_.start(session_->device(), [this](const Baton& baton) { filesystem_.names.reap(baton); });
-    session_->start(/*threads=*/2, /*use_rings=*/false, [] {});
+    session_->start({.threads = 2, .use_rings = false, .on_end = [] {}});
     EXPECT_EQ(kernel_.init(), 0);
   }
   ~FuseKernelTest() override {

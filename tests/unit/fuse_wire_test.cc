@@ -5,14 +5,56 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/unique_fd.h"
+#include "fuse/transport/request_source.h"
 #include "fuse/transport/wire.h"
 
 namespace cacheshim {
 namespace {
 
 constexpr std::uint64_t kUnique = 42;
+
+// Writes every reply to a descriptor, as ReceiveLoop does.
+class DeviceSource final : public RequestSource {
+ public:
+  explicit DeviceSource(int device) : device_(device) {}
+  void start() override {}
+  void stop() override {}
+  std::optional<ssize_t> reply(const iovec* parts, int count) override {
+    return ::writev(device_, parts, count);
+  }
+
+ private:
+  const int device_;
+};
+
+// A source of a kind that wire.h does not know. The kernel must agree to it. One
+// request has come through it.
+class OtherSource final : public RequestSource {
+ public:
+  static constexpr std::uint32_t kFlag = 1U << 20;
+  static constexpr std::uint64_t kRequest = kUnique + 2;
+
+  std::uint32_t init_flags2() const override { return kFlag; }
+  void start() override { is_started = true; }
+  void stop() override {}
+  std::optional<ssize_t> reply(const iovec* parts, int /*count*/) override {
+    fuse_out_header header;
+    std::memcpy(&header, parts[0].iov_base, sizeof header);
+    if (header.unique != kRequest) return std::nullopt;
+    ++replies;
+    return header.len;
+  }
+  char* reply_space(std::size_t size) override { return size <= sizeof space ? space : nullptr; }
+
+  bool is_started = false;
+  int replies = 0;
+  char space[8] = {};
+};
 
 // Requests are made by hand, and a pipe plays /dev/fuse.
 class WireTest : public ::testing::Test {
@@ -22,6 +64,18 @@ class WireTest : public ::testing::Test {
     EXPECT_EQ(::pipe(ends), 0);
     kernel_ = UniqueFd(ends[0]);
     device_ = UniqueFd(ends[1]);
+    sources_.push_back(std::make_unique<DeviceSource>(device_.get()));
+    wire::use_sources(sources_);
+  }
+  ~WireTest() override { wire::use_sources({}); }
+
+  // Adds it before the device.
+  OtherSource& add_other_source() {
+    auto added = std::make_unique<OtherSource>();
+    OtherSource& source = *added;
+    sources_.insert(sources_.begin(), std::move(added));
+    wire::use_sources(sources_);
+    return source;
   }
 
   template <class Body>
@@ -41,7 +95,7 @@ class WireTest : public ::testing::Test {
   Body answer(Body body, std::uint64_t unique = kUnique) {
     fuse_out_header header{sizeof header + sizeof body, 0, unique};
     iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}};
-    EXPECT_EQ(wire::send(device_.get(), parts, 2, nullptr), static_cast<ssize_t>(header.len));
+    EXPECT_EQ(wire::send(-1, parts, 2, nullptr), static_cast<ssize_t>(header.len));
     char got[256];
     EXPECT_EQ(::read(kernel_.get(), got, sizeof got), static_cast<ssize_t>(header.len));
     Body sent;
@@ -51,6 +105,7 @@ class WireTest : public ::testing::Test {
 
   UniqueFd kernel_;
   UniqueFd device_;
+  RequestSources sources_;
   std::array<char, 512> bytes_{};
 };
 
@@ -93,6 +148,39 @@ TEST_F(WireTest, AsksForNoRingsWhereThereAreNone) {
   request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, kOverIoUring});
   EXPECT_FALSE(wire::connect(true).uses_io_uring) << "the kernel would wait for them";
   EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], 0U);
+}
+
+TEST_F(WireTest, StartsASourceOnceTheKernelHasAgreedToIt) {
+  const OtherSource& other = add_other_source();
+  request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, OtherSource::kFlag | kOverIoUring});
+  EXPECT_FALSE(wire::connect(true).uses_io_uring);
+  EXPECT_FALSE(other.is_started) << "the kernel does not know yet";
+  EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], OtherSource::kFlag);
+  EXPECT_TRUE(other.is_started);
+}
+
+TEST_F(WireTest, DoesNotStartASourceThatTheKernelDoesNotOffer) {
+  const OtherSource& other = add_other_source();
+  request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, kOverIoUring});
+  (void)wire::connect(true);
+  EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], 0U);
+  EXPECT_FALSE(other.is_started);
+}
+
+TEST_F(WireTest, OffersRepliesToTheSourcesInTheirOrder) {
+  const OtherSource& other = add_other_source();
+  fuse_out_header header{sizeof header, 0, OtherSource::kRequest};
+  iovec part{&header, sizeof header};
+  EXPECT_EQ(wire::send(-1, &part, 1, nullptr), static_cast<ssize_t>(sizeof header));
+  EXPECT_EQ(other.replies, 1);
+  EXPECT_EQ(answer(InitOut{7})[0], 7U) << "the device gets only the second reply";
+  EXPECT_EQ(other.replies, 1);
+}
+
+TEST_F(WireTest, ReturnsTheReplySpaceOfTheSourceThatHasOne) {
+  OtherSource& other = add_other_source();
+  EXPECT_EQ(wire::reply_space(sizeof other.space), other.space);
+  EXPECT_EQ(wire::reply_space(sizeof other.space + 1), nullptr);
 }
 
 struct OpenOut {

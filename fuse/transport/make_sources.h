@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fuse/transport/request_source.h"
+
+struct fuse_session;
+
+namespace cacheshim {
+
+struct SourceOptions {
+  unsigned threads;              // receivers, as each source counts them
+  bool use_rings;                // receive requests over io_uring if that is available
+  std::function<void()> on_end;  // called once, when the kernel has unmounted
+};
+
+// Makes the sources of a session's requests: /dev/fuse and, if possible, the rings. Logs why there
+// are no rings. The session must outlive the sources.
+RequestSources make_sources(fuse_session* session, const std::string& mount_point,
+                            const SourceOptions& options);
+
+}  // namespace cacheshim

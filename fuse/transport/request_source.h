@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cacheshim {
+
+// A way by which requests arrive: /dev/fuse (ReceiveLoop), or FUSE over io_uring (RingLoop). A
+// source has its own threads, passes each request to handle_request(), and sends the replies to its
+// requests. Session starts and stops the sources, and wire.h passes the replies to them. Neither
+// knows which sources there are.
+class RequestSource {
+ public:
+  RequestSource() = default;
+  RequestSource(const RequestSource&) = delete;
+  RequestSource& operator=(const RequestSource&) = delete;
+  virtual ~RequestSource() = default;  // stops the source; call after the last reply
+
+  // Returns the flags of FUSE_INIT (fuse_init_in::flags2) on which kernel and daemon must agree
+  // before the kernel sends requests through this source. 0: none.
+  virtual std::uint32_t init_flags2() const { return 0; }
+  // Starts to receive requests. Call once: after the reply to FUSE_INIT if init_flags2() is not 0,
+  // and before FUSE_INIT otherwise. If they do not agree on the flags, do not call it.
+  virtual void start() = 0;
+  // Stops receiving requests. Blocks until the requests in progress have been handled. Replies can
+  // still be sent afterwards. Idempotent. Not for a thread that handles a request.
+  virtual void stop() = 0;
+  // Sends a reply or a notification. Returns nothing if it is for another source to send, otherwise
+  // what writev(2) returns, with its errno. Thread-safe.
+  virtual std::optional<ssize_t> reply(const iovec* parts, int count) = 0;
+  // Returns a buffer of `size` bytes for the reply, without its header, to the request that the
+  // calling thread handles. A reply that is written there need not be copied. Returns nullptr if
+  // the source has no such buffer, or the request came through another source.
+  virtual char* reply_space(std::size_t /*size*/) { return nullptr; }
+};
+
+// The sources of a session, in the order in which replies are offered to them. The last one accepts
+// every reply and every notification.
+using RequestSources = std::vector<std::unique_ptr<RequestSource>>;
+
+}  // namespace cacheshim
