@@ -161,7 +161,7 @@ TEST_F(WireTest, StartsASourceOnceTheKernelHasAgreedToIt) {
 
 TEST_F(WireTest, DoesNotStartASourceThatTheKernelDoesNotOffer) {
   const OtherSource& other = add_other_source();
-  request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, kOverIoUring});
+  request(FUSE_INIT, InitIn{7, 45, 0, kParallel | kGoesOn, kOverIoUring});
   (void)wire::connect(true);
   EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], 0U);
   EXPECT_FALSE(other.is_started);
