@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dlsym_bench LIBRARY [CALLS]: what a call of dlsym costs with LIBRARY preloaded and without it. Runs
-// itself in turns, so that both see the same noise, and prints the median of each and the difference.
-// Bar: at most 100 ns dearer a call, over 10 million calls.
+// dlsym_bench LIBRARY [CALLS]: measures the cost of a dlsym call with and without LIBRARY preloaded.
+// Alternates between the two, so that other processes disturb both
+// equally, and prints both medians and their difference.
+// Requirement: at most 100 ns more per call, over 10 million calls.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,7 +22,7 @@ constexpr const char* kCalls = "10000000";
 constexpr std::size_t kWays = 2;
 constexpr std::array<const char*, kWays> kWayNames{"a handle", "RTLD_DEFAULT"};
 
-// CPU time, which other processes hardly affect.
+// Measures CPU time, because other processes hardly affect it.
 double now_ns() {
   timespec now{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);  // cannot fail
@@ -36,7 +37,7 @@ double ns_per_call(void* handle, const char* name, long calls) {
   return (now_ns() - begin) / static_cast<double>(calls);
 }
 
-// The child's part.
+// Runs in the child process.
 int measure(long calls) {
   void* const libm = ::dlopen("libm.so.6", RTLD_NOW);
   if (libm == nullptr) return 1;
@@ -76,7 +77,7 @@ int main(int argc, char** argv) {
   if (first == "--measure") return measure(std::atol(calls));
   std::array<char, 4096> self{};
   if (::readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) return 1;
-  std::array<std::array<std::vector<double>, 2>, kWays> samples;  // way, with the library
+  std::array<std::array<std::vector<double>, 2>, kWays> samples;  // [way][with the library]
   for (int round = 0; round < kRounds; ++round) {
     for (const std::size_t with : {0U, 1U}) {
       const auto ns = run(self.data(), with == 1 ? first : "", calls);

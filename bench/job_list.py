@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """job_list.py PROGRAM [JOBS]: the CPU time of `job list` and `job list --json` with that many jobs.
 
-Mounts a store of its own below TMPDIR, and unmounts it. Prints for
-each command the client's and the daemon's CPU time, the medians of several runs.
+Mounts a store of its own below TMPDIR, and unmounts it at the end. Prints for
+each command the CPU time of the client and of the daemon, as medians of several runs.
 """
 
 import json
@@ -20,7 +20,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def daemon_cpu_s(pid):
-    """By the scheduler's own count in ns, where the kernel keeps it; else in clock ticks."""
+    """Returns the CPU time that the scheduler counts in ns if the kernel provides it, else the time in clock ticks."""
     tasks = pathlib.Path(f"/proc/{pid}/task")
     try:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
@@ -68,7 +68,7 @@ def main():
                 print(f"job list {' '.join(options):6} of {count} jobs: client {client:.1f} ms, "
                       f"daemon {daemon:.1f} ms of CPU")
         finally:
-            # A daemon of so many jobs may end later than `unmount` waits for.
+            # With this many jobs, `unmount` may stop waiting before the daemon has exited.
             subprocess.run([program, "unmount", mount], check=False)
 
 

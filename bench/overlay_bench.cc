@@ -14,8 +14,8 @@
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 
-// Measures lookups and changes in the overlay itself, without FUSE: our part of a request. Compare
-// with plain stat(2) of the same file, within one run only.
+// Measures lookups and changes in the overlay itself, without FUSE: the part of a request that
+// cacheshim adds. Compare them with a plain stat(2) of the same file, but only within one run.
 namespace cacheshim {
 namespace {
 
@@ -78,7 +78,8 @@ void copy_up(benchmark::State& state) {
   }
 }
 
-// Creates a file as Triton does: a directory, a temporary one in it, the file, a rename.
+// Creates a file as Triton does: creates a key's directory and a temporary one in it, writes the
+// file there, and renames it.
 void put(benchmark::State& state) {
   World world;
   int number = 0;

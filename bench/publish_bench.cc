@@ -18,8 +18,8 @@
 #include "store/publish/publisher.h"
 #include "store/sys/sys.h"
 
-// Measures a job's end with many small files: publishing them, alternately with `cp -r` and one
-// syncfs(2) of the same files on one file system. Prints medians and their ratio.
+// Measures the end of a job with many small files: publishing them, alternating with `cp -r` and
+// one syncfs(2) of the same files on the same file system. Prints medians and their ratio.
 namespace cacheshim {
 namespace {
 

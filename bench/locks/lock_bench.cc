@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Figures of locks. lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters N] [--pid P] [--descriptors N]; prints one JSON
-// object. Microseconds, but for `cpu`, percent of a core.
+// Measures locks. lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters N] [--pid P] [--descriptors N] prints one JSON
+// object. All values are in microseconds, except `cpu`: percent of a core.
 //   pair FILE                 an uncontended LOCK_EX and LOCK_UN
 //   handover FILE OTHER       from LOCK_UN of OTHER to the return of a LOCK_EX of FILE that waits
-//   crowd FILE OTHER          N processes wait for FILE, which this one holds; reading and writing OTHER
-//                             meanwhile; what process P then uses of a core; then all get it in turn
-//   refused FILE OTHER        F_SETLK and LOCK_NB of FILE, which a process with N other descriptors holds; stat(2)
+//   crowd FILE OTHER          N processes wait for FILE, which this process holds: the time to read and write OTHER
+//                             meanwhile; the CPU use of process P; the time until each has held the lock once
+//   refused FILE OTHER        a process with N other descriptors holds FILE: F_SETLK and LOCK_NB of FILE; stat(2)
 //                             of FILE; creating and removing OTHER, alone and while a process polls for the lock
 #include <fcntl.h>
 #include <signal.h>
@@ -84,7 +84,8 @@ Json measure_pair(const std::string& path, int rounds) {
 
 // The shared state of the processes of one measurement.
 struct Board {
-  std::atomic<int> waiting{0};  // rounds in which the waiter is about to wait, or waiters
+  // Handover: rounds in which the waiter is about to wait; crowd: the waiters.
+  std::atomic<int> waiting{0};
   std::atomic<int> done{0};
   std::atomic<double> freed{0};
   std::atomic<double> got{0};
@@ -108,7 +109,7 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
   if (child == 0) {
     const UniqueFd fd = open_file(path);
     for (int round = 1; round <= rounds; ++round) {
-      wait_until(board.done, 2 * round - 1);  // it is held
+      wait_until(board.done, 2 * round - 1);  // the holder has the lock
       board.waiting = round;
       lock(fd, LOCK_EX);
       board.got = now_us();
@@ -122,7 +123,8 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
     lock(held, LOCK_EX);
     board.done = 2 * round - 1;
     wait_until(board.waiting, round);
-    pause_us(2000 + 700 * (round % 8));  // it waits by then, at varying phases of a poll
+    // The waiter waits by then; the delay varies against its polling interval.
+    pause_us(2000 + 700 * (round % 8));
     board.freed = now_us();
     lock(held, LOCK_UN);
     wait_until(board.done, 2 * round);
@@ -132,7 +134,7 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
   return summary(std::move(spans));
 }
 
-// User and system time of a process, in clock ticks.
+// Returns the user and system time of a process, in clock ticks.
 long ticks_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -202,7 +204,8 @@ Json measure_crowd(const std::string& path, const std::string& other, int waiter
   return result;
 }
 
-// Holds both kinds of lock on `path` until it is killed, by a descriptor that has made the file.
+// Starts a process that creates `path` and holds an flock and a record lock on it until it is
+// killed.
 pid_t start_holder(const std::string& path, int descriptors) {
   (void)::unlink(path.c_str());
   Board& board = make_board();

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Locks through a mount beside those of the directory below it, and the list of many jobs. Needs root; mounts for
-itself alone.
+"""Compares locks through a mount with those of the underlying directory, and lists many jobs. Needs root, and creates
+its own mounts.
 
-bench/locks/main.py [--rounds N] [--waiters N] [--jobs N] [--json]; reads build/dist and build/bench/lock_bench."""
+bench/locks/main.py [--rounds N] [--waiters N] [--jobs N] [--json]; uses build/dist and build/bench/lock_bench.
+"""
 
 import argparse
 import fcntl
@@ -61,7 +62,7 @@ def run(scratch, rounds, waiters, jobs):
 
 
 def crowd_behind_raw(mount, raw, lock, waiters):
-    """The daemon's share of a core while all wait for what it has to look at again and again."""
+    """Measures the daemon's share of a core while all threads wait for a lock that the daemon has to poll."""
     holder = open(raw, "rb")
     fcntl.flock(holder, fcntl.LOCK_EX)
     before = mount.stats()["lock_waits"]
@@ -80,7 +81,7 @@ def crowd_behind_raw(mount, raw, lock, waiters):
 
 
 def refused_of(native, point, rounds):
-    """Requests that are refused: by the descriptors that the holder has besides."""
+    """Measures refused requests, for a holder with few and with many open descriptors."""
     found = {}
     for descriptors in (0, 10_000):
         sides = [measure("refused", directory / "held", directory / "made", "--rounds", rounds,
@@ -91,7 +92,7 @@ def refused_of(native, point, rounds):
 
 
 def list_jobs(mount, jobs):
-    """The whole command, its start included, with that many jobs."""
+    """Measures the whole command, including its start, with that many jobs."""
     for number in range(jobs):
         fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
         os.write(fd, json.dumps({"op": "job-start", "job": f"job-{number}"}).encode())
@@ -108,8 +109,8 @@ def list_jobs(mount, jobs):
 
 
 def idle_share(mount):
-    """Percent of a core. Where raw changes are watched for by fanotify, those of the whole file system
-    are a part of it: compare with the share where nobody waits."""
+    """Returns the daemon's CPU use in percent of a core. With fanotify, the daemon also receives the events of other
+    files on the same file system: compare the result with the share while nobody waits."""
     time.sleep(1)
     pid, span = mount.daemon_pid(), 5
     began = ticks(pid)
@@ -151,7 +152,7 @@ def main():
     arguments = parser.parse_args()
     mounts.enter_private_mount_namespace()
     with tempfile.TemporaryDirectory(prefix="cacheshim-locks-") as scratch:
-        # A file system of its own: what others change on theirs costs the daemon nothing then.
+        # Use a separate file system: on a shared one, changes by other programs would cost the daemon CPU time.
         subprocess.run(["mount", "-t", "tmpfs", "none", scratch], check=True)
         try:
             results = run(pathlib.Path(scratch), arguments.rounds, arguments.waiters,

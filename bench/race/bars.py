@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The required ratios of cacheshim, the measured ones, and whether they are met. A report, not a test."""
+"""Compares cacheshim's measured ratios with the required ones. This is a report, not a test."""
 
 from __future__ import annotations
 

@@ -9,27 +9,29 @@
 
 #include "common/unique_fd.h"
 
-// The system calls of a cache's user. A failure throws std::system_error with the call and the
-// path: a race in which an operation failed has no result.
+// The system calls that a cache's user makes. A failure throws std::system_error that names the
+// call and the path, because a race in which an operation failed has no result.
 namespace cacheshim::race {
 
 UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0);
 void write_whole(int fd, std::string_view bytes, const std::string& path);
-// Closes `file` and throws if that fails: data may be written as late as this.
+// Closes `file` and throws if that fails, because some file systems write the data only now.
 void close_file(UniqueFd file, const std::string& path);
 
-// Creates or truncates, writes, closes.
+// Creates or truncates a file, writes it and closes it.
 void write_file(const std::string& path, std::string_view bytes);
-// open, fstat, read whole, close: the calls of a hit in a cache. Returns the number of bytes.
+// Makes the calls of a cache hit: open, fstat, read of the whole file, close. Returns the number of
+// bytes.
 size_t read_file(const std::string& path);
-// opendir, all entries, closedir. Returns the number of entries without "." and "..".
+// Calls opendir, reads all entries, calls closedir. Returns the number of entries without "." and
+// "..".
 size_t list_directory(const std::string& path);
-// The same with an lstat of each entry by its path, as in Python's os.scandir() and
-// DirEntry.stat().
+// Does the same, and calls lstat for the path of each entry, as Python's os.scandir() and
+// DirEntry.stat() do.
 size_t scan_directory(const std::string& path);
 
 void make_directory(const std::string& path);
-// Creates the last directory as `mkdir -p` does: it may exist.
+// Creates the last component of the path; it may already exist.
 void ensure_directory(const std::string& path);
 void remove_directory(const std::string& path);
 void rename_file(const std::string& from, const std::string& to);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contestants of the race: one line each, with its best options.
+"""The contestants of the race, each with its fastest options.
 
-Each shows the same base, read-only for it, under a writable layer of its own; native is the base
-itself, and in rows that change something a copy of it. To add one: its command, in which {base}, {store},
-{upper}, {work} and {mount} are filled in, and where the cache directory is seen once it is mounted.
+Each contestant shows the same read-only base under its own writable layer. The contestant `native` is the base itself
+or, in rows that change something, a copy of it. A new contestant needs a command, in which {base}, {store}, {upper},
+{work} and {mount} are replaced, and the path of the cache directory after mounting.
 
-A cache lies some directories deep, in a home as in a view of ours (.jobs/JOB/triton). For all it is as many,
-since the kernel's share of a look by path grows with each.
+The cache directory has the same depth for all contestants, as in a home directory or in a view (.jobs/JOB/triton),
+because the kernel's share of a lookup by path grows with each component.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 JOB = "race"
-CACHE = "home/.cache/triton"  # below what is mounted, and below the native directory
+CACHE = "home/.cache/triton"  # below the mount point, and below the native directory
 OURS = "cacheshim"
 SHIMMED = "ours, shimmed"
 LIBRARY = "libcacheshim.so"
@@ -43,7 +43,7 @@ class Contestant:
     mount: tuple[str, ...] = ()  # empty: nothing is mounted
     unmount: tuple[str, ...] = ("umount", "{mount}")
     seen_at: str = "{mount}/" + CACHE
-    is_fuse_peer: bool = True  # one that the bars compare with
+    is_fuse_peer: bool = True  # the bars compare cacheshim with it
     publishes: bool = False
     preload: str = ""  # the library that the worker preloads, by its name in the race's directory
 
@@ -58,7 +58,7 @@ CONTESTANTS = (
         is_fuse_peer=False,
         publishes=True,
     ),
-    # The same mount through the preloaded library, by the path that jobs have.
+    # The same mount through the preloaded library, by the path that jobs use.
     Contestant(
         SHIMMED,
         ("{cacheshim}", "mount", "--store", "{store}", "{mount}"),
@@ -68,7 +68,7 @@ CONTESTANTS = (
         publishes=True,
         preload=LIBRARY,
     ),
-    # The same code without a store.
+    # The same code in a plain overlay, without a store.
     Contestant(
         "ours, plain",
         ("{cacheshim}", "overlay", "-o", "lowerdir={base},upperdir={upper},workdir={work}",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The race of overlay file systems. Called by scripts/bench, in namespaces of its own.
+"""Runs the race of overlay file systems. scripts/bench calls it in namespaces of its own.
 
-Exit status: 0 when every contestant could be run, else 1.
+Exit status: 0 if every contestant could be run, else 1.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from summary import Summary
 
 KEYS = 2000
 KEYS_QUICK = 500
-OWN_DISK_BYTES = 8 << 30  # what is not written to takes no memory
+OWN_DISK_BYTES = 8 << 30  # the file is sparse: blocks that are never written take no memory
 MOST_TOUCHED_BYTES = 8 << 30
-# Most jobs are not root's, and a mount may have to ask more for root, who may enter any view.
+# Most jobs do not run as root. A mount may also need more checks for root, who may enter any view.
 USER = 20001
 
 
@@ -75,7 +75,8 @@ def chosen_rows(names: str) -> list[Row]:
 
 
 def enter(arguments: argparse.Namespace) -> tuple[Path, Path]:
-    """Area, worker and libraries at paths that every user can enter, in this mount namespace alone."""
+    """Makes the area, the worker and the libraries available at paths that every user can enter, in this mount
+    namespace only."""
     inside = Path(os.environ["CACHESHIM_LAB"]) / "race"
     inside.mkdir()
     if arguments.own_disk:
@@ -89,7 +90,7 @@ def enter(arguments: argparse.Namespace) -> tuple[Path, Path]:
 
 
 def mount_own_disk(directory: Path) -> None:
-    """A journalled ext4 in a file of a tmpfs; both go away with this mount namespace."""
+    """Mounts a journaled ext4 from a file in a tmpfs; both disappear with this mount namespace."""
     run(["mount", "-t", "tmpfs", "-o", "size=100%,mode=0700", "tmpfs", directory], 10)
     image = directory / "image"
     with open(image, "wb") as file:
@@ -100,10 +101,10 @@ def mount_own_disk(directory: Path) -> None:
 
 
 def touch_memory() -> None:
-    """Takes half of the free memory, and gives it back.
+    """Touches half of the free memory, and frees it again.
 
-    A virtual machine may get a page from its host at the first touch only, for 10 to 20 µs: more than a
-    whole hit, paid by whoever is next.
+    A virtual machine may get a page from its host only at the first touch, which takes 10 to 20 µs. That is longer
+    than a whole hit, and would count against the contestant that touches the page first.
     """
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     size = min(free // 2, MOST_TOUCHED_BYTES)
@@ -146,7 +147,7 @@ def main() -> int:
     before = arguments.before and arguments.before / "bin" / "cacheshim"
     stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user, before=before)
     stage.prepare()
-    # A process of its own: where less memory is allowed than is free, the kernel ends that one.
+    # A separate process: if the memory limit is lower than the free memory, the kernel kills only that process.
     toucher = multiprocessing.Process(target=touch_memory)
     toucher.start()
     toucher.join()

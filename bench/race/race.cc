@@ -42,8 +42,8 @@ double own_cpu() {
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-// A process's clock counts the same as /proc/PID/stat, all its threads, but in nanoseconds instead
-// of ticks.
+// Returns the CPU time of all threads of the processes. A process's clock counts the same time as
+// /proc/PID/stat, but in nanoseconds instead of ticks.
 double cpu_of(const std::vector<pid_t>& processes) {
   double sum = 0;
   for (const pid_t process : processes) {
@@ -54,7 +54,7 @@ double cpu_of(const std::vector<pid_t>& processes) {
   return sum;
 }
 
-// The use of all processes of the machine: user, nice and system time of /proc/stat.
+// Returns the CPU time used on the whole machine: user, nice and system time of /proc/stat.
 double machine_cpu() {
   std::ifstream file("/proc/stat");
   std::string label;
@@ -66,7 +66,7 @@ double machine_cpu() {
   return (user + nice + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-// A runner's results for its parent.
+// A runner's results, which its parent reads.
 struct Report {
   uint64_t operations;
   double begin;
@@ -107,7 +107,8 @@ class Board {
   Shared* shared_;
 };
 
-// The coarse clock takes a twentieth of a stat; instead a row ends a few milliseconds late.
+// Checks the time with the coarse clock, because that takes only a twentieth of a stat; a row may
+// therefore end a few milliseconds late.
 Report run_steps(const Step& step, double seconds) {
   const double cpu_before = own_cpu();
   const double begin = read_clock(CLOCK_MONOTONIC);
@@ -125,7 +126,7 @@ void say(const std::exception& error) {
   (void)::fprintf(stderr, "race_worker: %s\n", error.what());
 }
 
-// Returns an empty step on failure: the others still wait for this runner at the start.
+// Returns an empty step on failure, because the others still wait for this runner at the start.
 Step try_make_step(const Row& row, const Runner& runner) {
   try {
     return row.make_step(runner);
@@ -148,7 +149,7 @@ Step try_make_step(const Row& row, const Runner& runner) {
   ::_exit(0);
 }
 
-// True when all of them succeeded.
+// Returns true if all of them succeeded.
 bool wait_for(const std::vector<pid_t>& runners) {
   bool fine = true;
   for (const pid_t runner : runners) {

@@ -12,12 +12,12 @@ namespace cacheshim::race {
 
 struct Terms {
   unsigned processes = 1;
-  double seconds = 0.4;  // after which a row ends, unless it runs to its end
+  double seconds = 0.4;  // the duration of a row that does not run to its end
   uint64_t seed = 0;
-  std::vector<pid_t> daemons;  // that serve the tree
+  std::vector<pid_t> daemons;  // the daemons that serve the tree
 };
 
-// All times in seconds, for the steps only.
+// All times are in seconds and cover the steps only.
 struct Outcome {
   uint64_t operations = 0;
   double wall = 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table, as text for people and as JSON for programs."""
+"""Prints the table: as text for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ spread  how far the samples of one cell lie apart: half their range, over their 
 
 
 def about(directory: Path, samples: int, requests: str) -> str:
-    """The machine in general words: what has an influence on the figures."""
+    """Describes the machine in general terms: what influences the figures."""
     systems = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", directory], capture_output=True,
                              text=True, check=True).stdout.split()
-    system = systems[-1]  # the one on top
+    system = systems[-1]  # the topmost mount
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     taken = f"; {samples} samples of each cell, medians" if samples else ""
     return (f"{os.cpu_count()} cores ({_cpu_model()}), {memory:.0f} GiB of memory, "
@@ -47,7 +47,7 @@ def _cpu_model() -> str:
 
 
 def short(value: float) -> str:
-    """Three digits with k or M."""
+    """Returns three significant digits, with k or M."""
     for limit, factor, unit in ((1e6, 1e6, " M"), (1e4, 1e3, " k")):
         if value >= limit:
             return f"{value / factor:.3g}{unit}"

@@ -13,9 +13,9 @@
 #include "bench/race/calls.h"
 #include "common/unique_fd.h"
 
-// The rows are the operations of a compile cache, one kind of call each; docs/benchmarks.md
-// describes each row. If a row may repeat a name, its paths are made before the clock starts, so
-// that the rate is that of the calls.
+// Each row measures one kind of operation of a compile cache; docs/benchmarks.md describes the
+// rows. If a row may repeat a name, its paths are built before the clock starts, so that only the
+// calls are measured.
 namespace cacheshim::race {
 namespace {
 
@@ -59,7 +59,7 @@ std::vector<std::string> absent_hot_files(const Tree& tree) {
   return paths;
 }
 
-// Names that no run has used before, as long as seeds differ.
+// Names that no earlier run has used, if the seeds differ.
 class NewKeys {
  public:
   explicit NewKeys(const Runner& runner)
@@ -80,7 +80,7 @@ Step at_random(const Runner& runner, std::vector<std::string> paths, Call call) 
   };
 }
 
-void read_it(const std::string& path) { (void)read_file(path); }  // it fails loudly
+void read_it(const std::string& path) { (void)read_file(path); }  // throws on failure
 void check_listed(size_t entries, const std::string& path) {
   if (entries != kFilesPerKey) throw std::runtime_error("'" + path + "' does not list its files");
 }
@@ -200,7 +200,7 @@ Step commit_published(const Runner& runner) {
   return commit_file(runner, kCompletingFile, completing_content(kEntryBytes));
 }
 
-// The completing file is not written: a view may handle it differently.
+// Writes every file except the completing one, which a view may handle differently.
 Step overwrite(const Runner& runner) {
   return each_own_file(runner, kCompletingFile, [](const Tree& tree, unsigned key, unsigned file) {
     put(tree.key_path(key), file_name(file), content(kEntryBytes));
@@ -220,7 +220,7 @@ std::string large_file(const Tree& tree, unsigned runner) {
   return tree.root + '/' + key_name(mix(tree.keys + runner)) + "/large";
 }
 
-// One MiB per step; the last step closes the file.
+// Writes one MiB per step; the last step closes the file.
 Step write_large(const Runner& runner) {
   const std::string path = large_file(runner.tree, runner.index);
   ensure_directory(path.substr(0, path.rfind('/')));
@@ -239,7 +239,7 @@ void warm_large_file(const Tree& tree) {
   while (step()) continue;
 }
 
-// One MiB per step; reopened at the end.
+// Reads one MiB per step, and reopens the file at its end.
 Step read_large(const Runner& runner) {
   const std::string path = large_file(runner.tree, 0);
   auto file = std::make_shared<UniqueFd>();

@@ -14,16 +14,17 @@ struct Runner {
   const Tree& tree;
   unsigned index;  // of `count`
   unsigned count;
-  uint64_t seed;  // seeds names that are new in this run
+  uint64_t seed;  // generates names that are new in this run
 };
 
-// One operation; false if this runner has nothing left to do. Throws std::system_error.
+// Performs one operation. Returns false if this runner has nothing left to do. Throws
+// std::system_error.
 using Step = std::function<bool()>;
 
-// A row of the race, measured over its steps alone.
+// A row of the race. Only its steps are measured.
 struct Row {
   const char* name;
-  // Preparation, once, for all runners; not measured.
+  // Prepares the row, once for all runners; not measured.
   void (*warm_up)(const Tree&);
   Step (*make_step)(const Runner&);
   // Whether the row runs to its end, however long that takes.

@@ -11,16 +11,16 @@ BY_DEFAULT = None
 
 @dataclass(frozen=True)
 class Row:
-    name: str  # as race_worker calls it
+    name: str  # its name in race_worker
     title: str
     processes: tuple[int, ...] = (1, 4)
     unit: str = "/s"
-    changes: bool = False  # the tree, which must be mended afterwards
-    from_kernel: bool = False  # answered by the kernel's cache, without the daemon
+    changes: bool = False  # the row changes the tree, which must be repaired afterwards
+    from_kernel: bool = False  # the kernel's cache answers, without the daemon
     publish: str | None = NEVER
     only_publishers: bool = False
-    times_best_peer: float = 1.0  # the least that is asked of ours
-    shimmed_to_native: float | None = None  # and of the preloaded library
+    times_best_peer: float = 1.0  # the least ratio required of cacheshim
+    shimmed_to_native: float | None = None  # the least ratio required of the preloaded library
 
 
 ROWS = (

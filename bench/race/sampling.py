@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes samples, contestants by turns, and repeats those that other processes disturbed."""
+"""Takes samples of the contestants in turn, and repeats those that other processes disturbed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from contestants import Contestant
 from rows import NEVER, Row
 from stage import CannotMount, Failed, Stage
 
-QUIET_CORES = 0.2  # what others may use while a sample is taken
+QUIET_CORES = 0.2  # the CPU use of other processes that is acceptable during a sample
 NOT_ITS_ROW = "publishes nothing"
 
 
 @dataclass(frozen=True)
 class Sample:
-    rate: float  # operations a second
-    own_cpu_us: float  # an operation, in the processes that ask
-    daemon_cpu_us: float  # an operation, in the daemon
-    other_cores: float  # used by others meanwhile
+    rate: float  # operations per second
+    own_cpu_us: float  # per operation, in the measured processes
+    daemon_cpu_us: float  # per operation, in the daemon
+    other_cores: float  # used by other processes meanwhile
 
     @property
     def quiet(self) -> bool:
@@ -36,10 +36,10 @@ class Sample:
 
 @dataclass
 class Cell:
-    """What one contestant did in one row with so many processes: a sample a round."""
+    """The samples of one contestant in one row with a number of processes: one sample per round."""
 
     samples: list[Sample] = field(default_factory=list)
-    failure: str = ""  # why there is none
+    failure: str = ""  # why there are no samples
     could_mount: bool = True
 
 
@@ -47,7 +47,7 @@ Results = dict[tuple[str, int, str], Cell]  # by row, processes, contestant
 
 
 class Patience:
-    """Time for repeating what was disturbed, for the whole race together."""
+    """The time left for repeating disturbed samples, for the whole race."""
 
     def __init__(self, seconds: float, attempts: int) -> None:
         self._left_s = seconds
@@ -63,11 +63,11 @@ class Patience:
 def take_sample(
     stage: Stage, contestant: Contestant, row: Row, processes: int, seconds: float
 ) -> Sample:
-    """One row on a fresh mount. Failed when the contestant cannot do it."""
+    """Runs one row on a fresh mount. Returns a failed sample if the contestant cannot run the row."""
     try:
         with stage.mounted(contestant) as mounted:
-            # What is only read is the same files for all, in the same memory: where a copy of them lies
-            # can make a fifth of a hit.
+            # Rows that only read use the same files in memory for all contestants: the location of a copy in memory can
+            # change the time of a hit by a fifth.
             directory = mounted.directory if contestant.mount or row.changes else stage.base
             told = stage.work(
                 "row", directory, row.name, "--keys", stage.keys, "--processes", processes,
@@ -88,7 +88,7 @@ def take_sample(
 
 
 def mend(stage: Stage, contestant: Contestant, row: Row) -> None:
-    """Undoes what a row did to the trees, and has it written out before the next one is timed."""
+    """Undoes a row's changes to the trees, and writes all data to disk before the next row is measured."""
     if not contestant.mount:
         stage.make(stage.native)
     elif row.publish != NEVER:
@@ -100,7 +100,7 @@ def take_quiet_sample(
     stage: Stage, contestant: Contestant, row: Row, processes: int, seconds: float,
     patience: Patience,
 ) -> Sample:
-    """The first quiet one, or the least disturbed of several."""
+    """Returns the first undisturbed sample, or the least disturbed one of several."""
     best = take_sample(stage, contestant, row, processes, seconds)
     for _ in range(patience.attempts):
         if best.quiet or not patience.is_left():
@@ -133,7 +133,7 @@ def race(
                 for contestant in order:
                     cell = results.setdefault((row.name, processes, contestant.name), Cell())
                     _add_sample(cell, stage, contestant, row, processes, seconds, patience)
-        order.append(order.pop(0))  # nobody is always first
+        order.append(order.pop(0))  # so that each round starts with another contestant
     return results
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements that do not fit into rows: a walk over very many files, very many views, a very large mount.
 
-All of it below a tmpfs: it is the daemon that is measured, and 1,000,000 files are made in seconds.
+Everything is on a tmpfs: the daemon is what is measured, and creating 1,000,000 files takes only seconds there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Walk:
     entries: int
     seconds: float
     daemon_cpu_seconds: float
-    resident: tuple[int, int, int]  # bytes before, after, and once the kernel has forgotten it all
+    resident: tuple[int, int, int]  # bytes before, after, and once the kernel has dropped all names
 
     @property
     def bytes_a_file(self) -> float:
@@ -65,7 +65,7 @@ class Walk:
 
 @contextmanager
 def in_memory(stage: Stage, keys: int) -> Iterator[Stage]:
-    """A stage like `stage` on a tmpfs of its own, with a base of that many keys of empty files."""
+    """Yields a stage like `stage` on a tmpfs of its own, with a base of that many keys of empty files."""
     area = stage.area / "memory"
     area.mkdir()
     run(["mount", "-t", "tmpfs", "-o", "nr_inodes=0", "tmpfs", area], 10)
@@ -96,12 +96,12 @@ def walk(stage: Stage, contestant: Contestant) -> Walk:
 
 
 def _drop_names() -> None:
-    """Has the kernel forget all names and inodes that nobody uses."""
+    """Makes the kernel drop all names and inodes that nobody uses."""
     Path("/proc/sys/vm/drop_caches").write_text("2\n")
 
 
 def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int:
-    """The daemons' memory once it has been the same for a while: they are told by and by."""
+    """Returns the daemons' memory once it has stopped changing: the kernel sends its FORGET requests over some time."""
     end = time.monotonic() + at_most_s
     last, since = mounted.resident_bytes(), time.monotonic()
     while time.monotonic() < min(since + still_s, end):
@@ -112,7 +112,7 @@ def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int
 
 
 def views(stage: Stage) -> Iterator[str]:
-    """Many jobs at once, of as many users, each with a process that stays in its own view."""
+    """Runs many jobs at once, of as many users, each with a process that stays in its own view."""
     native = _crowd(stage, stage.native)
     with stage.mounted(named(OURS)) as mounted:
         before = mounted.resident_bytes()
@@ -123,7 +123,7 @@ def views(stage: Stage) -> Iterator[str]:
 
 
 def _crowd(stage: Stage, directory: Path) -> float:
-    """Seconds until all of them have read; none ends before that."""
+    """Returns the seconds until all processes have read their files; none exits before that."""
     stay_read, stay = os.pipe()
     begin = time.monotonic()
     crowd = []
@@ -148,7 +148,7 @@ def _crowd(stage: Stage, directory: Path) -> float:
 
 
 def mount_times(stage: Stage) -> Iterator[str]:
-    """How long a mount takes, over an empty store and over one with very many files."""
+    """Measures how long a mount takes, over an empty store and over one with very many files."""
     told = []
     for keys in (0, LARGE_STORE_KEYS):
         with in_memory(stage, keys) as large:

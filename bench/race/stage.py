@@ -21,26 +21,27 @@ ROW_TIMEOUT_S = 300
 
 
 class Failed(Exception):
-    """Something that a contestant could not do; the text says what, in one line."""
+    """An operation that a contestant cannot do; the text names it in one line."""
 
 
 class CannotMount(Failed):
-    """It could not be run at all."""
+    """The contestant could not be mounted at all."""
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """A contestant at work."""
+    """A mounted contestant."""
 
     directory: Path  # the cache directory, as its user sees it
     daemons: tuple[int, ...]
-    seconds: float  # that mounting took
+    seconds: float  # the time that mounting took
 
     def resident_bytes(self) -> int:
         return sum(_resident_bytes(pid) for pid in self.daemons)
 
     def cpu_seconds(self) -> float:
-        """Of all threads, by the clock of each process: clock_getcpuclockid(3) makes ids so."""
+        """Returns the CPU time of all threads, from each process's clock, whose id is built as
+        clock_getcpuclockid(3) does."""
         return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.daemons)
 
 
@@ -52,13 +53,13 @@ class Stage:
     cacheshim: Path
     worker: Path
     keys: int
-    user: int  # by uid, who owns the trees and does what is timed
+    user: int  # the uid that owns the trees and runs the measured operations
     empty_files: bool = False
     before: Path | None = None  # the program of another build
 
     @property
     def lower(self) -> Path:
-        """What the unions show: the base lies in it as deep as in a view of ours."""
+        """The lower directory of the unions: the base lies in it as deep as in a view of cacheshim."""
         return self.area / "lower"
 
     @property
@@ -71,7 +72,7 @@ class Stage:
 
     @property
     def locked_base(self) -> Path:
-        """The directory with the base, read-only: for those who are to leave it alone."""
+        """A read-only mount of the directory with the base, for contestants that must not change it."""
         return self.area / "base"
 
     @property
@@ -87,7 +88,7 @@ class Stage:
         return self.area / "layer"
 
     def prepare(self, with_native: bool = True) -> None:
-        """Makes the base and the native directory, and has the page cache hold them."""
+        """Creates the base and the native directory, and reads them into the page cache."""
         for directory in (self.mount_point, self.locked_base):
             directory.mkdir()
         for tree in (self.base, self.native) if with_native else (self.base,):
@@ -95,18 +96,18 @@ class Stage:
             os.chown(tree, self.user, self.user)
             self.make(tree, self.user)
             self.work("read", tree, "--keys", self.keys)
-        # Not all unions leave a read-only branch alone.
+        # Some unions write to branches that are declared read-only.
         run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
-        """Makes a tree what it should be, whatever was done to it: published files are root's."""
+        """Restores a tree to its original state, with root as its owner, as for published files."""
         empty = ["--empty"] if self.empty_files else []
         run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
 
     def work(
         self, *arguments: object, publish: str | None = None, preload: str = ""
     ) -> dict[str, float]:
-        """Runs the worker, as the race's user, and returns what it tells."""
+        """Runs the worker as the race's user, and returns the values that it prints."""
         environment = {**os.environ, "CACHESHIM_JOB": JOB}
         if preload:
             environment["LD_PRELOAD"] = str(self.area / preload)
@@ -121,7 +122,7 @@ class Stage:
 
     @contextmanager
     def mounted(self, contestant: Contestant) -> Iterator[Mounted]:
-        """A fresh mount over the base with an empty layer."""
+        """Mounts the contestant again over the base, with an empty layer."""
         self._clear_scratch()
         for name in ("upper", "work"):
             (self.scratch / name).mkdir(parents=True)
@@ -138,7 +139,7 @@ class Stage:
             self._clear_scratch()
 
     def way_of_requests(self) -> str:
-        """How a mount of ours gets its requests, as it says itself."""
+        """Returns how a cacheshim mount receives its requests, from its own status."""
         try:
             with self.mounted(named(OURS)):
                 return json.loads((self.mount_point / ".cacheshim/status").read_text())["requests"]
@@ -182,8 +183,8 @@ def run(
     command: list[object], timeout_s: float, environment: dict[str, str] | None = None,
     user: int = 0,
 ) -> str:
-    """Returns what it prints; Failed with its first complaint."""
-    # Files and not pipes: a daemon that stays may keep them open.
+    """Returns the command's output. Raises Failed with its first error message."""
+    # A file instead of a pipe: a daemon that keeps running may keep it open.
     out = os.memfd_create("out")
     err = os.memfd_create("err")
     try:
@@ -209,18 +210,18 @@ def _text_of(file: int) -> str:
 
 
 def is_mounted(path: Path) -> bool:
-    """Also for a mount whose daemon is dead."""
+    """Returns true also for a mount whose daemon is dead."""
     table = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(path) for line in table)
 
 
 def processes() -> set[int]:
-    """All processes of this PID namespace, which is the race's own."""
+    """Returns all processes of this PID namespace, which is the race's own."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def _wait_until_gone(before: set[int]) -> None:
-    """Daemons end a little after their mount; one that does not is ended."""
+    """Waits until the daemons, which exit shortly after their mount, are gone; kills those that are not."""
     for patience_s in (20, 10):
         deadline = time.monotonic() + patience_s
         while (left := processes() - before) and time.monotonic() < deadline:
@@ -235,7 +236,7 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # it has ended by itself
+        pass  # it has already exited
 
 
 def _resident_bytes(pid: int) -> int:

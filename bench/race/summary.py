@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a race: medians over its rounds, and ratios taken within a round.
+"""Figures of a race: medians over its rounds, and ratios within a round.
 
-A machine's speed may change by half between two minutes, for all contestants alike. So a ratio is
-taken between samples of one round, which lie seconds apart, and the median of these is told.
+The speed of a machine may change by half within two minutes, for all contestants alike. So each ratio is computed
+between samples of one round, which lie seconds apart, and the report shows the median of the ratios.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class Summary:
         return statistics.median(pairs) if pairs else None
 
     def spread(self, row: str, processes: int, contestant: str) -> float | None:
-        """How far the samples lie apart: half their range, over their median."""
+        """Returns the spread of the samples: half their range, divided by their median."""
         rates = [sample.rate for sample in self.cell(row, processes, contestant).samples]
         return (max(rates) - min(rates)) / 2 / statistics.median(rates) if rates else None
 
     def noisy(self, row: str, processes: int, contestant: str) -> bool:
-        """Whether others took part in at least half of the samples."""
+        """Whether other processes disturbed at least half of the samples."""
         samples = self.cell(row, processes, contestant).samples
         return sum(not sample.quiet for sample in samples) * 2 >= max(len(samples), 1)
 
     def best_peer(self, row: str, processes: int) -> str | None:
-        """The fastest of the other FUSE overlays."""
+        """Returns the fastest of the other FUSE overlays."""
         return self._first(row, processes, lambda name: -self._known(row, processes, name, rate))
 
     def thriftiest_peer(self, row: str, processes: int) -> str | None:
-        """The one that uses least CPU for an operation."""
+        """Returns the peer that uses the least CPU time per operation."""
         return self._first(row, processes, lambda name: self._known(row, processes, name, cpu))
 
     def _first(self, row: str, processes: int, key: Callable[[str], float]) -> str | None:
@@ -73,7 +73,7 @@ class Summary:
         return statistics.median(map(measure, self.cell(row, processes, contestant).samples))
 
     def ours_at_four(self, row: str) -> float | None:
-        """Our rate with four processes, over that with one."""
+        """Returns cacheshim's rate with four processes, divided by its rate with one."""
         one = self.cell(row, 1, OURS).samples
         four = self.cell(row, 4, OURS).samples
         pairs = [b.rate / a.rate for a, b in zip(one, four)]

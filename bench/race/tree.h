@@ -9,7 +9,7 @@
 namespace cacheshim::race {
 
 inline constexpr unsigned kFilesPerKey = 8;
-// A Triton kernel's last file, which completes its entry.
+// The last file of a Triton kernel, which completes its entry.
 inline constexpr unsigned kCompletingFile = 7;
 inline constexpr size_t kLargestFileBytes = 60 * 1024;
 
@@ -39,8 +39,8 @@ struct Tree {
   size_t size_bytes(unsigned key, unsigned file) const;
 };
 
-// Makes the directory contain exactly this tree: writes missing files and those of another size,
-// removes other keys. Throws std::system_error.
+// Makes the directory contain exactly this tree: writes files that are missing or have another
+// size, and removes other keys. Throws std::system_error.
 void make_tree(const Tree& tree);
 
 // Reads every file once, so that the page cache holds it. Throws std::system_error.

@@ -12,7 +12,7 @@ namespace cacheshim::race {
 namespace {
 
 struct CloseWalk {
-  void operator()(FTS* walk) const { (void)::fts_close(walk); }  // it was only read
+  void operator()(FTS* walk) const { (void)::fts_close(walk); }  // no data can be lost
 };
 
 [[noreturn]] void fail(const std::string& what, int error) {
@@ -33,10 +33,10 @@ uint64_t walk(const std::string& directory) {
     if (kind == FTS_DNR || kind == FTS_ERR || kind == FTS_NS) {
       fail(std::string("walk to '") + entry->fts_path + "'", entry->fts_errno);
     }
-    if (kind != FTS_DP) ++entries;  // a directory is met once more on the way back
+    if (kind != FTS_DP) ++entries;  // fts returns a directory again after its content
   }
   if (errno != 0) fail("fts_read", errno);
-  return entries - 1;  // without the root
+  return entries - 1;  // does not count the root
 }
 
 }  // namespace cacheshim::race

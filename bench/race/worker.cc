@@ -11,8 +11,8 @@
 #include "bench/race/race.h"
 #include "bench/race/walk.h"
 
-// The worker program of bench/race: it measures, and bench/race reports. Each command prints one
-// line, a JSON object.
+// The worker program of bench/race: it measures, and the Python program reports. Each command
+// prints one line, a JSON object.
 namespace cacheshim::race {
 namespace {
 
@@ -22,7 +22,7 @@ struct Arguments {
   std::string row;
 };
 
-// The reader detects a missing line.
+// If this fails, the reader detects the missing line.
 void print(const nlohmann::json& object) { (void)::puts(object.dump().c_str()); }
 
 double now() {
@@ -58,10 +58,11 @@ void do_walk(const Arguments& arguments) {
   print({{"entries", entries}, {"seconds", now() - begin}});
 }
 
-// Reads three files and stays until its input ends, so that many of these run at once.
+// Reads three files and waits until its standard input is closed, so that many workers can be alive
+// at once.
 void do_look(const Arguments& arguments) {
   for (unsigned file = 0; file < 3; ++file) {
-    (void)read_file(arguments.tree.file_path(0, file));  // it fails loudly
+    (void)read_file(arguments.tree.file_path(0, file));  // throws on failure
   }
   print({{"files", 3}});
   (void)::fflush(stdout);

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the preloaded library costs: calls that are none of its business, the start of processes, and the
-warm start of many Triton kernels beside other ways to share a cache. Needs root; mounts for itself alone.
+"""Measures the cost of the preloaded library: for calls that do not concern caches, for starting processes, and for a
+warm start of many Triton kernels, compared with other ways to share a cache. Needs root, and creates its own mounts.
 
-bench/shim/main.py [--rounds N] [--kernels N] [--no-triton]; reads build/dist, build/bench/shim_bench and
-build/venv/triton (`scripts/bench library` makes them)."""
+bench/shim/main.py [--rounds N] [--kernels N] [--no-triton]; uses build/dist, build/bench/shim_bench and
+build/venv/triton (`scripts/bench library` builds them).
+"""
 
 import argparse
 import contextlib
@@ -45,7 +46,7 @@ def run_json(command, env):
 
 
 def small_costs(mount, rounds):
-    """Of each cost, the median difference between neighbours in time."""
+    """Returns for each cost the median difference between consecutive measurements."""
     rows = {
         "foreign open, ns": (["calls", "/etc/passwd"], "open", 10),
         "foreign stat, ns": (["calls", "/etc/passwd"], "stat", None),
@@ -79,7 +80,7 @@ def warm_start(env, kernels):
 
 @contextlib.contextmanager
 def peers(scratch, base):
-    """The cache as others show it: name and the directory to use."""
+    """Yields each other way to share the cache: its name and the directory to use."""
     points = []
 
     def point(name):
@@ -91,7 +92,7 @@ def peers(scratch, base):
     try:
         directory = point("overlayfs")
         options = f"lowerdir={base},upperdir={directory}/upper,workdir={directory}/work"
-        # An upper directory of its own: some file systems cannot be one.
+        # A separate file system, because some file systems cannot hold an overlay's upper directory.
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
         for part in ("upper", "work", "mnt"):
             (directory / part).mkdir()
@@ -136,7 +137,7 @@ def main():
     parser.add_argument("--kernels", type=int, default=200)
     parser.add_argument("--no-triton", action="store_true")
     arguments = parser.parse_args()
-    # In a mount namespace of its own nothing of this stays, whatever happens.
+    # A mount namespace of its own removes all mounts at the end, whatever happens.
     if os.environ.get("CACHESHIM_BENCH_ALONE") is None:
         os.execvpe("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, "-B",
                                *sys.argv], {**os.environ, "CACHESHIM_BENCH_ALONE": "1"})

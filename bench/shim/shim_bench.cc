@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shim_bench calls PATH       CPU time of open, and of stat, of PATH: nanoseconds, a JSON object
-// shim_bench start N COMMAND  CPU and wall time of N starts of COMMAND, as it is in this environment: microseconds
+// shim_bench calls PATH       CPU time of an open and of a stat of PATH, in nanoseconds, as a JSON object
+// shim_bench start N COMMAND  CPU and wall time of N starts of COMMAND in this environment, in microseconds
 //
-// Knows nothing of the library: main.py preloads it, or not.
+// The program itself does not use the library: main.py preloads it, or not.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ double seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Of the least disturbed batch.
+// Returns the time per call in the least disturbed batch.
 template <class Call>
 double least_ns(Call call) {
   double least = 1e9;
@@ -41,7 +41,7 @@ double least_ns(Call call) {
   return least;
 }
 
-// Without the closing: that is done between the batches.
+// Leaves out the time of close: the descriptors are closed between the batches.
 double least_open_ns(const char* path) {
   constexpr int kOpenAtOnce = 500;
   double least = 1e9;
