@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# What is installed; a build of these alone takes a third of the time.
+# The installed targets. Building only these takes a third of the time.
 readonly product=(cli/cacheshim shim/libcacheshim.so)
 
-# The build: afterwards build/dist/bin/cacheshim and build/dist/lib/libcacheshim.so are there.
+# Builds build/dist/bin/cacheshim and build/dist/lib/libcacheshim.so.
 
 readonly dist=$repo/build/dist
 
@@ -12,16 +12,16 @@ _configure() { # DIRECTORY [MESON OPTION…]
     shift
     local options=(--prefix "$dist" --libdir lib "$@")
     if [ -f "$directory/meson-private/coredata.dat" ]; then
-        # Someone may have configured it before, with another prefix.
+        # The directory may already be configured with another prefix.
         meson configure "$directory" "${options[@]}" 2> /dev/null && return 0
-        # Made by another version of Meson, or moved here from elsewhere.
+        # The directory was made by another version of Meson, or moved here from another path.
         meson setup --wipe "$directory" "$repo" "${options[@]}"
     else
         meson setup "$directory" "$repo" "${options[@]}"
     fi
 }
 
-build() { # TARGET…: as ninja takes them
+build() { # TARGET…: ninja targets
     local logs=$repo/build/logs
     mkdir -p "$logs"
     quietly 'configuring' "$logs/configure.log" _configure "$repo/build" || die 'cannot configure'
@@ -32,8 +32,8 @@ build() { # TARGET…: as ninja takes them
     [ -f "$dist/lib/libcacheshim.so" ] || die 'the build made no build/dist/lib/libcacheshim.so'
 }
 
-# A further build, with other options or another compiler, beside the first.
-build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: every target if none is named
+# Builds another variant beside the first one, with other options or another compiler.
+build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: all targets if none is named
     local name=$1 directory=$repo/build/variants/$1 options=()
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Sourced first by every script: where we are, how we speak, what is undone at the end.
+# Every script sources this file first. It sets the paths, and defines how to print messages and what to undo at the
+# end.
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly repo
 
-# A python3 or g++ of the user's own, first in PATH, may lack what Debian's packages bring.
+# A user's own python3 or g++ that comes first in PATH may lack what Debian's packages install.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 export LC_ALL=C.UTF-8
-# Job variables of a CI that runs us must not decide what our own jobs are called.
+# The job variables of a CI must not determine the names of the tests' jobs.
 unset PYTHONPATH PYTHONHOME LD_PRELOAD "${!CACHESHIM_@}" "${!TRITON_@}"
-# Whatever the caller's umask is: other users must be able to read what is built here.
+# Other users must be able to read the build, whatever the caller's umask is.
 umask 022
 
-say() { # TEXT: progress
+say() { # TEXT: prints a progress message
     printf '%s: %s\n' "${0##*/}" "$*" >&2
 }
 
@@ -27,7 +28,7 @@ require_root() {
 }
 
 _at_exit=()
-at_exit() { # COMMAND…: run at the end, last one first, also after Ctrl-C
+at_exit() { # COMMAND…: runs it at the end, the last one first, also after Ctrl-C
     _at_exit+=("$(printf '%q ' "$@")")
 }
 
@@ -42,7 +43,7 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Runs a command whose output matters only when it fails; says every 10 s that it goes on.
+# Runs a command and shows its output only if it fails. Prints every 10 s that the command is still running.
 quietly() { # WHAT LOG COMMAND…
     local what=$1 log=$2 ticker status=0
     shift 2

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Which lines of the product the unit tests and the mount tests run together.
+# Reports which lines of the product the unit tests and the mount tests run together.
 
 readonly coverage_build=$repo/build/variants/coverage
 readonly covered_directories=(common shim store fuse)
@@ -18,9 +18,9 @@ run_coverage() {
     tally
 }
 
-# Processes of other users add to the counts as well: the files of counts exist before, and every user can write them.
-# They are reached by the lab's path, since the repository may lie in a directory of root's own. Where a process cannot
-# reach them, in a container, it says nothing of that.
+# Processes of other users must be able to update the coverage files, so the files are created beforehand, and every
+# user may write them. The processes use the lab's path, because the repository may lie in a directory that only root
+# can enter. A process that cannot reach the files, as in a container, prints no warning.
 _covered_mounts() { # JUNIT
     local depth library=$coverage_build/dist/lib/libcacheshim.so
     depth=$(tr -cd / <<< "$coverage_build" | wc -c)
@@ -32,7 +32,7 @@ _covered_mounts() { # JUNIT
         GCOV_PREFIX=@repo@/build/variants/coverage GCOV_PREFIX_STRIP="$depth" GCOV_ERROR_FILE=/dev/null
 }
 
-# A table of the files with the share of lines that were run, and the lines that were not.
+# Prints for each file the share of lines that were run, and the lines that were not.
 _report_coverage() {
     local directory filters=()
     for directory in "${covered_directories[@]}"; do filters+=(--filter "$directory/"); done

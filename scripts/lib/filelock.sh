@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# PyPI's filelock with its own tests, which its wheel does not have: an environment for each version.
+# Installs PyPI's filelock with its own tests, which its wheel does not contain: one environment per version.
 
-# 3.20 leaves its lock files; 3.24 and 3.29 unlink them at each release.
+# 3.20 keeps its lock files; 3.24 and 3.29 unlink them at each release.
 readonly filelock_versions=(3.20.0 3.29.0)
 readonly more_filelock_versions=(3.13.4 3.24.3 4.2.0) # for --long
 
-ensure_filelock_tests() { # VERSION…: in build/venv/filelock-VERSION, the tests are in src/ there
+ensure_filelock_tests() { # VERSION…: installs into build/venv/filelock-VERSION, with the tests in its src/
     local version
     for version in "$@"; do
         ensure_venv "filelock-$version" "filelock==$version" pytest pytest-mock pytest-asyncio \
@@ -18,8 +18,8 @@ ensure_filelock_tests() { # VERSION…: in build/venv/filelock-VERSION, the test
     done
 }
 
-# pip asks a source distribution for its metadata, which takes hatchling and hatch-vcs. Only the tests are
-# kept: the package is the wheel's.
+# pip builds the metadata of a source distribution with hatchling and hatch-vcs. Only the tests are taken from the
+# source distribution: the package itself comes from the wheel.
 _get_filelock_tests() { # VENV VERSION
     local sdist=$1/sdist
     mkdir -p "$sdist" "$1/new" &&

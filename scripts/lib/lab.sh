@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Runs the Triton storm (tests/storm), and whatever else mounts, in namespaces of their own.
+# Runs the Triton storm (tests/storm), and everything else that mounts, in namespaces of its own.
 
-storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton or ensure_torch before
+storm() { # MODE [ARGUMENT…]: those of tests/storm/storm.py. Requires: ensure_triton or ensure_torch has run.
     _make_lab
     _in_lab /usr/bin/python3 -B "$repo/tests/storm/storm.py" "$@" \
         --repo "$repo" --work "$lab/disk" "${storm_venvs[@]}"
 }
 
-# The race of overlay file systems (bench/race), below a directory on disk.
-race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: as bench/race/main.py
+# Runs the race of overlay file systems (bench/race), below a directory on disk.
+race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: those of bench/race/main.py
     local program=$1 library=$2 worker=$3
     shift 3
     _make_lab
@@ -19,12 +19,12 @@ race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: as bench/race/main.py
 
 readonly _ring_parameter=/sys/module/fuse/parameters/enable_uring
 
-# Whether this kernel has FUSE over io_uring.
+# Returns whether this kernel has FUSE over io_uring.
 has_rings() {
     [ -w "$_ring_parameter" ]
 }
 
-# Runs a command while mounts take their requests by io_uring, if the kernel has that, or do not.
+# with_rings runs a command with FUSE over io_uring enabled, if the kernel has it; without_rings disables it.
 with_rings() { # COMMAND…
     _with_ring_parameter Y "$@"
 }
@@ -49,9 +49,9 @@ _with_ring_parameter() { # VALUE COMMAND…
     return "$status"
 }
 
-# Runs a command with the repository at a path that every user can enter: it may lie in a directory of
-# root's own.
-with_repo_for_all() { # COMMAND…, in which @repo@ is that path
+# Runs a command with the repository at a path that every user can enter, because it may lie in a directory that only
+# root can enter.
+with_repo_for_all() { # COMMAND…, in which @repo@ stands for that path
     local everywhere=/cacheshim-lab/repo
     _make_lab
     # shellcheck disable=SC2016  # for the shell inside
@@ -59,12 +59,12 @@ with_repo_for_all() { # COMMAND…, in which @repo@ is that path
         bash "$everywhere" "$repo" "${@//@repo@/$everywhere}"
 }
 
-_make_lab() { # sets lab, a directory on disk
+_make_lab() { # sets lab to a new directory on disk
     mkdir -p "$repo/build/storm"
     _sweep_storm_directories
     lab=$(mktemp -d "$repo/build/storm/XXXXXX")
     at_exit rm -rf "$lab"
-    # Held as long as somebody works there: what has no holder is swept by the next run.
+    # The lock is held while the directory is in use; the next run removes directories whose lock is free.
     exec {lab_lock}> "$lab.lock"
     at_exit rm -f "$lab.lock"
     flock -n "$lab_lock"
@@ -72,7 +72,7 @@ _make_lab() { # sets lab, a directory on disk
 }
 
 _in_lab() { # COMMAND…
-    # In the background, so that a signal to this script is acted upon at once.
+    # Run it in the background, so that bash handles a signal at once.
     "$repo/tests/storm/enter-lab.sh" "$lab" "$@" &
     lab_pid=$!
     at_exit _end_lab
@@ -92,7 +92,7 @@ _sweep_storm_directories() {
     done
 }
 
-storm_venvs=() # options for storm.py
+storm_venvs=() # options that are passed to storm.py
 
 _ensure_storm_venv() { # NAME WHAT REQUIREMENT…
     local name=$1 what=$2
@@ -105,7 +105,7 @@ ensure_triton() {
     _ensure_storm_venv triton "Triton $triton_version" "triton==$triton_version"
 }
 
-# They have wheels for Python up to 3.11: without them their scenarios say that they are left out.
+# The wheels of these versions need Python 3.11 or older: on a later Python, the scenarios report that they are skipped.
 ensure_old_tritons() {
     local version
     system_python_is_at_most 3 11 || return 0

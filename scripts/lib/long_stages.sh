@@ -3,9 +3,9 @@
 # The stages of `scripts/test --long`. stages.toml lists them, each with the sources that it depends on;
 # the stage NAME is the function stage_NAME here.
 
-# With -O1 and -g1 such a build takes a third of the time that it takes with -O2 and -g.
+# With -O1 and -g1, such a build takes a third of the time that it takes with -O2 and -g.
 readonly sanitizer_options=(-Db_lundef=false -Doptimization=1 -Ddebug=true -Dcpp_args=-g1)
-# These builds check the lock order too.
+# These builds also check the lock order.
 readonly sanitizers=(-Db_sanitize=address,undefined -Dlock_ranks=true "${sanitizer_options[@]}")
 readonly thread_sanitizer=(-Db_sanitize=thread "${sanitizer_options[@]}")
 
@@ -25,12 +25,12 @@ stage_programs() {
     _program_tests "CPython's and filelock 3's own tests" 'not filelock or not 4.2.0'
 }
 
-# These alone take half an hour.
+# These tests alone take half an hour.
 stage_filelock_4() {
     _program_tests "filelock 4's own tests" 'filelock and 4.2.0'
 }
 
-_program_tests() { # NAME SELECTION: as pytest -k takes it
+_program_tests() { # NAME SELECTION: SELECTION is a pytest -k expression
     ensure_packages "$(python_testsuite)"
     ensure_filelock_tests "${filelock_versions[@]}" "${more_filelock_versions[@]}" ||
         die 'cannot get the tests of filelock'
@@ -47,7 +47,7 @@ stage_killed_holders() {
         mount_tests mount long "$results/kills.xml"
 }
 
-# A minute plain, a minute under ThreadSanitizer and one under valgrind.
+# Runs for a minute without a tool, a minute under ThreadSanitizer and a minute under valgrind.
 stage_threads() {
     stage '64 threads, watched' "$results/thread-storm.xml" \
         _thread_storm "$results/thread-storm.xml"
@@ -122,8 +122,8 @@ _require_rings() {
     has_rings || die 'this kernel has no FUSE over io_uring'
 }
 
-# The preloaded library is left out of sanitized builds: programs built without a sanitizer load it. `run`
-# preloads the one that is installed beside its program.
+# Sanitized builds leave out the preloaded library, because programs built without a sanitizer load it. `run` preloads
+# the library that is installed beside its program.
 _build_daemon() { # VARIANT MESON OPTION…
     local variant=$1
     build_variant "$@" -- cli/cacheshim || return 1
@@ -139,7 +139,7 @@ _sanitized_mounts() { # JUNIT [VARIABLE=VALUE…]
         CACHESHIM_LIB=@repo@/build/dist/lib/libcacheshim.so "$@"
 }
 
-# ThreadSanitizer goes on after a report, so the reports decide, not the tests alone.
+# ThreadSanitizer continues after a report, so the stage also fails if there is a report and all tests pass.
 _thread_tests() { # JUNIT
     local junit=$1 reports=$results/threads status=0
     mkdir -p "$reports"

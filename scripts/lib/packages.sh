@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Debian packages. Names are the same in Debian 12 and 13.
+# Debian packages. The names are the same in Debian 12 and 13.
 
 build_packages=(
     g++ meson ninja-build pkg-config
@@ -14,8 +14,8 @@ run_packages=(
 )
 test_packages=(
     acl attr binutils
-    git rsync ccache                                               # run on the mount
-    libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
+    git rsync ccache                                               # programs that the tests run on the mount
+    libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded together with cacheshim's library
     valgrind strace
     runc                                                           # real containers for tests/mount/mounting/test_runc.py
     mandoc                                                         # checks the manual pages
@@ -23,13 +23,13 @@ test_packages=(
     clang                                                          # checks the lock annotations
 )
 long_test_packages=(python3-gdbm
-    slurm-wlm munge                   # a cluster of this machine alone
-    debootstrap                       # the library in other systems
-    g++-aarch64-linux-gnu qemu-user)  # and for another architecture
+    slurm-wlm munge                   # a SLURM cluster on this machine
+    debootstrap                       # to test the library in other distributions
+    g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
 coverage_packages=(gcovr)
-suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # used by other people's suites (tests/suites/README.md)
-inductor_packages=(python3-dev)  # what torch.compile() has g++ build includes Python.h
-bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
+suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
+inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h
+bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # the other contestants of the race
 
 python_testsuite() { # prints the package with the tests of Debian's own Python
     /usr/bin/python3 -c \
@@ -40,7 +40,7 @@ is_installed() { # PACKAGE
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2> /dev/null)" = installed ]
 }
 
-# Asks the network only when something is missing.
+# Uses the network only if a package is missing.
 ensure_packages() { # PACKAGE…
     local package missing=() log
     command -v dpkg-query > /dev/null || die 'needs Debian (apt and dpkg)'

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The long stages of scripts/test and when each last passed as a whole.
+"""Shows and records the long stages of scripts/test and when each last passed completely.
 
     stage_table.py REPOSITORY show              prints the table
-    stage_table.py REPOSITORY names [--due]     prints a name a line; --due: those without a valid pass
+    stage_table.py REPOSITORY names [--due]     prints one name per line; --due: only those without a valid pass
     stage_table.py REPOSITORY hash NAME         prints the hash of a stage's sources
-    stage_table.py REPOSITORY record NAME HASH SECONDS TALLY   records a pass of sources with that hash
+    stage_table.py REPOSITORY record NAME HASH SECONDS TALLY   records a pass of the sources with that hash
 
 tests/stages.toml names the sources of each stage. A pass is recorded in tests/stage-passes.tsv with a hash
-of these sources, and is valid while they hash to the same. Only committed sources are hashed: a pass is not
-recorded if they have uncommitted changes, or were changed while the stage ran.
+of these sources, and is valid while the hash is the same. Only committed sources are hashed: a pass is not
+recorded if they have uncommitted changes, or if they changed while the stage ran.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pass:
     commit: str
     minutes: str
     tally: str
-    sources: str  # the hash
+    sources: str  # their hash
 
 
 RECORD = "tests/stage-passes.tsv"
@@ -60,7 +60,7 @@ class Stages:
         return sorted(self._common + program + stage["sources"])
 
     def hash_of(self, name: str) -> str:
-        """Of the committed sources: their modes, names and contents, as git knows them."""
+        """Returns the hash of the committed sources: of their modes, names and contents as git records them."""
         listing = self._git("ls-tree", "-r", "HEAD", "--", *self.sources(name)).splitlines()
         sources = [line for line in listing if not line.endswith(f"\t{RECORD}")]
         return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
@@ -92,7 +92,7 @@ class Stages:
         self._record.write_text("".join("\t".join(row) + "\n" for row in rows))
 
     def _git(self, *words: str) -> str:
-        # Root may work in a checkout of another user.
+        # Root may run this in a checkout that another user owns.
         return subprocess.run(["git", "-c", "safe.directory=*", "-C", str(self._repository), *words],
                               check=True, stdout=subprocess.PIPE, text=True).stdout
 

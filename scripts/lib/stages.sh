@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# How scripts/test runs a stage and counts its tests.
+# Runs the stages of scripts/test and counts their tests.
 
 readonly results=$repo/build/results
 readonly stages=$results/stages
-# The files of tests/mount in which several clients make requests at once, by their names.
+# A filter for the files of tests/mount in which several clients make requests at once.
 readonly several_clients='PYTEST_ADDOPTS=-k "test_batons or test_built_under_a_lock or test_client_core or test_crowd or (test_direct and not test_direct_listings) or test_first_user or test_freshness or test_gc or test_links or test_lock or test_lowers_freshness or test_passthrough or test_publishing or test_rings or test_shared_files or test_single_flight or test_trust or test_views"'
 
 begin_results() {
@@ -13,7 +13,7 @@ begin_results() {
     : > "$stages"
 }
 
-stage() { # NAME JUNIT COMMAND…: runs it and notes how it ended, for the tally
+stage() { # NAME JUNIT COMMAND…: runs the command and records its result for the tally
     local name=$1 junit=$2 status=0
     shift 2
     say "== $name"
@@ -21,7 +21,7 @@ stage() { # NAME JUNIT COMMAND…: runs it and notes how it ended, for the tally
     printf '%s\t%s\t%s\n' "$name" "$status" "$junit" >> "$stages"
 }
 
-tally() { # prints `N passed, N failed` last
+tally() { # prints `N passed, N failed` as the last line
     say '== all stages'
     /usr/bin/python3 -B "$scripts/lib/tally.py" "$stages"
 }
@@ -30,7 +30,7 @@ meson_tests() { # DIRECTORY JUNIT [ARGUMENT…]
     local directory=$1 junit=$2 status=0
     shift 2
     rm -f "$directory/meson-logs/testlog.junit.xml"
-    # A test has the time its meson.build gives it, and no more; meson kills it then.
+    # Each test has the timeout of its meson.build, after which meson kills it.
     meson test -C "$directory" --no-rebuild --print-errorlogs "$@" < /dev/null || status=$?
     cp "$directory/meson-logs/testlog.junit.xml" "$junit" || status=1
     return "$status"
@@ -44,7 +44,7 @@ mount_tests() { # DIRECTORY MARK JUNIT [VARIABLE=VALUE…]
         --junitxml="$junit" < /dev/null
 }
 
-variant_tests() { # NAME JUNIT [MESON OPTION…]: a further build, and its unit tests
+variant_tests() { # NAME JUNIT [MESON OPTION…]: builds another variant and runs its unit tests
     local name=$1 junit=$2
     shift 2
     build_variant "$name" "$@" || return 1

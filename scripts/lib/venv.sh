@@ -3,10 +3,10 @@
 # Virtual environments below build/venv, made from Debian's own Python and kept for the next run.
 
 readonly triton_version=3.9.0
-# Temporary files are named by pid and `random` in 2.1.0, by pid and UUID in 3.0.0; later they have directories.
+# Version 2.1.0 names temporary files by pid and `random`, 3.0.0 by pid and UUID; later versions use directories.
 readonly old_triton_versions=(2.1.0 3.0.0)
-# torch with what `import torch` and its compiler need where there is no GPU: 4 GB in place of 6. The wheel is
-# linked with these CUDA libraries, whose versions are those that it asks for; it loads others when they are used.
+# torch with only what `import torch` and its compiler need without a GPU: 4 GB instead of 6. The wheel is linked with
+# these CUDA libraries, in exactly these versions; it loads others only on use.
 readonly torch_requirements=(
     --no-deps torch==2.15.0
     nvidia-cublas==13.4.1.3 nvidia-cuda-cupti==13.2.86 nvidia-cuda-nvrtc==13.2.86
@@ -16,7 +16,7 @@ readonly torch_requirements=(
     filelock fsspec jinja2 markupsafe mpmath networkx setuptools sympy typing_extensions
 )
 
-# A stamp that names the packages, written last, tells a whole one from a broken one.
+# A stamp file with the names of the packages is written last, so that an incomplete environment is detected.
 ensure_venv() { # NAME REQUIREMENT…: sets venv_path
     local name=$1 stamp
     shift
