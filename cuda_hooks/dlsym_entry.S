@@ -2,11 +2,12 @@
 /*
  * dlsym and dlvsym as the program sees them.
  *
- * For RTLD_DEFAULT and RTLD_NEXT the answer depends on who asks, and libc tells that by the return
- * address. A C wrapper would put its own in that place: dlsym(RTLD_NEXT, "malloc") of a library that
- * wraps malloc would find that library's own again, and RTLD_DEFAULT would no longer see what a
- * library opened by RTLD_LOCAL sees. So these two handles go on by a jump, which leaves stack and
- * registers as the caller made them. All other handles mean the same whoever asks: they go to C.
+ * For RTLD_DEFAULT and RTLD_NEXT the result depends on the caller, which libc identifies by the
+ * return address. If a C wrapper called libc, libc would use the wrapper's: dlsym(RTLD_NEXT, "malloc")
+ * in a library that wraps malloc would find that library's own function again, and RTLD_DEFAULT would
+ * not find what a library opened with RTLD_LOCAL can see. So for these two handles the code jumps to
+ * libc, which leaves stack and registers as the caller made them. For all other handles the caller
+ * does not matter: a C function handles them.
  *
  * cacheshim_next_dlsym and _dlvsym hold the function behind ours, and are null until the first call.
  */

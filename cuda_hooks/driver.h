@@ -55,7 +55,7 @@ class Driver {
   // Assigns a free slot to the image at `base`. Returns false if another thread has taken the slot.
   bool take(void* base, void* handle);
 
-  std::atomic<void*> base_{nullptr};  // of the image; null in slot 0
+  std::atomic<void*> base_{nullptr};  // of the image; null for slot 0
   std::atomic<void*> real_[static_cast<unsigned>(Row::kCount)] = {};
   std::atomic<void*> calls_[static_cast<unsigned>(Call::kCount)] = {};
 };

@@ -16,7 +16,7 @@ using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUcontext = struct CUctx_st*;
 
-// Only passed to the driver.
+// This library only passes these to the driver.
 enum CUjit_option : unsigned {};
 enum CUlibraryOption : unsigned {};
 

@@ -56,7 +56,7 @@ void add_entry(char* entry) {
   }
   if (count + 2 > kMaxEntries) {
     const auto put = behind_us<decltype(&::putenv)>("putenv");
-    // fails only without memory: the hooked cuInit tries again
+    // fails only if memory is short: the hooked cuInit tries again
     if (put != nullptr) (void)put(entry);
     return;
   }
@@ -100,7 +100,7 @@ void set_loading_at_start(Loading loading) {
     case Loading::kEager:
     case Loading::kLazy:
       const bool eager = loading == Loading::kEager;
-      // if the user has set this value already, it stays the user's
+      // the user has set this value already, so it is not recorded as ours
       if (is_set_to(value_of(loading))) return;
       put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
       put_entry(kSetVariable, eager ? eager_mark : lazy_mark);
@@ -112,7 +112,7 @@ void ensure_loading(Loading loading) {
   const char* const wanted = value_of(loading);
   if (is_set_to(wanted)) return;
   const auto set = behind_us<decltype(&::setenv)>("setenv");
-  if (set == nullptr) return;  // the loading mode is then queried, and a warning contains it
+  if (set == nullptr) return;  // the mode is queried later, and a warning reports it
   (void)set(kLoadingVariable.data(), wanted, 1);
   (void)set(kSetVariable.data(), wanted, 1);
 }

@@ -6,7 +6,7 @@
 #include "common/cuda_defaults.h"
 #include "common/job_id.h"
 
-// The decisions of a process about lazy loading, made only from text.
+// The decisions of a process about lazy loading. Works on text only.
 namespace cacheshim::cuda {
 
 // The driver's own variable. Source: CUDA C++ Programming Guide, "Lazy Loading".
@@ -25,7 +25,7 @@ enum class Loading {
 struct Plan {
   CudaPolicy policy = CudaPolicy::kOff;
   Loading loading = Loading::kLeave;
-  bool user_is_lazy = false;        // and the library respects it
+  bool user_is_lazy = false;        // the user has requested LAZY, and the library respects that
   std::string_view refused_policy;  // the invalid text of CACHESHIM_CUDA_EAGER
   std::string_view match;           // for kSelect
 };

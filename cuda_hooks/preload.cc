@@ -48,7 +48,7 @@ class HandleArray {
     if (pages != MAP_FAILED) handles_ = static_cast<Handle*>(pages);
   }
   ~HandleArray() {
-    if (handles_ != nullptr) (void)::munmap(handles_, bytes_);  // our own pages: cannot fail
+    if (handles_ != nullptr) (void)::munmap(handles_, bytes_);  // cannot fail for our own mapping
   }
   HandleArray(const HandleArray&) = delete;
   HandleArray& operator=(const HandleArray&) = delete;

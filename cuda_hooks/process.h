@@ -5,8 +5,8 @@
 
 #include "cuda_hooks/policy.h"
 
-// This process's plan. The constructor makes it. If a call to the driver comes earlier, this call
-// makes it: the constructor of another library may run before a preloaded library's.
+// This process's plan. The constructor makes it, or an earlier call to the driver, because the
+// constructor of another library may run before a preloaded library's.
 namespace cacheshim::cuda {
 
 // Makes the plan and sets the environment, once. Reads at most two files, both in the run
