@@ -11,8 +11,8 @@
 namespace cacheshim {
 
 inline constexpr std::string_view kCudaDefaultsFile = "cuda";
-inline constexpr std::size_t kMaxCudaDefaults = 8192;  // bytes of the file
-inline constexpr std::size_t kMaxCudaMatch = 512;      // bytes of MATCH
+inline constexpr std::size_t kMaxCudaDefaults = 8192;  // in bytes, of the whole file
+inline constexpr std::size_t kMaxCudaMatch = 512;      // in bytes, of MATCH
 
 inline constexpr std::string_view kCudaEagerVariable = "CACHESHIM_CUDA_EAGER";
 inline constexpr std::string_view kCudaMatchVariable = "CACHESHIM_CUDA_MATCH";
@@ -20,8 +20,8 @@ inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
   kOff,     // the library changes nothing
-  kAuto,    // the driver loads modules eagerly, unless the user asks for LAZY
-  kForce,   // it loads them eagerly, whatever the user asks for
+  kAuto,    // the driver loads modules eagerly, unless the user sets LAZY
+  kForce,   // the driver loads them eagerly, whatever the user sets
   kSelect,  // it loads them lazily, except kernels whose names match (experimental)
 };
 

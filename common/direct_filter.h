@@ -25,13 +25,13 @@
 //
 // Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key
 // before it begins the change that the key describes (it must not wait in between), and retires a
-// filter before it sets a bit only in a newer one. A reader (1) asks the base and (2) then finds
-// the filter unretired and the bits of its path unset. If a change that shadows the path had begun
-// before (1), its bits would have been set before (1) and would still be set at (2). So at (1) no
-// such change had begun, and the base's answer was the view's. (The reader also checks the filter
-// before (1), but only to avoid the call.) A change that has returned has set its bits, whichever
-// process made it, so a reader that begins later uses the mount. Bits that are set by a collision
-// also lead to the mount, which is always correct.
+// filter before it sets a bit only in a newer one. A reader (1) makes its call on the base and (2)
+// then finds the filter unretired and the bits of its path unset. If a change that shadows the path
+// had begun before (1), its bits would have been set before (1) and would still be set at (2). So
+// at (1) no such change had begun, and the base's answer was the view's. (The reader also checks
+// the filter before (1), but only to avoid the call.) A change that has returned has set its bits,
+// whichever process made it, so a reader that begins later uses the mount. Bits that are set by a
+// collision also lead to the mount, which is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has
 // kBitsPerKey bits in one word, so that one access sets or reads them.
@@ -46,9 +46,9 @@ struct alignas(64) FilterHeader {
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
   std::uint32_t retired;     // not 0: do not use it; there may be a newer file of this name
-  // Not 0: a process of this job is building. A process that opens a name of class `flight` then
-  // asks the mount, even if the base has the name: the open shows that the process has given up its
-  // own build.
+  // Not 0: a process of this job is building. A process that opens a name of class `flight` must
+  // then use the mount, even if the base has the name: the open shows that the process has given up
+  // its own build.
   std::uint32_t building;
 };
 
@@ -138,7 +138,7 @@ class ShadowProbes {
   // Returns the key of the path's first two components: a cache, and a directory or file in it;
   // kRootKey for a path with fewer components.
   FilterKey entry() const { return entry_; }
-  // Returns true if the caller must not ask the base, or must not use its answer.
+  // Returns true if the caller must not read the base, or must discard its answer.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;
     for (std::size_t i = 0; i < count_; ++i) {

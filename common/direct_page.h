@@ -22,8 +22,8 @@ inline constexpr std::string_view kBaseDirectory = "base";
 // process finds an older access time, it opens the file through the mount, and the daemon renews
 // the time. Eviction takes the latest use of an entry's files, so one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// The interval at which a process checks an access time again if it repeatedly opens the same file,
-// or files of one entry.
+// How often a process checks an access time again if it repeatedly opens the same file, or files of
+// one entry.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
@@ -47,8 +47,8 @@ struct MountPage {
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
-// The inode number of the mount's root: the daemon's number or, before the kernel has asked the
-// daemon, the kernel's own.
+// The inode number of the mount's root: the daemon's number or, before the kernel's first request
+// for it, the kernel's own.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 

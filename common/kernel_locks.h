@@ -10,7 +10,9 @@ namespace cacheshim {
 
 struct KernelLock {
   bool is_flock =
-      false;  // otherwise fcntl; locks of open file descriptions name no process and are left out
+      // Otherwise fcntl. The kernel names no process for locks of open file descriptions, so they
+      // are left out.
+      false;
   bool waits = false;  // waits for a lock that another process holds
   pid_t process = 0;
 };

@@ -15,7 +15,7 @@
 namespace cacheshim {
 
 // Returns the first object of this process's list; l_next leads to the others. Returns null if the
-// program does not expose the list (static programs, and those linked by -z rodynamic).
+// program does not expose the list (static programs, and those linked with -z rodynamic).
 const link_map* first_loaded();
 
 // Returns the object that contains this code; null if the list is missing, or if the object is in
@@ -38,7 +38,7 @@ struct SymbolName {
 // LSB's "Symbol Versioning".
 class LoadedObject {
  public:
-  constexpr LoadedObject() = default;  // is not readable
+  constexpr LoadedObject() = default;  // creates an object that is not readable
   explicit LoadedObject(const link_map& object);
 
   // Whether find() can return a result.

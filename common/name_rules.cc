@@ -17,7 +17,7 @@ enum class Item { kByte, kAnyByte, kAnything };
 Item take_bracket(const char*& at, const char* end) {
   const char* close = at + 1;
   if (close != end && (*close == '!' || *close == '^')) ++close;
-  if (close != end && *close == ']') ++close;  // a first ']' is one of the bytes
+  if (close != end && *close == ']') ++close;  // a ']' in first position is a member of the set
   for (; close != end && *close != ']'; ++close) {
     if (*close == '[' || *close == '\\') return Item::kAnything;
   }

@@ -9,7 +9,8 @@ namespace cacheshim {
 
 inline constexpr std::string_view kDefaultMountPoint = "/ci-cache";
 inline constexpr std::string_view kJobsName = ".jobs";
-inline constexpr std::string_view kControlName = ".cacheshim";  // in the mount and in the store
+// The directory of this name in the mount, and the one in the store.
+inline constexpr std::string_view kControlName = ".cacheshim";
 inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 
 // The run directory of a mount is <base>/cacheshim/<escaped mount path>; base is /run, or
