@@ -20,7 +20,7 @@ constinit std::atomic<std::size_t> noted_count{0};
 enum class Found {
   kNowhere,
   kHere,
-  kSomehow,  // the symbol table does not tell; only dlsym can
+  kSomehow,  // the symbol table is not sufficient; only dlsym finds the function
 };
 
 Found find_in(const LoadedObject& object, const SymbolName& name, void*& function) {
@@ -75,7 +75,7 @@ void note_next_objects() {
   }
   if (is_libc) return noted_count.store(count, std::memory_order_release);
     // Resolves now the symbols that are not in the list, because dlsym cannot be called in every
-    // context.
+    // context later.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL

@@ -21,7 +21,8 @@ constinit std::atomic<bool> is_settled{false};
 constinit char report_file[PATH_MAX] = {};  // empty: stderr
 constinit bool had_stderr = true;
 
-// If the program had no stderr at its start, it may have opened a data file as descriptor 2 since.
+// If the program had no stderr at its start, descriptor 2 may be a data file that it has opened
+// since.
 bool is_stderr(int fd) {
   if (!had_stderr) return false;
   const int flags = ::fcntl(fd, F_GETFL);

@@ -87,7 +87,8 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
-  // If the base is not there, after an umount or under another mount, its path finds nothing.
+  // After an umount, or if another mount covers the base, the base's path leads to other files or
+  // to none.
   bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
   bool rules_allow() const;
@@ -132,7 +133,8 @@ bool Attempt::take_path() {
   const auto take = [this](std::string_view name) {
     return is_plain_component(name) && probes_.descend(name);
   };
-  const bool is_control = starts_with_directory(rest_, kControlName);  // the store's own records
+  // Only the mount shows the store's own records.
+  const bool is_control = starts_with_directory(rest_, kControlName);
   if (is_control || !each_component(rest_, take) || !probes_.finish()) return false;
   marks.fetch(probes_.path());
   view_->fetch_counters();
@@ -189,7 +191,7 @@ bool is_open_to_all(mode_t mode) {
 }
 
 // Returns true for a directory, which must not be opened here, because the base's listing lacks the
-// layer's names. This read transfers nothing and is the fastest call that can tell.
+// layer's names. This read transfers nothing and is the fastest call that distinguishes the two.
 bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
 // Returns the state in which a mark of an open is valid. It depends on the view, because a new
@@ -202,7 +204,7 @@ std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
 }
 
 bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
-  // Read after the open, so that the count includes earlier replacements of the path.
+  // Read the count after the open, so that it includes earlier replacements of the path.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
   const bool was_opened = marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now));

@@ -9,9 +9,8 @@
 #include "shim/direct/direct_view.h"
 #include "shim/runtime.h"
 
-// Answers from the base without a request to the daemon. A hook calls these functions before it
-// asks the mount, with the path that it would pass to libc. common/direct_filter.h proves that the
-// answer is the view's.
+// Answers from the base without a request to the daemon. A hook calls these functions before libc's
+// function, with the same path. common/direct_filter.h proves that the answer is the view's.
 //
 // Each function returns true if it has answered: `result`, errno and the output arguments are then
 // what libc would have given for this path of the mount. If it returns false, errno is unchanged,

@@ -49,7 +49,7 @@ bool leave_base(int fd);
 bool is_lock(int command);
 
 // Whether this address is most likely in a stack frame of a caller. Any other address may be
-// invalid, which only the kernel can tell.
+// invalid, and only the kernel can determine that.
 inline bool is_of_callers(const void* place) {
   constexpr std::uintptr_t kNear = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));

@@ -19,10 +19,10 @@ namespace {
 constexpr unsigned kAsksBefore = 64;
 constexpr int kLowestNumber = 500;
 
-// 0: not yet known whether the descriptor is ours
+// The mount of the held directory; 0 if it is not yet known whether the descriptor is ours.
 constinit std::atomic<std::uint64_t> held_mount{0};
 constinit std::atomic<unsigned> asks{0};
-constinit std::atomic<pid_t> asker{0};  // the process that counts
+constinit std::atomic<pid_t> asker{0};  // the process whose calls are counted
 
 // Identifies the base's directory.
 struct DirectoryId {
@@ -59,9 +59,9 @@ int hold_directory(const View& view) {
   return -1;
 }
 
-// Runs once in a process's life, and once more for a new daemon's base. The child of a vfork shares
-// our memory but has its own descriptors. It does not get here, because it executes another program
-// before it has counted far enough.
+// Runs once in a process's life, and once more for each new daemon's base. The child of a vfork
+// shares our memory but has its own descriptors; it never gets here, because it executes another
+// program before it has counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);

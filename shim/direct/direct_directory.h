@@ -14,14 +14,14 @@
 // (hooks_descriptor.cc): the program sees it as not open.
 namespace cacheshim::direct {
 
-extern std::atomic<int> held_directory;  // -1: none
+extern std::atomic<int> held_directory;  // -1 if there is none
 
 // Returns the descriptor; if it returns -1, use the base's path. Async-signal-safe; leaves errno
 // unchanged.
 int base_directory(const View& view);
 // Whether the result of base_directory() was the base's directory throughout.
 inline bool is_held(int fd) { return held_directory.load(std::memory_order_relaxed) == fd; }
-// Closes the descriptor. Call if the program needs the number, or the process must not keep the
+// Closes the descriptor. Call if the program needs the number, or if the process must not keep the
 // directory open.
 void drop_base_directory();
 // Calls drop_base_directory() if the number is in this range.

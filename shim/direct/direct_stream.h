@@ -30,7 +30,7 @@ struct Stream {
   std::atomic<int> descriptor{0};
   union {
     char none;
-    OpenedDirectory opened;  // while `stream` is set
+    OpenedDirectory opened;  // valid while `stream` is set
   };
 };
 

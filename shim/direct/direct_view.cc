@@ -34,7 +34,7 @@ constinit View views[kMostViews] = {};
 constinit std::size_t view_count = 0;
 constinit std::atomic<const View*> serving{nullptr};
 constinit std::atomic<const View*> latest{nullptr};
-constinit std::atomic<unsigned> identity{0};  // changes with the process's identity
+constinit std::atomic<unsigned> identity{0};  // incremented when the process changes its identity
 constinit char user_run_base[PATH_MAX] = {};
 constinit std::atomic<bool> is_given_up{false};
 constinit std::atomic<bool> is_mapping{false};

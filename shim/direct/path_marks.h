@@ -18,7 +18,7 @@ namespace cacheshim::direct {
 // name directly that only the mount should open, or get a descriptor of a directory of the base.
 //
 // A process that reads files must often fetch the slot from memory, which can take a tenth of the
-// time of a system call. So the slot is prefetched before the base is asked.
+// time of a system call. So the slot is prefetched before the call on the base.
 class PathMarks {
  public:
   enum What : unsigned {

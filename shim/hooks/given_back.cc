@@ -14,8 +14,8 @@
 namespace cacheshim::given_back {
 namespace {
 
-// The spelling of a path: the route that it used, kNoRoute for MOUNT/NAME/x, or one of these
-// values.
+// Numbers that identify the spelling of a path: that of a route, kNoRoute for MOUNT/NAME/x, or one
+// of these values.
 constexpr unsigned kAsView = kMaxRoutes + 1;
 constexpr unsigned kUnknown = kMaxRoutes + 2;
 

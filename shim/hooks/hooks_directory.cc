@@ -8,7 +8,7 @@
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
-// Functions that list directories. opendir and scandir ask the base first (direct_stream.h); libc's
+// Functions that list directories. opendir and scandir try the base first (direct_stream.h); libc's
 // internal listings use the mount. opendir, scandir and inotify return only names. glob, ftw and
 // nftw return whole paths that begin with their argument: the hook passes the routed path and
 // converts the results back to the application's path. fts_open cannot be hooked: its results are
@@ -29,7 +29,8 @@ namespace runtime = cacheshim::runtime;
 namespace {
 
 // Calls call(path, swap) with the routed path. `swap` converts results back; it is null if the path
-// was not rewritten. Returns a failure to the application, because these calls create nothing.
+// was not rewritten. Returns a failure to the application without a retry, because these calls
+// create nothing.
 template <class Call>
 int call_restored(const char* path, Call call) {
   const PrefixSwap* const none = nullptr;

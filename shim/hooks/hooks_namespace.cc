@@ -16,7 +16,7 @@ int create(int dirfd, const char* path, Call call) {
   return cacheshim::call_routed({dirfd, path}, CallKind::kCreate, call);
 }
 
-// Asks the base first, because it may already have the name.
+// First looks the name up in the base: if the base has it, the call fails with EEXIST.
 template <class Call>
 int make_directory(int dirfd, const char* path, Call call) {
   return cacheshim::call_directly(

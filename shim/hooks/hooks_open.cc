@@ -23,7 +23,7 @@ CallKind kind_of(const char* mode) {
   return mode != nullptr && (*mode == 'w' || *mode == 'a') ? CallKind::kCreate : CallKind::kLook;
 }
 
-// Asks the base first, if it may answer a call with these flags.
+// First tries to open the file in the base, if the base may answer a call with these flags.
 template <class Call>
 [[gnu::noinline]] int open_slowly(PathAt at, int flags, Call call) {
   const auto ask = [=](const char* p, int& fd) { return direct::open(p, flags, fd); };

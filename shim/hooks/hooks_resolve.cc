@@ -185,14 +185,15 @@ CACHESHIM_EXPORT ssize_t readlinkat(int dirfd, const char* path, char* out, size
 
 CACHESHIM_EXPORT ssize_t __readlink_chk(const char* path, char* out, size_t size,
                                         size_t room) noexcept {
-  if (room < size) return real::__readlink_chk(path, out, size, room);  // ends the program
+  if (room < size) return real::__readlink_chk(path, out, size, room);  // aborts the program
   return read_link(AT_FDCWD, path, out, size,
                    [=](const char* p) { return real::__readlink_chk(p, out, size, room); });
 }
 
 CACHESHIM_EXPORT ssize_t __readlinkat_chk(int dirfd, const char* path, char* out, size_t size,
                                           size_t room) noexcept {
-  if (room < size) return real::__readlinkat_chk(dirfd, path, out, size, room);  // likewise
+  // Aborts the program.
+  if (room < size) return real::__readlinkat_chk(dirfd, path, out, size, room);
   return read_link(dirfd, path, out, size, [=](const char* p) {
     return real::__readlinkat_chk(dirfd, p, out, size, room);
   });
@@ -229,7 +230,7 @@ CACHESHIM_EXPORT char* getcwd(char* out, size_t size) noexcept {
 }
 
 CACHESHIM_EXPORT char* __getcwd_chk(char* out, size_t size, size_t room) noexcept {
-  if (room < size) return real::__getcwd_chk(out, size, room);  // ends the program
+  if (room < size) return real::__getcwd_chk(out, size, room);  // aborts the program
   return get_directory(out, size, [&] { return real::__getcwd_chk(out, size, room); });
 }
 

@@ -14,8 +14,8 @@
 #include "shim/start/command.h"
 
 // syscall(2), by which CPython, libtorch and uv make calls for which their libc has no function. A
-// table tells which arguments are paths; calls with any other number pass through with the next
-// instruction.
+// table lists which arguments are paths. Calls with any other number are passed to the kernel
+// unchanged.
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;
@@ -105,7 +105,7 @@ constexpr PathCall kCalls[] = {
 
 constexpr std::size_t kNumbers = 512;
 
-// For each number of a call the row of the table, counted from 1; 0 if there is none.
+// The index in the table plus 1, by the call's number; 0 if the call is not in the table.
 struct Rows {
   unsigned char of[kNumbers] = {};
   constexpr Rows() {

@@ -44,7 +44,7 @@ auto fill_template(char* text, int suffix, Call call) {
     return call(text);
   return cacheshim::call_routed({AT_FDCWD, text}, CallKind::kCreate, [=](const char* path) {
     if (path == text) return call(text);
-    char* const filled = const_cast<char*>(path);  // the router's buffer
+    char* const filled = const_cast<char*>(path);  // the path is in the router's buffer
     const auto result = call(filled);
     copy_chosen(text, filled, static_cast<std::size_t>(suffix));
     if (result == cacheshim::failure<decltype(call(text))>()) {

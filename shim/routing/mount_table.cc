@@ -45,7 +45,7 @@ unsigned take_number(std::string_view& text) {
   for (; at != end && *at >= '0' && *at <= '9'; ++at) {
     value = value * 10 + static_cast<unsigned>(*at - '0');
   }
-  if (at != end) ++at;  // the ':' between major and minor
+  if (at != end) ++at;  // skip the ':' between major and minor
   text = {at, static_cast<std::size_t>(end - at)};
   return value;
 }
@@ -72,8 +72,8 @@ MountState MountScanner::finish() {
 void MountScanner::end_line() {
   std::string_view line(line_.data(), length_);
   length_ = 0;
-  (void)take_field(line);  // mount id
-  (void)take_field(line);  // parent id
+  (void)take_field(line);  // the mount id
+  (void)take_field(line);  // the parent id
   std::string_view device = take_field(line);
   const std::string_view root = take_field(line);
   if (!decodes_to(take_field(line), path_)) return;

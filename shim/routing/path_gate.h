@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
-// The check of a path's text. For a path outside all caches, it is the whole cost of a call.
+// The check of a path's text. For a path outside all caches, this check is the library's whole
+// cost.
 //
-// After a system call, little of this library is left in the processor's first-level cache, and a
-// line that must be fetched again takes longer than a comparison. So all data for this check is in
-// one cache line, and the search for ".." is inline instead of a libc call.
+// After a system call, little of this library is left in the processor's first-level cache, and
+// fetching a line again takes longer than a comparison. So all data for this check is in one cache
+// line, and the search for ".." is inline instead of a libc call.
 namespace cacheshim {
 
 class alignas(64) PathGate {

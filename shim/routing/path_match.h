@@ -17,9 +17,9 @@ struct PathMatch {
   // directory. Otherwise head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // A path that leaves the prefix by ".." does not match. Unless a component on the way is a
-  // symlink, path[0, inside) is then the prefix's directory itself, and `left` is the end of the
-  // ".." that leaves it.
+  // A path that leaves the prefix by ".." does not match. If no component on the way is a symlink,
+  // path[0, inside) is then the prefix's directory itself, and `left` is the end of the ".." that
+  // leaves it.
   std::size_t left = 0;
   std::size_t inside = 0;
 };

@@ -64,7 +64,7 @@ std::string_view own_word(const char* value) {
 }
 
 // Writes an LD_PRELOAD entry without our words, and returns the end. If no word is left, an empty
-// value remains: a set LD_PRELOAD tells other processes that nothing is missing.
+// value remains: it tells the library in other processes that the variable was not removed.
 char* write_without_library(const char* entry, char* out) {
   const std::size_t front = sizeof kPreload - 1;
   std::memcpy(out, entry, front);

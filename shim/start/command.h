@@ -28,7 +28,7 @@ int search(const char* file, const char* path_list, Attempt attempt);
 struct ScriptLine {
   char text[256];
   const char* interpreter = nullptr;
-  const char* argument = nullptr;  // or null
+  const char* argument = nullptr;  // null if there is none
 };
 // Reads the first line of the file at `path`; false unless it names an interpreter in a route. May
 // change errno.

@@ -50,7 +50,8 @@ class CollectedActions final : public StartActions {
   }
   bool leads_to(const char* path, const char* directory) override {
     char first;
-    if (::readlink(path, &first, sizeof first) <= 0) return false;  // without asking the daemon
+    // This call does not reach the daemon.
+    if (::readlink(path, &first, sizeof first) <= 0) return false;
     return runtime::same_directory(path, directory);
   }
   void refuse_route(std::string_view item) override {
@@ -116,7 +117,7 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// For processes that do not see the run directory, as in most containers.
+// Used by processes that do not see the run directory, as in most containers.
 Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   PathBuffer path;
   if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
@@ -124,7 +125,8 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-constinit bool has_no_routes_of_mount = false;  // and the user has been told
+// The routes could not be read through the mount, and this was reported.
+constinit bool has_no_routes_of_mount = false;
 
 // Reports why the routes cannot be read. Prints nothing for a dead daemon, for an older daemon,
 // which has no such file, and for a sandbox that allows no child process: everything else works
@@ -184,7 +186,8 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   if (const Result<RouteTable> table = find_routes(environment, mount.kind, routes.mount())) {
     plan_profiles(environment, *table, routes, actions);
   }
-  plan_own_routes(environment, routes, actions);  // of two equal paths, the later one counts
+  // If two routes have the same path, the later one applies.
+  plan_own_routes(environment, routes, actions);
   runtime::Start start;
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);
@@ -200,7 +203,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
   note_next_objects();
-  if (!is_glibc_loaded()) return;  // do nothing
+  if (!is_glibc_loaded()) return;  // without glibc the library does nothing
   if (is_marked_program(kProgramMark)) return;
   settle_reports();
   const ProcessEnvironment environment;

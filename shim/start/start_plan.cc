@@ -100,7 +100,8 @@ void plan_profiles(const Environment& environment, const RouteTable& table, Rout
     }
     PathBuffer home;
     const std::string_view path = expand_home(table.default_path(i), environment, home);
-    // The routes also include a family left alone: a path of the mount may have to fall back to it.
+    // Adds the route of a skipped family too: a path of the mount may have to fall back to its
+    // default path.
     (void)routes.add(table.name(i), path, family != Family::kLeftAlone);
     if (family == Family::kUnset && directory != nullptr)
       actions.set_variable(variable.data(), directory);
