@@ -100,7 +100,7 @@ Result<AuditRecord> parse_audit_line(std::string_view line) {
   if (!json.is_object()) return Errno(EINVAL);
   try {
     return record_in(json);
-  } catch (const std::exception&) {  // a field has the wrong type
+  } catch (const std::exception&) {  // thrown if a field has the wrong type
     return Errno(EINVAL);
   }
 }
@@ -125,8 +125,8 @@ Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>&
 
 Status AuditLog::read_naming(std::string_view name,
                              const std::function<void(AuditRecord)>& each) const {
-  // Only such a name is in the text of its record without escapes. For any other name, all lines
-  // are parsed.
+  // Only such a name appears in its record without escapes. For any other name, all lines are
+  // parsed.
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
   });

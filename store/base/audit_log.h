@@ -35,12 +35,13 @@ struct AuditRecord {
   Event event = Event::kPublish;
   double time = 0;   // seconds since 1970
   std::string node;  // the machine
-  std::string unit;  // the entry (EntryRef::unit()), or a file or directory of no entry
-  std::string job;   // kPublish: the publisher
+  // The entry (EntryRef::unit()), or a file or directory that belongs to no entry.
+  std::string unit;
+  std::string job;  // kPublish: the publisher
   std::string cycle;
   std::optional<unsigned> uid;
   std::vector<AuditFile> files;  // kPublish: the added files
-  std::string reason;            // kEvict, kRepair
+  std::string reason;            // only for kEvict and kRepair
 };
 
 std::string_view to_string(AuditRecord::Event event);
@@ -51,15 +52,15 @@ Result<AuditRecord> parse_audit_line(std::string_view line);
 // Thread-safe.
 class AuditLog {
  public:
-  AuditLog() = default;  // records nothing
+  AuditLog() = default;  // creates a log that records nothing
   AuditLog(UniqueFd directory, std::string node)
       : directory_(std::move(directory)), node_(std::move(node)) {}
 
   // Appends `record` as a line, with the current time and this machine's name.
   Status append(AuditRecord record) const;
 
-  // Calls `each` with every record of every file; the records of one file come in their order.
-  // Skips lines that are not records.
+  // Calls `each` with every record of every file; the records of one file are in order. Skips lines
+  // that are not records.
   Status read(const std::function<void(AuditRecord)>& each) const;
   // As read(), for the records whose line contains `name`, and perhaps for others. Much faster,
   // because it does not parse the other lines.

@@ -25,7 +25,7 @@ constexpr std::uint64_t kEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN
                                   FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
 constexpr std::uint64_t kMoves = FAN_MOVED_FROM | FAN_MOVED_TO;
 constexpr std::uint64_t kNames = FAN_CREATE | FAN_DELETE | kMoves;
-constexpr std::size_t kMostRemembered = 65536;  // directories
+constexpr std::size_t kMostRemembered = 65536;  // counts directories
 
 // Returns the path of an open object in the kernel's view; "" if it has none any more.
 std::string path_of(int fd) {
@@ -43,7 +43,7 @@ std::optional<std::string> below(const std::string& root, const std::string& pat
 
 // The watched directories that are on one mount, through which their paths are found.
 struct WatchedMount {
-  UniqueFd fd;  // of the first one; open_by_handle_at(2) does not accept an O_PATH descriptor
+  UniqueFd fd;  // of the first directory; open_by_handle_at(2) does not accept an O_PATH descriptor
   std::uint64_t id = 0;
   fsid_t file_system{};
   std::vector<int> directories;

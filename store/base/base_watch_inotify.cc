@@ -26,7 +26,7 @@ constexpr std::uint32_t kContent = IN_ATTRIB | IN_CLOSE_WRITE;
 constexpr std::uint32_t kEvents =
     kNames | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
-// In place of a watch: the directory was looked up, but does not exist below this root.
+// Used instead of a watch: the directory was looked up, but does not exist below this root.
 constexpr int kAbsent = -1;
 // The maximum number of recorded paths, including absent ones; far above the default limit of
 // watches.
@@ -65,9 +65,9 @@ class InotifyWatch final : public BaseWatch {
   const UniqueFd events_;
   const Callback changed_;
   Mutex mutex_;
-  // By watch. Several roots may contain one directory, which then has one watch.
+  // Indexed by watch. Several roots may contain one directory, which then has one watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
-  // By path; the parents of each path are also present.
+  // Indexed by path; the parents of each path are also present.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
   EventReader reader_;  // the last member: it uses all the others
 };

@@ -98,8 +98,8 @@ class Sampler {
   const std::string& mount_path_;
   const EntryMap& entries_;
   const Clock::time_point deadline_;
-  std::vector<std::string> directories_;  // to be listed
-  std::vector<std::string> found_;    // entries
+  std::vector<std::string> directories_;  // directories that are still to be listed
+  std::vector<std::string> found_;    // the entries found so far
   PathSample sample_;
 };
 

@@ -11,8 +11,8 @@
 
 namespace cacheshim {
 
-// The result of a bounded search for entries whose files name paths that lead nowhere
-// (EntryRule::paths_in).
+// The result of a bounded search for entries whose files name paths that are useless at this mount
+// path (EntryRule::paths_in).
 struct PathSample {
   std::uint64_t entries = 0;  // entries that were read
   bool is_whole = true;       // false: the deadline ended the search

@@ -35,7 +35,8 @@ uid_t uid_given_by(int directory) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
   if (!sys::make_dir_at(directory, name, kPrivateMode)) return sys::own_uid();
   const auto st = sys::stat_at(directory, name);
-  (void)sys::unlink_at(directory, name, AT_REMOVEDIR);  // if it stays, the name explains it
+  // If this fails, the directory's name explains what it is.
+  (void)sys::unlink_at(directory, name, AT_REMOVEDIR);
   return st ? st->st_uid : sys::own_uid();
 }
 
@@ -172,7 +173,8 @@ Status Store::open_staging() {
     CACHESHIM_CHECK(made);
     const std::string lock_path = join_path(own, kLockFile);
     auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
-    if (lock.failed_with(ENOENT)) continue;  // removed by a daemon that started at the same time
+    // A daemon that started at the same time has removed it.
+    if (lock.failed_with(ENOENT)) continue;
     if (!lock) return lock.error();
     if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
     CACHESHIM_TRY(directory, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));

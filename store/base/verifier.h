@@ -24,15 +24,15 @@ struct VerifyReport {
   std::uint64_t unrecorded = 0;
   std::vector<DamagedFile> damaged;
   std::vector<std::string> repaired;  // units that were moved to trash
-  std::vector<std::string> gone;      // their paths
+  std::vector<std::string> gone;      // the paths of these units
 };
 
 inline constexpr const char* kMissing = "missing";
 // Returns the error of a file of the base, "" if it is as recorded.
 std::string fault_of(int base, const AuditFile& file);
 
-// Returns the error of a file of the base that names paths (EntryRule::paths_in), no matter how it
-// got there; "" for any other file.
+// Returns the error of a file of the base that contains paths (EntryRule::paths_in), however it got
+// into the base; "" for any other file.
 std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
                           const std::string& path);
 

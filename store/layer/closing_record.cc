@@ -28,7 +28,8 @@ Status record_closing(const std::string& run_dir, const std::string& cycle) {
 }
 
 void forget_closing(const std::string& run_dir) {
-  if (!run_dir.empty()) (void)::unlink(record_path(run_dir).c_str());  // usually there is none
+  // Usually there is no such file.
+  if (!run_dir.empty()) (void)::unlink(record_path(run_dir).c_str());
 }
 
 std::optional<std::string> recorded_closing(const std::string& run_dir) {

@@ -223,7 +223,7 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   const Status saved = save(ended);
   if (!keep) {
     CACHESHIM_CHECK(sys::remove_tree(layers, path_));
-    // This fails if the job has layers of other cycles.
+    // Fails if the job has layers of other cycles, which must stay.
     (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
     return {};
   }

@@ -36,7 +36,7 @@ class LinkIndex {
   struct File {
     nlink_t names_left = 0;  // the base's names that are neither copied up nor hidden
     bool has_copy = false;
-    dev_t device = 0;  // of the copy
+    dev_t device = 0;  // the copy's file system
     ino_t inode = 0;
   };
 
@@ -47,7 +47,7 @@ class LinkIndex {
 
   // Reads the records in the work directory `work`, which must stay open.
   Status load(int work);
-  void clear();  // call if there is no layer any more
+  void clear();  // call if there is no longer a layer
   bool is_empty() const { return files_.empty(); }
   // Calls `function(directory, name, inode)` for each copy.
   template <class Function>
@@ -83,7 +83,8 @@ class LinkIndex {
   int work_ = -1;
   UniqueFd directory_;  // created with the first file
   std::map<std::string, File> files_;
-  std::unordered_map<ino_t, std::string> keys_;  // of copies, which are all on one file system
+  // Keys by the copies' inode numbers; all copies are on one file system.
+  std::unordered_map<ino_t, std::string> keys_;
 };
 
 }  // namespace cacheshim

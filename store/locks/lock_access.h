@@ -11,7 +11,7 @@
 
 namespace cacheshim {
 
-// Defines which users may open a lock file of the base beside the mount, by its path in the store
+// Defines which users may open a lock file of the base outside the mount, by its path in the store
 // or in the base that is bound in the run directory. A process that can open a file, even only for
 // reading, can lock it and block others.
 //

@@ -17,18 +17,18 @@ namespace cacheshim {
 inline constexpr off_t kMostLockBytes = 4096;
 
 // The base as the directory of the lock files that all jobs share, and the rule of access to these
-// files beside the mount. Thread-safe. Paths are as in paths.h.
+// files outside the mount. Thread-safe. Paths are as in paths.h.
 class LockDirectory {
  public:
   // From now on the lock files belong to `base`, a writable directory that stays open; -1: they are
   // ordinary files of the layer. `staging` is a directory on the base's file system, for files that
   // are on their way into the base. `access` must outlive this object, and defines which users may
-  // lock a lock file beside the mount.
+  // lock a lock file outside the mount.
   void share(int base, const LockAccess* access = nullptr, int staging = -1);
   bool is_shared() const { return base_ >= 0; }
   int staging() const { return staging_; }
   const LockAccess& access() const { return *access_; }
-  // Removes access for users who may not lock the file beside the mount. `object`: any descriptor.
+  // Removes access for users who may not lock the file outside the mount. `object`: any descriptor.
   void restrict(int object) const;
 
   // As sys::open_beneath(), in the base. The mode applies to a new file.

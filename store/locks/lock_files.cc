@@ -14,7 +14,7 @@ namespace cacheshim {
 namespace {
 
 constexpr int kMostTries = 1000;  // for a file that others make and remove meanwhile
-constexpr mode_t kSharedMode = 0644;  // beside the mount only the service account may write
+constexpr mode_t kSharedMode = 0644;  // outside the mount only the service account may write
 
 }  // namespace
 

@@ -17,7 +17,7 @@
 namespace cacheshim {
 
 // The lock files of a store as one job sees them: regular files whose names are locks by the
-// profile belong to the base, one inode for all jobs and for processes beside the mount, open to
+// profile belong to the base, one inode for all jobs and for processes outside the mount, open to
 // every uid. They are never copied, never published, and may exist before their directory's entry
 // does. Files of class `shared` also belong to the base; they may have any size, and a rename of
 // another shared name may replace them.

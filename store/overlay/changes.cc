@@ -56,7 +56,7 @@ Status move_over(Overlay& overlay, const std::string& from, const std::string& t
         CACHESHIM_CHECK(sys::rename_at(old_parent.get(), std::string(base_name(from)),
                                        overlay.state.work->get(), staged));
         (void)sys::remove_tree(overlay.state.work->get(),
-                               staged);  // if this fails, the next daemon does it
+                               staged);  // if this fails, the next daemon removes it
         return {};
       });
   if (!moved || !is_dir) return moved;

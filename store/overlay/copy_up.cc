@@ -43,7 +43,7 @@ Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
   }();
   if (!made) {
     (void)sys::unlink_at(overlay.state.work->get(), staged,
-                         AT_REMOVEDIR);  // if this fails, the next daemon does
+                         AT_REMOVEDIR);  // if this fails, the next daemon removes it
     return made;
   }
   overlay.state.index.add_directory(path);
@@ -92,7 +92,8 @@ Status copy_up_special(Overlay& overlay, const std::string& path, const struct s
     return name_staged(overlay, staged, parent.get(), path, st);
   }();
   if (!made)
-    (void)sys::unlink_at(overlay.state.work->get(), staged);  // if this fails, the next daemon does
+    // If this fails, the next daemon removes it.
+    (void)sys::unlink_at(overlay.state.work->get(), staged);
   return made;
 }
 

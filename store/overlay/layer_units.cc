@@ -71,7 +71,7 @@ class Lister {
   const EntryMap& entries_;
   std::map<std::string, LayerUnit> units_;
   std::uint64_t removed_ = 0;
-  std::vector<std::string> directories_;  // to be visited
+  std::vector<std::string> directories_;  // directories that are still to be visited
 };
 
 }  // namespace

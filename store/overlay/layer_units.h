@@ -16,11 +16,11 @@ struct LayerUnit {
       // cache
       unit;
   std::uint64_t files = 0;  // names of files, symlinks and other objects
-  std::uint64_t bytes = 0;  // their contents
+  std::uint64_t bytes = 0;  // the size of their contents
 };
 
 struct LayerContent {
-  std::vector<LayerUnit> units;  // by name
+  std::vector<LayerUnit> units;  // sorted by name
   std::uint64_t removed = 0;     // names of the base that the job has removed
 };
 

@@ -50,7 +50,7 @@ class LowerStack {
   std::optional<dev_t> device_of(std::size_t lower) const;
 
  private:
-  using Directories = std::vector<Object>;  // that are merged into one, the topmost first
+  using Directories = std::vector<Object>;  // merged into one; the topmost is first
 
   Result<Directories> open_directories(std::string_view path) const;
   Result<Object> open_merged(const std::string& path) const;

@@ -41,8 +41,9 @@ class OriginLog {
     ino_t inode = 0;
   };
   struct Record {
-    std::uint64_t handle = 0;  // hash of the copy's file handle; 0 where the file system has none
-    std::size_t lower = 0;     // the lower whose file system the origin is on
+    // A hash of the copy's file handle; 0 if the file system has no file handles.
+    std::uint64_t handle = 0;
+    std::size_t lower = 0;  // the lower whose file system the origin is on
     ino_t origin = 0;
   };
 
@@ -55,7 +56,7 @@ class OriginLog {
   void begin_load(int work);
   void found(int directory, const std::string& name, ino_t inode);
   void end_load();
-  void clear();  // call if there is no layer any more
+  void clear();  // call if there is no longer a layer
 
   bool is_empty() const { return count_ == 0; }
   std::optional<Origin> find(ino_t inode) const;
@@ -89,7 +90,7 @@ class OriginLog {
   UniqueFd file_ GUARDED_BY(file_mutex_);  // made with the first record
   off_t size_ GUARDED_BY(file_mutex_) = 0;
   std::size_t lines_ GUARDED_BY(file_mutex_) = 0;
-  Records pending_ GUARDED_BY(file_mutex_);  // while a layer is loaded
+  Records pending_ GUARDED_BY(file_mutex_);  // only while a layer is loaded
   std::atomic<bool> is_unsynced_{false};
 };
 

@@ -60,13 +60,13 @@ class Overlay {
   // with the mutex held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
-  // The lock files, which belong to the base for all jobs after LockDirectory::share(). They are
-  // found, opened, created, renamed, linked and removed like other files, also while another process
-  // has them locked.
+  // The lock files. After LockDirectory::share() they belong to the base for all jobs. They are
+  // found, opened, created, renamed, linked and removed like other files, even while another process
+  // holds their locks.
   BaseLocks& locks() { return state.locks; }
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // As find(), but returns where the object is instead of what it was copied from.
+  // As find(), but returns where the object is instead of the object that it was copied from.
   Result<Located> locate(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Whether the layer has this directory itself.
   bool has_own_directory(const std::string& path) const { return state.index.has_directory(path); }

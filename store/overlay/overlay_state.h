@@ -38,8 +38,8 @@ struct OverlayState {
   mutable SharedMutex mutex{LockRank::kOverlay};
   const std::shared_ptr<const LowerStack> lowers;
   UniqueFd upper GUARDED_BY(mutex);
-  std::shared_ptr<const UniqueFd> work GUARDED_BY(mutex);         // with a layer
-  std::unique_ptr<const PathRoot> upper_paths GUARDED_BY(mutex);  // with a layer
+  std::shared_ptr<const UniqueFd> work GUARDED_BY(mutex);         // only if there is a layer
+  std::unique_ptr<const PathRoot> upper_paths GUARDED_BY(mutex);  // only if there is a layer
   const EntryMap& entries;
   Counters& counters;
   OverlayObserver* const observer;

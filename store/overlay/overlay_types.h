@@ -17,7 +17,7 @@ namespace cacheshim {
 struct Found {
   struct stat st;
   bool in_upper;  // the layer has the object, not a lower
-  // For a copy: the object of a lower whose inode number the copy is shown with.
+  // For a copy: the object of a lower whose inode number the view shows for the copy.
   std::optional<OriginLog::Origin> origin = std::nullopt;
   UniqueFd lock = UniqueFd();  // of a lock file (LockFiles): an O_PATH descriptor of it
 };

@@ -74,11 +74,11 @@ class StagedCopies {
   Status at_step(CopyUpStep step) const;
 
  private:
-  struct State {  // of a file's data
+  struct State {  // the state of a file's data
     dev_t device;
     ino_t inode;
     off_t size;
-    std::time_t seconds;  // st_mtim
+    std::time_t seconds;  // the file's st_mtim
     long nanoseconds;
     explicit State(const struct stat& st);
     bool operator<(const State& other) const;

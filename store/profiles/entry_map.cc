@@ -49,7 +49,7 @@ std::optional<EntryRef> EntryMap::find(std::string_view path) const {
     if (!length) continue;
     const std::size_t end = path.size() - below.size() + *length;
     EntryRef ref{profile, &rule, path.substr(0, end), path.substr(end)};
-    if (rule.is_directory() && !ref.rest.empty()) ref.rest.remove_prefix(1);  // the '/'
+    if (rule.is_directory() && !ref.rest.empty()) ref.rest.remove_prefix(1);  // removes the '/'
     return ref;
   }
   return std::nullopt;

@@ -45,7 +45,7 @@ class EntryMap {
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;
-  // Returns the directory that is built under this lock file, if the lock's path tells it
+  // Returns the directory that is built under this lock file, if the lock's path determines it
   // (EntryRule::entry_built_under()); otherwise "".
   std::string entry_built_under(std::string_view lock_file) const;
   // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in

@@ -14,14 +14,15 @@
 // A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of
 // states is a set of bits. Two rules keep the number of these sets small. A state with a loop replaces the states before
 // it in its chain, because it accepts all that they accept. The last state of a glob that ends with a star replaces the
-// other globs of its set, because the set has matched for good. A star before many '?' still doubles the number with each
+// other globs of its set, because the set then always matches. A star before many '?' still doubles the number with each
 // '?', so the search is bounded.
 namespace cacheshim {
 
 class GlobAutomaton {
  public:
   using Symbol = std::size_t;
-  using Symbols = std::vector<bool>;                 // by symbol: whether it is in the set
+  // Indexed by symbol: whether the symbol is in the set.
+  using Symbols = std::vector<bool>;
   // each element: the set of symbols that match; nothing is a star
   using Glob = std::vector<std::optional<Symbols>>;
   using Word = std::vector<Symbol>;
@@ -47,7 +48,7 @@ class GlobAutomaton {
 
   struct Chain {
     std::size_t set;
-    std::size_t first;  // states
+    std::size_t first;  // the number of its first state
     std::size_t last;
     // Each state with a loop, and the states that it replaces. The last one of the chain is first.
     std::vector<std::pair<std::size_t, States>> stars;

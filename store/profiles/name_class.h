@@ -13,7 +13,7 @@ enum class NameClass : unsigned char {
   kScratch,  // a temporary name, and all names below it
   kLock,     // flock or fcntl: one inode of the base for all jobs
   kBaton,    // created by O_EXCL, removed to release it: an entry that has one is not complete
-  kShared,   // read, merged and written anew under a lock: written through to the base
+  kShared,   // read, merged and rewritten under a lock: written through to the base
   kFlight,   // private; a lookup that misses it waits for the process that builds it
 };
 

@@ -34,8 +34,8 @@ GlobAutomaton::Symbols symbols_of(const std::vector<unsigned char>& bytes, const
   return symbols;
 }
 
-// Returns the length of the bracket expression that `pattern` begins with; 0 if '[' stands for
-// itself.
+// Returns the length of the bracket expression that `pattern` begins with; 0 if its '[' is an
+// ordinary character.
 std::size_t bracket_length(std::string_view pattern) {
   std::size_t at = 1;
   if (at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^')) ++at;

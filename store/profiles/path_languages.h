@@ -49,7 +49,7 @@ class PathLanguages {
   // A set of patterns of names. Patterns at the same place of the same language are one set: this gives fewer kinds.
   using NameSet = std::size_t;
   struct Kind {
-    std::vector<bool> matches;  // by set of names
+    std::vector<bool> matches;  // by set of names: whether the set matches
     std::string example;
   };
   using Pattern = std::vector<NameSet>;  // "**" is kAnyDepth
@@ -58,9 +58,9 @@ class PathLanguages {
   // Returns nothing if the search exceeds its bounded number of steps.
   std::optional<std::vector<Kind>> kinds() const;
 
-  std::vector<std::vector<std::string>> names_;      // by set
-  std::vector<std::vector<Pattern>> patterns_;       // by language
-  std::map<std::pair<Id, bool>, NameSet> anywhere_;  // of add_names()
+  std::vector<std::vector<std::string>> names_;      // indexed by set
+  std::vector<std::vector<Pattern>> patterns_;       // indexed by language
+  std::map<std::pair<Id, bool>, NameSet> anywhere_;  // the sets that add_names() has made
 };
 
 }  // namespace cacheshim

@@ -17,9 +17,9 @@ namespace cacheshim {
 // The evidence for a profile, weakest first.
 enum class Evidence {
   kGuess,  // allows no early publishing, no single flight and no shared names
-  kDoc,    // the program's documentation says so
-  kRead,   // the program's source says so
-  kRun,    // its source says so, and it has been run on a mount
+  kDoc,    // based on the program's documentation
+  kRead,   // based on the program's source
+  kRun,    // based on the program's source, and verified on a mount
 };
 std::string_view to_string(Evidence evidence);
 
@@ -56,7 +56,8 @@ struct EntryRule {
   bool is_directory() const { return files.empty(); }
   // Whether the entry's names show that it is complete.
   bool says_when_complete() const { return built_under.empty() && (renamed || !needs_no_name()); }
-  // Whether the daemon can tell that the entry is complete before the job ends, by its names or by its lock.
+  // Whether the daemon can detect before the job ends that the entry is complete, by its names or
+  // by its lock.
   bool is_end_seen() const { return says_when_complete() || !built_under.empty(); }
   bool needs_no_name() const { return complete.empty() && complete_single.empty(); }
   bool completes(std::string_view file_name) const;
@@ -70,7 +71,7 @@ struct EntryRule {
 };
 
 struct Profile {
-  std::string name;                        // directory name in the store and under the mount
+  std::string name;                        // the directory's name in the store and in the mount
   std::string variable;                    // environment variable that moves the cache, or empty
   // Whether the preloaded library sets `variable` if it is unset. False for a cache that the variable turns on, and for
   // one that programs would no longer find at its other place.
@@ -78,7 +79,8 @@ struct Profile {
   std::vector<std::string> unless;         // if one of these variables is set, the cache is not redirected
   std::vector<std::string> default_paths;  // "~/.triton/cache"
   std::vector<EntryRule> entries;          // the first one that matches applies
-  std::vector<std::pair<NameClass, PathPattern>> classes;  // likewise, scratch names first
+  // The first pattern that matches applies; scratch names are first.
+  std::vector<std::pair<NameClass, PathPattern>> classes;
   // The program creates its files by mkstemp(3), which always gives mode 0600. They are published with the
   // permissions for others that the directory of the entry has.
   bool mkstemp = false;

@@ -198,8 +198,8 @@ class ProfileCheck {
                        : "none of its paths ends as 'files' says";
   }
 
-  // A directory that a rule matches is published and evicted whole. This includes the entries of earlier rules in it,
-  // complete or not.
+  // A directory that a rule matches is published and evicted as a whole, including the entries of
+  // earlier rules in it, complete or not.
   void check_inner_entries(std::size_t rule) {
     if (!profile_.entries[rule].is_directory()) return;
     for (std::size_t inner = 0; inner < rule; ++inner) {
@@ -216,9 +216,9 @@ class ProfileCheck {
   }
 
   // Returns an entry of the rule `inner` that is in a directory that the later rule `outer`
-  // matches. "**" matches any directories, also some that the program never makes: then there is a
-  // finding only if all entries are in such directories. If a rule between the two matches the
-  // directory first, the finding is for that rule.
+  // matches. "**" matches any directories, even some that the program never creates: then it
+  // returns an entry only if all entries are in such directories. If a rule between the two matches
+  // the directory first, the finding belongs to that rule.
   std::optional<std::string> entry_within(std::size_t inner, std::size_t outer) const {
     const std::string& directories = profile_.entries[outer].path.text();
     const std::string& entries = profile_.entries[inner].path.text();

@@ -10,8 +10,8 @@ namespace cacheshim {
 // [publish] allow of the configuration: the users, groups and jobs that may publish. The work of
 // all others stays in their layers.
 struct PublishAllow {
-  std::set<unsigned> users;       // ids
-  std::set<unsigned> groups;      // likewise, supplementary ones included
+  std::set<unsigned> users;       // user ids
+  std::set<unsigned> groups;      // group ids, which may be supplementary groups
   std::vector<std::string> jobs;  // patterns of fnmatch(3) for ids that a cgroup proves
   std::string text;               // the whole table, for messages
 };

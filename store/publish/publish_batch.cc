@@ -56,7 +56,7 @@ PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& bat
       report += account(stage);
       (void)hooks.note_kept(stage.unit, "");
     } else {
-      report += publish(overlay, stage.unit, hooks);  // which also reports the error
+      report += publish(overlay, stage.unit, hooks);  // publish() also reports the error
     }
   }
   batch.clear();

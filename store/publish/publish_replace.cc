@@ -154,7 +154,8 @@ bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool i
   const bool has_opened = completes_anew(stage, unit) && hooks.has_rejected(unit);
   if (!has_opened) {
     if (is_equal || !is_stuck(unit)) return false;
-    if (rejected_.has_noted(unit, version, by.job)) return true;  // tried again at the job's end
+    // The attempt is repeated at the job's end.
+    if (rejected_.has_noted(unit, version, by.job)) return true;
   }
   rejected_.note({.unit = unit,
                   .version = version,

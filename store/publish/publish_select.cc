@@ -31,7 +31,7 @@ bool layer_has(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(
 
 }  // namespace
 
-// Whether a directory of the layer contains anything that would be published.
+// Whether a directory of the layer contains a file that would be published.
 bool Publisher::holds_something(const Overlay& overlay, const std::string& directory) const {
   const auto names = own_names(overlay, directory);
   return std::any_of(names.begin(), names.end(), [&](const sys::DirEntry& entry) {
@@ -149,7 +149,7 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
                                                       bool job_succeeded) const {
   const ReaderLock lock(overlay.mutex());
   std::vector<Candidate> units;
-  std::set<std::string> seen;  // entries of several files
+  std::set<std::string> seen;  // the entries of several files that were visited
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
   std::vector<std::string> directories{""};  // no recursion: a job may make trees of any depth
   while (!directories.empty()) {
@@ -168,7 +168,7 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
         }
       } else if (is_dir &&
                  (directory.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
-        directories.push_back(path);  // above the level of the entries
+        directories.push_back(path);  // the path is above the level of the entries
       } else {
         add(path, job_succeeded);
       }

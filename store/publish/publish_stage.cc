@@ -40,7 +40,8 @@ Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
 }
 
 Publisher::Stage::~Stage() {
-  if (directory_) (void)sys::remove_tree(staging_, name_);  // if this fails, the next mount does
+  // If this fails, the next mount removes it.
+  if (directory_) (void)sys::remove_tree(staging_, name_);
 }
 
 std::string Publisher::Stage::tree_path(const std::string& rest) { return join_path(kTree, rest); }
@@ -60,7 +61,8 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
     const Status linked = sys::link_fd(source, directory_.get(), path);
     file.is_linked = static_cast<bool>(linked);
     if (linked) return {};
-    if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // the file has lost its name meanwhile
+    // The file has lost its name since it was listed.
+    if (linked.failed_with(ENOENT)) return Errno(ESTALE);
   }
   // Another file system, or one without hard links: copy instead.
   CACHESHIM_TRY(target, sys::open_beneath(directory_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));

@@ -49,10 +49,11 @@ struct Publisher::Stage {
   // content.
   static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
 
-  std::string unit;        // of an entry of several files: their directory
+  std::string unit;        // of an entry that consists of several files: their directory
   bool is_group = false;   // the unit is an entry of several files
-  bool opens_all = false;  // files that are closed to others are published open
-  UniqueFd upper;          // the layer when the stage was made
+  // Files that only their creator may read are published readable for others.
+  bool opens_all = false;
+  UniqueFd upper;          // the layer's directory when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> directories;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has no object of this name

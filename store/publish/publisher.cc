@@ -95,7 +95,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
       if (report->conflicts == 0) (void)hooks.note_kept(unit, "");
       return *std::move(report);
     }
-    if (report.failed_with(ESTALE)) continue;  // changed while it was staged
+    if (report.failed_with(ESTALE)) continue;  // the unit has changed while it was staged
     if (!hooks.why_refused().empty()) return refuse(unit, hooks);
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
     if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
@@ -231,7 +231,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
     const Status collected = collect(stage, std::string(base_name(path)), directories);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
     if (collected && path == unit)
-      stage.files.back().completes = true;  // the first ending comes into the base last
+      stage.files.back().completes = true;  // the file with the first ending enters the base last
   }
   return {};
 }

@@ -64,8 +64,8 @@ class Publisher {
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
   // Publishes all complete units; with `job_succeeded` also the units whose completeness is
-  // unknown: entries whose rules or profile do not tell it, and files of no entry or no known
-  // cache.
+  // unknown: entries for which neither the rules nor the profile determine it, and files that
+  // belong to no entry or no known cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress) EXCLUDES(overlay.mutex());
   // Returns the plan of publish_all() by unit, and changes nothing.
@@ -166,7 +166,7 @@ class Publisher {
   const EntryMap& entries_;
   Counters& counters_;
   RejectedEntries rejected_;
-  std::array<EntryLock, 64> locks_;  // by hash of the unit
+  std::array<EntryLock, 64> locks_;  // indexed by a hash of the unit
   std::atomic<unsigned> stage_count_{0};
 };
 

@@ -87,7 +87,7 @@ bool RejectedEntries::is_own(const std::string& unit, uid_t uid,
   if (!store_.audit().read_naming(base_name(unit), keep)) return false;
   std::stable_sort(records.begin(), records.end(),
                    [](const auto& left, const auto& right) { return left.time < right.time; });
-  std::map<std::string, std::optional<unsigned>> publishers;  // by path
+  std::map<std::string, std::optional<unsigned>> publishers;  // the publisher of each file, by path
   for (const AuditRecord& record : records) {
     if (record.event != AuditRecord::Event::kPublish) publishers.clear();
     for (const AuditFile& file : record.files) publishers[file.path] = record.uid;

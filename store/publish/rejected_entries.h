@@ -70,7 +70,7 @@ class RejectedEntries {
     std::string unit;
     std::uint64_t times = 0;  // rebuilds with other content, or by jobs that do not publish
     std::uint64_t equal = 0;  // rebuilds with equal files
-    std::size_t jobs = 0;     // of all these, at most kMostJobs
+    std::size_t jobs = 0;     // the number of jobs in all these rebuilds, at most kMostJobs
     std::size_t users = 0;
     std::time_t last = 0;      // of the last rebuild, in seconds since 1970
     std::time_t replaced = 0;  // when it was last replaced; 0: it was not

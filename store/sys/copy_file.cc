@@ -58,10 +58,11 @@ Status copy_range(int source, int target, off_t begin, off_t end) {
 Status copy_data(int source, int target, const struct stat& st, off_t size) {
   if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
   constexpr off_t kBlock = 512;  // the unit of st_blocks
-  if (st.st_blocks * kBlock >= st.st_size) return copy_range(source, target, 0, size);  // no holes
+  // The file has no holes.
+  if (st.st_blocks * kBlock >= st.st_size) return copy_range(source, target, 0, size);
   for (off_t at = 0; at < size;) {
     const off_t data = ::lseek(source, at, SEEK_DATA);
-    if (data == -1 && errno == ENXIO) break;  // only a hole is left
+    if (data == -1 && errno == ENXIO) break;  // the rest of the file is a hole
     const off_t begin = data == -1 ? at : data;
     const off_t hole = data == -1 ? size : ::lseek(source, begin, SEEK_HOLE);
     const off_t end = std::min(size, hole == -1 ? size : hole);

@@ -19,12 +19,12 @@ bool run_guarded(const char* what, Work&& work) noexcept {
   } catch (const std::exception& error) {
     try {
       spdlog::error("{} failed: {}; the daemon goes on", what, error.what());
-    } catch (...) {  // no memory for the line either
+    } catch (...) {  // no memory even for the log line
     }
   } catch (...) {
     try {
       spdlog::error("{} failed for an unknown reason; the daemon goes on", what);
-    } catch (...) {  // likewise
+    } catch (...) {  // no memory even for the log line
     }
   }
   return false;

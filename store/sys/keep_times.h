@@ -20,7 +20,8 @@ class KeepTimes {
   ~KeepTimes() {
     if (!st_) return;
     const timespec times[2] = {st_->st_atim, st_->st_mtim};
-    (void)sys::set_times_at(dir_, path_, times);  // at worst a directory looks newer than it is
+    // If this fails, the directory only looks newer than it is.
+    (void)sys::set_times_at(dir_, path_, times);
   }
   KeepTimes(const KeepTimes&) = delete;
   KeepTimes& operator=(const KeepTimes&) = delete;

@@ -14,7 +14,7 @@
 // library's.
 namespace cacheshim {
 
-// std::mutex. The default rank is that of a mutex under which no other lock is taken.
+// Wraps std::mutex. The default rank is that of a mutex under which no other lock is taken.
 class CAPABILITY("mutex") Mutex {
  public:
   explicit Mutex(LockRank rank = LockRank::kLeaf) : check_(rank) {}
@@ -38,7 +38,7 @@ class CAPABILITY("mutex") Mutex {
   [[no_unique_address]] RankCheck check_;
 };
 
-// std::shared_mutex.
+// Wraps std::shared_mutex.
 class CAPABILITY("mutex") SharedMutex {
  public:
   explicit SharedMutex(LockRank rank = LockRank::kLeaf) : check_(rank) {}

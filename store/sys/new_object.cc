@@ -46,13 +46,13 @@ bool is_born_as(const struct stat& directory, const Maker& maker) {
   return maker.gid == sys::own_gid() && maker.gid == directory.st_gid;
 }
 
-// Whether the error means that the daemon may not give the object away. EINVAL: our user namespace
-// does not have the id.
+// Whether the error means that the daemon may not change the owner. EINVAL: our user namespace does
+// not have the id.
 bool is_refusal(const Status& given) {
   return given.failed_with(EPERM) || given.failed_with(EINVAL);
 }
 
-// Changes the owner of a new object to the maker. Returns whether it is the maker's now.
+// Changes the owner of a new object to the maker. Returns whether the maker now owns it.
 Result<bool> give_to_maker(const Named& object, const struct stat& directory, const Maker& maker) {
   const gid_t group = (directory.st_mode & S_ISGID) != 0 ? directory.st_gid : maker.gid;
   const Status given = sys::set_owner_at(object.dir, object.name, maker.uid, group);

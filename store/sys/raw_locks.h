@@ -7,7 +7,7 @@
 
 namespace cacheshim {
 
-// Whether a process other than this one has the file locked or waits for it, by flock or fcntl,
+// Whether a process other than this one holds or waits for a lock on the file, by flock or fcntl,
 // according to /proc/locks, which shows the locks of this machine and of visible PID namespaces.
 // Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);

@@ -79,7 +79,7 @@ Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
 // Whether any process of this machine can write to the file, through a descriptor or a mapping.
 // Requires: `fd` is open for reading only, and no process opens the file meanwhile. Returns false
-// if the file system cannot tell.
+// if the file system does not support leases.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 // Reads to the end of the file. Errors: EFBIG after `most_bytes` if there are more.
@@ -89,9 +89,9 @@ Result<std::string> read_file(int dir, const std::string& name);
 
 struct DirEntry {
   std::string name;
-  unsigned char type;  // DT_*, DT_UNKNOWN if the file system does not tell
+  unsigned char type;  // DT_*; DT_UNKNOWN if the file system does not report it
   ino_t ino;
-  dev_t device;  // the directory's
+  dev_t device;  // the device of the directory
 };
 // Returns all entries of an open directory (any descriptor of it) except "." and "..".
 Result<std::vector<DirEntry>> list_dir(int dir);

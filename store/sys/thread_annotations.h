@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Clang's thread safety analysis: which lock protects what, and which function needs or takes it. `clang
-// -Wthread-safety` checks them (scripts/test, stage `locks`); other compilers see nothing.
-// Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+// Clang's thread safety analysis: which lock protects what, and which function needs or takes it.
+// `clang -Wthread-safety` checks them (scripts/test, stage `locks`); for other compilers the macros
+// are empty. Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #ifdef __clang__
 #define THREAD_ANNOTATION(annotation) __attribute__((annotation))
 #else
