@@ -166,7 +166,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
   events.on_mounted();
-  (void)::umask(0);  // each request has its caller's umask
+  (void)::umask(0);  // the daemon applies each caller's umask itself
   // Requests queue in the kernel until session.start(). `on_ready` runs before any thread starts, because the caller
   // may replace the logger.
   spdlog::info("serving '{}' at '{}'", served_directory(options), shown_path(options));
@@ -179,7 +179,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
                  .on_end = [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); }});
   const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
-  mount.close_waits();  // first, because the rest may take long
+  mount.close_waits();  // first, because the following steps may take long
   session.detach();
   mount.finish_tasks();
   session.stop();
@@ -343,7 +343,7 @@ DaemonOptions without_changes(DaemonOptions options) {
 
 std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
-  (void)block_signals();  // before any thread starts, which could receive them
+  (void)block_signals();  // before any thread starts that could receive the signals
   raise_file_limit();
   (void)::umask(022);
   wire::use_trace(options.trace);

@@ -57,7 +57,8 @@ struct DaemonOptions {
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // between checks of the limits and of leftovers
-  // The preferred way to detect raw changes of the base. The daemon falls back to others.
+  // The preferred way to detect changes of the base by other processes. The daemon falls back to
+  // the other ways.
   WatchMode watch = WatchMode::kFanotify;
   bool io_uring = true;  // receive requests over io_uring if the kernel supports it
   unsigned threads = 0;  // workers of the receive loop; 0: depends on the number of cores

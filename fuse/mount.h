@@ -55,7 +55,7 @@ struct MountOptions {
   std::string cycle;  // the job attempt that the mount belongs to; recorded when the mount is closed
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
-  const DirectAccess* direct = nullptr;  // outlives the mount
+  const DirectAccess* direct = nullptr;  // must outlive the mount
   std::optional<PublishAllow> allow;
   bool verify_on_open;
 };
@@ -64,7 +64,7 @@ struct MountOptions {
 struct Protocol {
   unsigned minor = 0;
   bool can_pass_through = false;  // the kernel can read and write files by itself
-  bool uses_io_uring = false;     // requests come over io_uring
+  bool uses_io_uring = false;     // requests arrive over io_uring
 };
 
 // The parts of a mount, its state and its services, in the order of their dependencies, and the functions that start
@@ -146,7 +146,7 @@ class Mount {
   std::chrono::milliseconds idle_interval() const;
   EventLoop::Clock::time_point tend();
 
-  int device_ = -1;  // the session's
+  int device_ = -1;  // the session's descriptor
   std::atomic<bool> uses_io_uring_{false};
   std::vector<int> lowers_;  // the base's directory, or the lower directories of a plain overlay
   bool is_base_local_;

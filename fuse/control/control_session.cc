@@ -90,7 +90,7 @@ void ControlSession::answer(const Json& line) { answer_line(dump_json(line)); }
 void ControlSession::answer_line(std::string line) {
   PendingReplies replies;
   const MutexLock lock(mutex_);
-  if (answered_) return;  // the last line has been given
+  if (answered_) return;  // the last line has been added already
   line += '\n';
   if (pending_.empty()) {
     pending_ = std::move(line);

@@ -44,7 +44,7 @@ class ControlSession {
   bool has_request_ GUARDED_BY(mutex_) = false;
   bool answered_ GUARDED_BY(mutex_) = false;
   bool closed_ GUARDED_BY(mutex_) = false;
-  std::string pending_ GUARDED_BY(mutex_);      // lines for the reader
+  std::string pending_ GUARDED_BY(mutex_);      // lines that are not read yet
   std::size_t fetched_ GUARDED_BY(mutex_) = 0;  // how many of their bytes have been read
   std::string what_ GUARDED_BY(mutex_) = "working";
   std::uint64_t done_ GUARDED_BY(mutex_) = 0;

@@ -99,7 +99,8 @@ void add_object(Json& json, const Opened& opened) {
   json["kind"] = S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
   if (!S_ISREG(st->st_mode)) return;
   json["size"] = st->st_size;
-  auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);  // must not count as a use for eviction
+  // Opening it must not count as a use for eviction.
+  auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);
   if (readable.failed_with(EPERM)) readable = sys::reopen(opened.fd.get(), O_RDONLY);
   const auto digest = readable ? digest_of(readable->get()) : readable.error();
   if (digest) json["xxh3"] = *digest;
@@ -122,7 +123,7 @@ void add_hidden(Json& json, const Mount& mount, const Job* job, const std::strin
   json["hidden"] = why;
 }
 
-// Adds how often jobs have rejected the base's entry.
+// Adds the number of times that jobs have rejected the base's entry.
 void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
   const auto summary = mount.publishing.publisher().rejected().find(unit);
   if (!summary) return;

@@ -20,8 +20,8 @@
 #include "fuse/vfs/filesystem.h"
 #include "store/sys/guard.h"
 
-// The edge between libfuse's C callbacks and Filesystem: unpacks a request and replies with the result. An exception
-// (only std::bad_alloc is expected) becomes EIO.
+// Connects libfuse's C callbacks with Filesystem: unpacks a request and replies with the result. An
+// exception (only std::bad_alloc is expected) becomes EIO.
 namespace cacheshim {
 namespace {
 

@@ -63,7 +63,7 @@ bool has_own_environment(pid_t pid) {
   if (find_in_auxv<std::uint64_t>(*auxv, AT_PAGESZ)) {
     return find_in_auxv<std::uint64_t>(*auxv, AT_SECURE) == 0U;
   }
-  return find_in_auxv<std::uint32_t>(*auxv, AT_SECURE) == 0U;  // a 32-bit process
+  return find_in_auxv<std::uint32_t>(*auxv, AT_SECURE) == 0U;  // the format of a 32-bit process
 }
 
 std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {

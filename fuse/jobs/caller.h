@@ -23,10 +23,10 @@ struct Caller {
   pid_t tid;  // in the daemon's PID namespace; 0 for a caller outside it
 };
 
-// The job that a process claims, by the shared code of common/job_id.h: its environment, otherwise
-// its cgroup, otherwise its parent's claim, otherwise uid-<uid>. The environment is the one that
-// the process got at its exec. The environment of a set-id program does not count, since its caller
-// has made it; nor does the uid-<uid> of another user.
+// The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
+// its cgroup, otherwise by its parent's claim, otherwise uid-<uid>. The environment is the one that
+// the process got at its exec. The environment of a set-id program is ignored, because its caller
+// has made it; so is the uid-<uid> of another user.
 struct JobClaim {
   JobId job;
   JobId cycle;

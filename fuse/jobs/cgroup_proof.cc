@@ -33,7 +33,7 @@ bool is_job_directory(std::string_view name) {
   return name.find_first_not_of("0123456789") == name.npos;
 }
 
-// Returns the part of a path that ends with its first directory of a job, or nothing.
+// Returns the part of a path up to its first directory of a job; nothing if there is none.
 std::optional<std::string_view> path_of_job(std::string_view path) {
   std::string_view rest = path;
   while (!rest.empty()) {

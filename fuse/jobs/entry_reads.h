@@ -22,8 +22,8 @@ namespace cacheshim {
 // Does not detect a program that reads with one thread and builds with another. Thread-safe.
 class EntryReads {
  public:
-  // The records of one job take at most 400 KiB. If they are dropped, a rejection after an earlier
-  // read is not detected.
+  // The records of one job take at most 400 KiB. If records are dropped, rejections after the
+  // dropped reads are not detected.
   static constexpr std::size_t kMostReads = 8192;
   static constexpr std::size_t kMostRejected = 1024;
 
@@ -40,7 +40,7 @@ class EntryReads {
 
  private:
   // Hints, read without the mutex. A thread that changes a file after its own read of the entry
-  // sees that read.
+  // sees the hint of that read.
   std::atomic<bool> has_any_{false};
   std::atomic<bool> has_rejected_any_{false};
   mutable Mutex mutex_;

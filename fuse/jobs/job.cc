@@ -66,7 +66,7 @@ void Job::adopt(Layer taken, PublishPolicy mount_policy) {
   life.begin(found.cycle, found.started);
 }
 
-// The life ends last: begin() may follow at once.
+// JobLife::end() comes last, because begin() may follow it at once.
 PendingReplies Job::finish(Outcome outcome) {
   use.runs = 0;
   pending.clear();
@@ -92,7 +92,7 @@ LayerRecord Job::wanted_record() const {
 Status Job::ensure_layer(int layers) {
   if (layer) return {};
   if (settings_.is_plain) return overlay.has_layer() ? Status() : Errno(EROFS);
-  if (layers < 0) return Errno(EROFS);  // the store is read-only
+  if (layers < 0) return Errno(EROFS);  // a read-only store has no layers
   CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
   layer = std::move(taken);
   policy.take_over(*layer);

@@ -35,9 +35,10 @@ struct JobSettings {
   bool is_plain = false;
   // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
   int lock_base = -1;
-  int lock_staging = -1;                    // for LockDirectory::share()
-  const LockAccess* lock_access = nullptr;  // to these lock files
-  // The shared memory that tells processes what they may read from the base directly; null: none.
+  int lock_staging = -1;                    // passed to LockDirectory::share()
+  const LockAccess* lock_access = nullptr;  // defines which users may lock these files
+  // The shared memory from which processes learn what they may read from the base directly; null if
+  // there is none.
   const DirectAccess* direct = nullptr;
   // Counts the beginnings and ends of all jobs; null: not counted.
   std::atomic<std::uint64_t>* changes = nullptr;
@@ -45,8 +46,9 @@ struct JobSettings {
   bool is_restricted = false;
 };
 
-// A job of this mount: its layer, its parts, and the functions that concern several parts. Never freed while the mount
-// lives, so that nodes can point at it. Thread-safe; so is each part.
+// A job of this mount: its layer, its parts, and the functions that concern several parts. Never
+// freed while the mount exists, so that nodes can point at it. The job and each part are
+// thread-safe.
 class Job final : private OverlayObserver {
  public:
   Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,

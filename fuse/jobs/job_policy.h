@@ -19,7 +19,7 @@ namespace cacheshim {
 class JobPolicy {
  public:
   struct Settings {
-    PublishPolicy initial = PublishPolicy::kComplete;  // until begin()
+    PublishPolicy initial = PublishPolicy::kComplete;  // the policy before begin()
     // Whether only some users may publish: the daemon then checks the writers of each layer.
     bool is_restricted = false;
   };

@@ -96,7 +96,8 @@ void JobTable::adopt_orphans() {
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
     const LayerRecord& found = orphan.record();
     if (!is_job_id(found.job)) continue;
-    if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;  // left to the cleanup
+    // The regular cleanup removes it.
+    if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;
     Job& job = get_or_make(orphan.record().job);
     const WriterLock layer_lock(job.overlay.mutex());
     if (job.layer) continue;  // of an older cycle: left to the next daemon, or to gc

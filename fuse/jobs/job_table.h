@@ -22,7 +22,7 @@ class JobTable {
            NodeIndex jobs_dir, PublishPolicy policy, const OwnerMode& owners,
            const DirectAccess* direct = nullptr);
 
-  Job* find(const std::string& id) const;  // null for none
+  Job* find(const std::string& id) const;  // null if there is none
   // Returns the job. Begins it if it is not active.
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;

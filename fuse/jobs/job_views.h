@@ -94,7 +94,7 @@ class JobViews {
   bool are_private() const { return !settings_.is_plain; }
   // The owner of the first view; nothing if only root has used it.
   std::optional<uid_t> owner() const EXCLUDES(mutex_);
-  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // of all views, without root
+  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // the owners of all views, without root
   // Whether the job has an owner whose layer this uid must not be served. This includes root.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
   // Whether the uid may change the job itself: an owner or root may.

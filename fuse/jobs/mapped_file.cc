@@ -18,7 +18,7 @@ std::string name_until_commit(const std::string& name) { return "." + name; }
 Result<MappedFile> MappedFile::make(int dir, const std::string& name, std::size_t size_bytes,
                                     mode_t mode) {
   const std::string staged = name_until_commit(name);
-  (void)sys::unlink_at(dir, staged);  // left by a file that was not committed
+  (void)sys::unlink_at(dir, staged);  // an earlier daemon may have left it before its commit
   CACHESHIM_TRY(fd, sys::open_beneath(dir, staged, O_RDWR | O_CREAT | O_EXCL, 0600));
   CACHESHIM_CHECK(sys::set_mode(fd.get(), mode));
   if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));

@@ -13,7 +13,7 @@ struct OwnerMode {
   // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
   // to its user.
   bool keep = false;
-  // With keep: the owners that everybody sees in place of the real ones, and that nobody can
+  // With keep: the owners that the mount shows instead of the real ones, and that nobody can
   // change. New objects get these owners. A set-id bit is not set if the real owner is another one:
   // a process could use it to run as that owner.
   std::optional<uid_t> shown_uid;

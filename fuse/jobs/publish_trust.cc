@@ -14,8 +14,7 @@
 namespace cacheshim {
 namespace {
 
-// The group that the kernel shows in place of a group that the daemon's user namespace does not
-// map.
+// The group that the kernel shows for a group that the daemon's user namespace does not map.
 constexpr gid_t kUnknownGroup = 65534;
 
 std::string mounts_of_ours(bool are_wanted) {

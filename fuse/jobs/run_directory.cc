@@ -84,7 +84,7 @@ Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
     CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
     lock = std::move(own);
   }
-  forget_closing(path);  // the record of the previous mount
+  forget_closing(path);  // removes the record of the previous mount
   directory.path_ = path;
   directory.directory_ = std::move(fd);
   directory.lock_ = std::move(lock);

@@ -79,7 +79,8 @@ void ViewFilter::close() {
   is_open_ = false;
   retire();
   file_ = MappedFile();
-  (void)sys::unlink_at(directories_->views.get(), job_);     // retired: a leftover is harmless
+  // It is retired, so a leftover is harmless.
+  (void)sys::unlink_at(directories_->views.get(), job_);
   (void)sys::unlink_at(directories_->counters.get(), job_);  // a leftover is harmless
   before_ = read_counts();
   counters_.reset();

@@ -17,7 +17,7 @@
 #include "fuse/jobs/name_rule_table.h"
 #include "store/sys/mutex.h"
 
-// Tells the processes of a job's view which names the job's layer shadows (common/direct_filter.h),
+// Shows the processes of a job's view which names the job's layer shadows (common/direct_filter.h),
 // and collects their counts of direct answers.
 namespace cacheshim {
 

@@ -109,7 +109,7 @@ class Arena {
   const std::unique_ptr<Chunks> chunks_;
   std::atomic<std::uint32_t> in_use_{0};
   mutable Mutex mutex_;
-  std::vector<Use> uses_ GUARDED_BY(mutex_);               // by chunk
+  std::vector<Use> uses_ GUARDED_BY(mutex_);               // indexed by chunk
   std::vector<std::uint32_t> open_ GUARDED_BY(mutex_);     // chunks with free slots
   std::vector<std::uint32_t> missing_ GUARDED_BY(mutex_);  // freed chunks
 };

@@ -54,8 +54,8 @@ struct FileHandle {
   // Whether a process can write through a mapping that the daemon does not see.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
 
-  // Sets O_NOATIME of `fd` as `flags`, the flags of the caller's file, have it. Call before each
-  // read, since fcntl(F_SETFL) may change O_NOATIME at any time.
+  // Makes O_NOATIME of `fd` equal to that of the caller's file, whose flags are `flags`. Call
+  // before each read, since fcntl(F_SETFL) may change O_NOATIME at any time.
   void follow_noatime(int flags) {
     const bool is_wanted = (flags & O_NOATIME) != 0;
     if (has_noatime == is_wanted) return;
@@ -77,7 +77,7 @@ struct DirHandle {
   };
   Mutex mutex{LockRank::kListing};
   bool loaded GUARDED_BY(mutex) = false;
-  std::vector<Entry> entries GUARDED_BY(mutex);  // by position
+  std::vector<Entry> entries GUARDED_BY(mutex);  // sorted by position
 };
 
 // An open file of the control directory: its text at the time of the open.

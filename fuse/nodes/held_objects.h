@@ -18,7 +18,8 @@ using SharedFd = std::shared_ptr<const UniqueFd>;
 // file.
 struct HeldObject {
   SharedFd fd;
-  std::optional<std::list<HeldObject*>::iterator> place;  // among the common files
+  // Its position in the list of common files.
+  std::optional<std::list<HeldObject*>::iterator> place;
 };
 
 // The O_PATH descriptors that nodes hold of their objects.
@@ -32,7 +33,8 @@ struct HeldObject {
 // close of a file may take long. Not thread-safe: part of the node table and under its lock.
 class HeldObjects {
  public:
-  static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
+  // The maximum number of descriptors of common files.
+  static constexpr std::size_t kMostHeld = 1024;
 
   // Makes `fd` the descriptor of a common file that was just looked up. If the file has a
   // descriptor, keeps that one, which a thread may be about to use.

@@ -43,7 +43,7 @@ class IoModes {
     int fd;                 // the backing file, open
     const struct stat& st;  // its attributes
     bool wanted;            // request passthrough, if this is the first handle
-    bool readable;          // and so may be mapped
+    bool readable;          // the handle can read, and so may be mapped
     bool writable;
   };
   // Counts a handle of `inode`. Returns the backing file for the kernel, or 0 for a handle that
@@ -66,7 +66,7 @@ class IoModes {
     dev_t backing_device = 0;
     ino_t backing_inode = 0;
     bool may_be_mapped = false;
-    bool may_be_written = false;  // by a mapping
+    bool may_be_written = false;  // the file may be written through a mapping
 
     bool is_of(const struct stat& st) const {
       return backing_device == st.st_dev && backing_inode == st.st_ino;

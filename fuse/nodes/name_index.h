@@ -60,7 +60,8 @@ class NameIndex {
     std::uint32_t key = 0;  // the stored part of the hash
     std::uint32_t number = 0;
   };
-  static constexpr std::size_t kLeast = 64;  // slots; all sizes are this times a power of 4 or 2
+  // The minimum number of slots; larger tables have this times a power of 4 or 2.
+  static constexpr std::size_t kLeast = 64;
 
   static std::uint32_t key_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
   std::size_t mask() const { return slots_.size() - 1; }

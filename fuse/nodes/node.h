@@ -18,7 +18,7 @@ namespace cacheshim {
 struct Node {
   // Data that few nodes have.
   struct Extra {
-    std::vector<std::pair<NodeIndex, std::string>> names;  // all but the first
+    std::vector<std::pair<NodeIndex, std::string>> names;  // all names except the first
     HeldObject object;
   };
 

@@ -20,13 +20,13 @@ class Job;
 
 enum class NodeKind : std::uint8_t {
   kRoot,         // the mount's root
-  kRootLink,     // a symlink in it, answered per caller
+  kRootLink,     // a symlink in the root, answered per caller
   kJobsDir,      // .jobs
   kJobLink,      // .jobs/<job> of a job with shared uids, answered per caller
   kControlDir,   // .cacheshim
-  kControlFile,  // a file in it
+  kControlFile,  // a file in .cacheshim
   kJobInfoDir,   // .cacheshim/jobs
-  kJobInfo,      // a file in it
+  kJobInfo,      // a file in .cacheshim/jobs
   kObject,       // an object in a job's view, including the view's root
 };
 

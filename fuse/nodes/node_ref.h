@@ -11,7 +11,7 @@ using NodeId = std::uint64_t;    // a node in the kernel's requests
 
 // A node and the view in which a process sees it.
 struct NodeRef {
-  NodeIndex node = 0;  // 0: none
+  NodeIndex node = 0;  // 0 if there is none
   ViewSlot slot = 0;
 };
 

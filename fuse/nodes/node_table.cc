@@ -116,7 +116,7 @@ NodeIndex NodeTable::intern_locked(const NodeName& name, Job* job, const Found& 
                                    Common kind) {
   const struct stat& st = found.st;
   const bool is_dir = S_ISDIR(st.st_mode);
-  // A process beside the mount may link a common file to a file of another name, which the job
+  // A process outside the mount may link a common file to a file of another name, which the job
   // copies up.
   const bool has_links = !is_dir && st.st_nlink > 1 && kind == Common::kNone;
   NodeIndex index = tree_.find(name);

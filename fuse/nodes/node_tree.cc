@@ -33,7 +33,7 @@ std::uint64_t hash_of(const NodeName& name) {
 }  // namespace
 
 NodeTree::NodeTree() {
-  const NodeIndex root = nodes_.allocate();  // the first: kRootNode
+  const NodeIndex root = nodes_.allocate();  // the first node is kRootNode
   Node& node = at(root);
   node.kind = NodeKind::kRoot;
   node.is_dir = true;

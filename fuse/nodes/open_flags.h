@@ -18,7 +18,8 @@ inline int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
 // neither owns the file nor is root.
 inline void set_noatime(int fd, bool is_set) {
   const int flags = ::fcntl(fd, F_GETFL);
-  (void)::fcntl(fd, F_SETFL, is_set ? flags | O_NOATIME : flags & ~O_NOATIME);  // EPERM: see above
+  // EPERM means that the daemon neither owns the file nor is root.
+  (void)::fcntl(fd, F_SETFL, is_set ? flags | O_NOATIME : flags & ~O_NOATIME);
 }
 
 }  // namespace cacheshim

@@ -19,7 +19,7 @@ namespace cacheshim::own_mount {
 
 // Calls statfs(2) on a core, so that the daemon gets a request there; on any core if that one is
 // offline. Returns nullptr if it cannot create the process. If the daemon has already received the
-// question, its destructor blocks until the daemon has answered it.
+// question, the destructor of the result blocks until the daemon has answered it.
 std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core);
 
 // Calls umount2(2) with MNT_DETACH and waits for it. The last reference writes dirty pages back,

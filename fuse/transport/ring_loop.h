@@ -49,8 +49,8 @@ class RingLoop final : public RequestSource {
   struct Receiver {
     std::unique_ptr<RequestRing> ring;
     std::unique_ptr<ClientCore> client_core;
-    // The number of wake-ups with requests, shifted left by one; the last bit is set while they are
-    // handled.
+    // The number of wake-ups with requests, shifted left by one. The last bit is set while these
+    // requests are handled.
     std::atomic<std::uint64_t> progress{0};
     bool is_at_work() const { return progress % 2 != 0; }
     std::uint64_t seen_progress = 0;  // used only by the watcher

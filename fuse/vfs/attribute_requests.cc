@@ -40,7 +40,7 @@ timespec wanted_time(const struct timespec& given, int to_set, int set, int set_
   return {0, UTIME_OMIT};
 }
 
-// The owner goes first: chown(2) clears set-id bits, which the mode may set again.
+// Sets the owner first, because chown(2) clears set-id bits, which the mode may set again.
 Status apply_attr(int fd, const struct stat& attr, int to_set) {
   if ((to_set & (FATTR_UID | FATTR_GID)) != 0) {
     const uid_t uid = (to_set & FATTR_UID) != 0 ? attr.st_uid : static_cast<uid_t>(-1);
@@ -59,7 +59,7 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
 // Returns the attributes that the mount ignores in a setattr. owner=squash: the kernel has already refused a chown by
 // any user except root, and a chown by root has no effect.
 int ignored_attrs(const OwnerMode& owners) {
-  int ignored = FATTR_CTIME;  // the backing file system sets it
+  int ignored = FATTR_CTIME;  // the backing file system sets the change time
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
   if (!owners.keep || owners.shown_gid) ignored |= FATTR_GID;
   return ignored;

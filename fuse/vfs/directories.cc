@@ -23,7 +23,8 @@ constexpr std::uint64_t kDotPlace = 1;
 constexpr std::uint64_t kDotDotPlace = 2;
 
 std::uint64_t place_of(const std::string& name) {
-  return (XXH3_64bits(name.data(), name.size()) >> 2) | 4;  // fits a positive off_t
+  // Fits a positive off_t, and leaves 0 to 3 free.
+  return (XXH3_64bits(name.data(), name.size()) >> 2) | 4;
 }
 
 // If the hashes of two names collide, the second gets the next place.

@@ -23,8 +23,9 @@ Result<std::uint64_t> mount_id(int fd) {
   return st.stx_mnt_id;
 }
 
-// Returns the root of the mount that contains the directory. The copy must begin there: in a copy that begins at the
-// directory itself, BaseWatch could not tell objects outside the directory from objects below it.
+// Returns the root of the mount that contains the directory. The copy must begin there: in a copy
+// that begins at the directory itself, BaseWatch could not distinguish objects outside the
+// directory from objects below it.
 Result<fs::path> top_of_mount(const MountCopies::Directory& directory) {
   CACHESHIM_TRY(mount, mount_id(directory.fd));
   fs::path top = directory.path;

@@ -56,7 +56,7 @@ Status Objects::settle_name(const Job& job, NodeIndex node) {
     const NodeInfo info = mount_.nodes.info(node);
     if (info.object_fd() >= 0) return {};
     if (!info.removed) {
-      if (info.in_upper || info.is_view_root) return {};  // only the daemon changes these
+      if (info.in_upper || info.is_view_root) return {};  // no other process changes these
       const auto path = mount_.nodes.path(node);
       const auto found = path ? job.overlay.find(*path) : Result<Found>(Errno(ENOENT));
       if (found && mount_.nodes.objects().is_current(node, found->st, found->in_upper)) return {};
@@ -109,7 +109,8 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
   // A change of a directory's own attributes does not need its contents in the layer.
   if (info.is_dir && !whole_tree) return PreparedCopies{};
   const auto path = mount_.nodes.path(node);
-  if (!path) return PreparedCopies{};  // removed meanwhile: the change itself handles that
+  // The name was removed meanwhile: the change itself handles that.
+  if (!path) return PreparedCopies{};
   bool has_layer = false;
   {
     const ReaderLock lock(info.job->overlay.mutex());

@@ -16,7 +16,7 @@ namespace cacheshim {
 // Finds the objects of nodes, and brings them into the layer before a change.
 //
 // Not every object can be found by its name. A file or directory may be open when its name is removed: in this view, or
-// in the base by another job, gc, verify or a process that works beside the mount. The node then has an O_PATH
+// in the base by another job, gc, verify or a process that works outside the mount. The node then has an O_PATH
 // descriptor of its own, or uses those of open handles (OpenFiles), so that all calls on an open descriptor work as on
 // a local file system. Common files are never found by name once the kernel knows them (NodeTable). Thread-safe.
 class Objects {

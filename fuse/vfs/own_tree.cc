@@ -62,7 +62,7 @@ struct stat OwnTree::own_attr(NodeIndex node, const NodeInfo& info) const {
   struct stat st {};
   st.st_ino = info.ino;
   st.st_nlink = 1;
-  st.st_uid = sys::own_uid();  // exists in the daemon's user namespace
+  st.st_uid = sys::own_uid();  // an id that exists in the daemon's user namespace
   st.st_gid = sys::own_gid();
   st.st_atim.tv_sec = st.st_mtim.tv_sec = st.st_ctim.tv_sec = mount_.started;
   st.st_blksize = 4096;

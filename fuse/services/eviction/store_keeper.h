@@ -27,8 +27,8 @@ class StoreKeeper {
  public:
   struct Options {
     EvictionLimits limits;
-    std::chrono::seconds interval;    // between two rounds
-    std::chrono::seconds layer_keep;  // for ended layers
+    std::chrono::seconds interval;    // the time between two maintenance rounds
+    std::chrono::seconds layer_keep;  // how long ended layers are kept
     bool is_tended = true;            // false: there is no store, only plain directories
     bool verifies_on_open = false;
   };

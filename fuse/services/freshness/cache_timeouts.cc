@@ -55,7 +55,8 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
                                     NodeRef ref) {
   const double timeout = of_name(lookup, &found);
   if (may_be_written_unseen(lookup, found, ref)) return 0;
-  if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;  // may still show root as owner
+  // The answer may still show root as the owner.
+  if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;
   if (found.in_upper || timeout != kLongTimeout) return timeout;
   if (S_ISDIR(found.st.st_mode)) return timeout;
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
@@ -71,7 +72,7 @@ bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const F
   if (!path) return true;
   const auto can_be_written = [&]() REQUIRES_SHARED(lookup.job->overlay.mutex()) {
     const auto file = lookup.job->overlay.open(*path, O_RDONLY);
-    return !file || sys::can_be_written(file->fd.get());  // if the open failed: assume yes
+    return !file || sys::can_be_written(file->fd.get());  // assumes yes if the open has failed
   };
   return io_modes_.check_may_be_written(encode(ref), can_be_written);
 }

@@ -15,7 +15,7 @@
 namespace cacheshim {
 
 // Finds the names and nodes that a change affects in each view: changes by the daemon itself, and
-// those by other processes that BaseWatch sees. The Notifier sends the invalidations.
+// those by other processes that BaseWatch reports. The Notifier sends the invalidations.
 class Invalidation final : public Invalidator {
  public:
   // All must outlive it; `direct` may be null.

@@ -85,7 +85,7 @@ void Notifier::run() {
 }
 
 void Notifier::run_front() {
-  Batch& batch = queue_.front();  // stays in front: post() examines its notifications
+  Batch& batch = queue_.front();  // stays at the front: post() examines its notifications
   mutex_.unlock();
   (void)run_guarded("invalidating names", [&] {
     for (const Notice& notice : batch.notices) send(notice);
@@ -120,7 +120,7 @@ void Notifier::send(const Notice& notice) const {
   }
 }
 
-// The three functions below ignore errors: ENOENT says that the kernel has cached nothing, and
+// The three functions below ignore errors: ENOENT means that the kernel has cached nothing, and
 // other errors have no remedy.
 void Notifier::send_name(const Notice& notice) const {
   fuse_notify_inval_entry_out body{};

@@ -95,9 +95,9 @@ class Notifier {
 
   const int fuse_fd_;
   std::atomic<bool> knows_epoch_{false};
-  Mutex mutex_;  // not held while a notice is sent or `done` runs
+  Mutex mutex_;  // not held while an invalidation is sent or `done` runs
   CondVar wake_;
-  std::deque<Batch> queue_ GUARDED_BY(mutex_);  // the front one is being sent
+  std::deque<Batch> queue_ GUARDED_BY(mutex_);  // the first one is being sent
   std::deque<Repeat> repeats_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;

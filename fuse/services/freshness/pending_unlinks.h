@@ -46,7 +46,8 @@ class PendingUnlinks {
   void begin(NodeId file, NodeId directory, std::string name);
   // Call in a request that holds the lock of the file: it shows that step 3 is over.
   void end(NodeId file);
-  // Whether step 3 may still be to come for the file. Call after the link count has been read.
+  // Whether the kernel may not have done step 3 for the file yet. Call after the link count has
+  // been read.
   bool has(NodeId file);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }

@@ -45,7 +45,7 @@ Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) 
 void LockOwners::remember(Owner& owner, const LockRequest& request, int error) {
   const LockRange range = range_of(request);
   if (!request.is_record) {
-    owner.held.clear();  // as flock(2) says, a failed conversion loses the old lock
+    owner.held.clear();  // a failed conversion loses the old lock (flock(2))
     if (error == 0 && request.type != F_UNLCK) owner.held.push_back(range);
     return;
   }
@@ -183,8 +183,8 @@ int LockOwners::find(const LockRequest& request, struct flock& lock) {
   lock = to_flock(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
-  // The lock is one of these: the kernel knows its descriptor but no process. Find the process
-  // of its owner.
+  // The lock belongs to an owner here: the kernel reports no process for it, so find the process of
+  // its owner.
   LockRequest there = request;
   there.start = lock.l_start;
   there.length = lock.l_len;

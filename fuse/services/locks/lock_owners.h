@@ -87,7 +87,7 @@ class LockOwners {
     // is closed, the locks are gone.
     std::vector<OpenDescriptor> descriptors;
     bool ends_with_one = false;
-    mutable std::size_t next_look = 0;  // in `descriptors`
+    mutable std::size_t next_look = 0;  // an index in `descriptors`
   };
   using OwnerKey = std::pair<bool, std::uint64_t>;  // whether it owns record locks; its number
   using Owners = std::map<OwnerKey, Owner>;

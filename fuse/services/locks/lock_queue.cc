@@ -61,7 +61,8 @@ void LockQueue::pump(Answers& answers) {
 // replaced its owner's exclusive lock by a shared one.
 bool LockQueue::grant_waiters(Answers& answers) {
   bool is_any_weakened = false;
-  // Not used: the requests before the one that has dropped a lock still have other locks in their way.
+  // The result is not used: the requests before the one that has dropped a lock are still blocked
+  // by other locks.
   bool is_any_dropped = false;
   std::vector<LockRequest> refused;
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
@@ -101,7 +102,7 @@ void LockQueue::released(std::uint64_t handle, Answers& answers) {
 void LockQueue::withdraw(std::uint64_t ticket, int error, Answers& answers) {
   const auto found = std::find_if(waiters_.begin(), waiters_.end(),
                                   [&](const Waiter& waiter) { return waiter.ticket == ticket; });
-  if (found == waiters_.end()) return;  // answered meanwhile
+  if (found == waiters_.end()) return;  // it has been answered meanwhile
   answers.emplace_back(std::move(found->call), error);
   waiters_.erase(found);
   pump(answers);

@@ -15,7 +15,7 @@
 namespace cacheshim {
 namespace {
 
-// The polling interval for a lock file that a process beside the mount has locked.
+// The polling interval for a lock file that a process outside the mount has locked.
 constexpr std::chrono::milliseconds kPoll{200};
 
 }  // namespace

@@ -27,7 +27,7 @@ class LockRemovals {
   // All must outlive it.
   LockRemovals(EventLoop& loop, LockTable& locks, const LockFiles& files);
 
-  // Whether `process` has the lock file at `path` locked.
+  // Whether `process` holds a lock on the lock file at `path`.
   bool is_held_by(const Job& job, const std::string& path, pid_t process)
       REQUIRES_SHARED(job.overlay.mutex());
   // Unlinks a lock file for `process`. `hold`: as for changes::remove_file().

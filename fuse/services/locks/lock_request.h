@@ -15,14 +15,14 @@ struct LockRequest {
   std::uint64_t handle = 0;  // the handle of the request
   pid_t process = 0;         // 0: outside the daemon's pid namespace
   short type = F_UNLCK;      // F_RDLCK, F_WRLCK or F_UNLCK
-  off_t start = 0;           // record, bytes
+  off_t start = 0;           // in bytes; for record locks only
   off_t length = 0;          // record, bytes; 0: to the end of the file, wherever that is
   bool waits = false;
   bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
   // Another open handle of the file does not report its close: see LockOwners::Owner::descriptors.
   bool others_close_unseen = false;
-  pid_t thread = 0;               // of `process`, blocked in the request
-  std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
+  pid_t thread = 0;               // the thread of `process` that is blocked in the request
+  std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors
 };
 
 // A lock request that is answered once, possibly by another thread than the one that made it.

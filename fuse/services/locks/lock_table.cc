@@ -16,7 +16,7 @@
 namespace cacheshim {
 namespace {
 
-// The polling interval for a lock that a process beside the mount has, and for which a request
+// The polling interval for a lock that a process outside the mount has, and for which a request
 // waits.
 constexpr std::chrono::milliseconds kPoll{5};
 
@@ -133,7 +133,7 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
     std::optional<std::uint64_t> ticket;  // of a request that waits
     {
       const MutexLock lock(queue->mutex);
-      if (queue->dropped) continue;  // since it was found
+      if (queue->dropped) continue;  // after it was found
       int error = queue->ask(request, answers);
       if (error == EINPROGRESS && closed_) error = request.waits ? ENOLCK : EAGAIN;
       if (error == EINPROGRESS) {
@@ -346,8 +346,8 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   return again;
 }
 
-// Answers interrupted requests, and tries those whose conflicting locks may have ended without an event. Returns when to
-// call it again.
+// Answers interrupted requests, and tries those whose conflicting locks may have ended without an
+// event. Returns the time of the next call.
 EventLoop::Clock::time_point LockTable::tend() {
   ReleasableMutexLock lock(waiting_mutex_);
   is_called_ = false;

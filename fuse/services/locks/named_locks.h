@@ -24,12 +24,12 @@ struct NamedLock {
 // Files of jobs whose locks are taken on a file of the base: small `*.lock` files of a cache
 // without a profile, and batons that are locked by flock(2) or fcntl(2), from the first lock
 // request on. The file's bytes, attributes and names stay the job's own; all jobs and processes
-// beside the mount share only the locks of the base file of that path. The locks of a baton are
+// outside the mount share only the locks of the base file of that path. The locks of a baton are
 // taken on a file that other processes cannot find (NamedLockFiles).
 //
-// A process beside the mount may remove that base file, as Python's filelock does when it unlocks.
+// A process outside the mount may remove that base file, as Python's filelock does when it unlocks.
 // A lock of the removed file would exclude no later process:
-//   1. A process beside the mount holds the lock; a view's process waits for it.
+//   1. A process outside the mount holds the lock; a view's process waits for it.
 //   2. The first one unlinks the file and unlocks. The daemon gets the lock of the unlinked file.
 //   3. Another process creates the file again and locks that.
 // So the daemon checks each lock that it gets. If the base's path no longer leads to the file, it

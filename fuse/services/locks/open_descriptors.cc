@@ -109,7 +109,7 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
                         fdinfo_field(*text, "mnt_id")} == descriptor;
 }
 
-// Tries several times: the thread may have sent the request but not be asleep yet. /proc then says
+// Tries several times: the thread may have sent the request but not be asleep yet. /proc then shows
 // "running".
 LockCallArguments lock_call_arguments(pid_t thread) {
   constexpr int kMostLooks = 20;

@@ -172,7 +172,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
 }
 
 PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
-  PendingReplies replies;  // sent on return, after the lock below has been released
+  PendingReplies replies;  // replies are sent on return, after the lock below has been released
   const MutexLock ending(job.end_mutex);
   PublishReport report;
   if (!job.life.is_active()) return report;

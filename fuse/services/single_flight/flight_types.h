@@ -55,7 +55,7 @@ struct LeaseRequest {
 enum class BuildStep {
   kTemporary,  // created a file that is no part of the entry
   kPart,       // created or renamed a part of the entry
-  kCleared,    // removed a temporary file: if it has made no part, the build has failed
+  kCleared,    // removed a temporary file: if the job has made no part, the build has failed
 };
 
 // For display: the builder and the number of waiters of each name.
