@@ -7,8 +7,8 @@
 
 namespace cacheshim::cli {
 
-// Whether run_child() lets the child go on, or kills it, if this process's own parent dies and a
-// signal reports it.
+// What run_child() does if its own process's parent dies and a signal reports that: it lets the
+// child continue, or kills it.
 enum class OrphanPolicy { kGoOn, kKillChild };
 
 // Runs `body` in a child process, which exits with the result, and waits for it. Returns the

@@ -109,7 +109,7 @@ void ControlClient::exchange(const json& request,
   }
   std::string text;
   while (true) {
-    const std::size_t seen = text.size();  // contains no end of a line
+    const std::size_t seen = text.size();  // the text before this position has no newline
     const auto more = read_more(fd->get(), text);
     if (!more) fail_unavailable(mount_, more.error());
     for (auto end = text.find('\n', seen); end != text.npos; end = text.find('\n')) {

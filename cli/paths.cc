@@ -77,7 +77,7 @@ std::string run_dir_of_root(std::string_view mount_point) {
 std::string resolve_path(const std::string& path) {
   std::error_code error;
   fs::path full = fs::absolute(path, error).lexically_normal();
-  if (!full.has_filename()) full = full.parent_path();  // a '/' at the end
+  if (!full.has_filename()) full = full.parent_path();  // the path ends with '/'
   const fs::path whole = fs::canonical(full, error);
   if (!error) return whole;
   const fs::path parent = fs::canonical(full.parent_path(), error);

@@ -16,13 +16,13 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   using Write = std::function<void(std::string_view)>;
 
-  Progress();  // on stderr
+  Progress();  // prints to stderr
   Progress(Write write, bool terminal, Clock::time_point start);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() { finish(); }
 
-  // If `total` is 0, it is unknown; if `done` is 0 as well, no numbers are shown.
+  // `total` is 0 if it is unknown. If `done` is 0 as well, no numbers are shown.
   void update(std::string_view what, std::uint64_t done, std::uint64_t total,
               Clock::time_point now = Clock::now());
   // Clears the line, if it is on a terminal.

@@ -26,7 +26,7 @@ constexpr std::string_view kPreloadSeparators = " :";
 }
 
 void set_variable(std::string_view name, const std::string& value) {
-  (void)::setenv(std::string(name).c_str(), value.c_str(), 1);  // fails only without memory
+  (void)::setenv(std::string(name).c_str(), value.c_str(), 1);  // fails only if memory is short
 }
 
 }  // namespace

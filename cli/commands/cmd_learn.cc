@@ -2,7 +2,7 @@
 //
 // COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own as
 // with `run --store`, and the daemon records all requests. Rejected alternatives: the preloaded
-// library does not see static programs and raw system calls, and many containers deny ptrace(2).
+// library cannot record static programs and raw system calls, and many containers deny ptrace(2).
 // The daemon cannot record calls that the kernel answers itself: a second stat of a file, and a
 // failed open with O_EXCL.
 //

@@ -74,8 +74,8 @@ unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store)
   return options.flags;
 }
 
-// Whether the daemon accepts changes, that is, has layers or an upperdir. Asks the daemon, because
-// nothing else shows this.
+// Whether the daemon accepts changes, that is, has layers or an upperdir. Sends a request to the
+// daemon, because nothing else shows this.
 bool takes_changes(const std::string& path, bool is_store) {
   if (is_store) {
     std::ifstream file(fmt::format("{}/{}/status", path, kControlName));

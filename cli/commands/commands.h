@@ -13,18 +13,19 @@ void add_mount(CLI::App& app, int& exit_code);
 void add_overlay(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
 void add_mount8_helpers(CLI::App& app,
-                        int& exit_code);  // remount and umount-as-helper; hidden in the help
+                        // The commands remount and umount-as-helper; the help does not list them.
+                        int& exit_code);
 // `command` is the result of take_command() and must outlive `app`.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
-// `command` as for add_run(); for `lock`, and for `profile learn`.
+// add_lock() and add_profile(): `command` as for add_run(), here for `lock` and `profile learn`.
 void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
-void add_status(CLI::App& app, int& exit_code);  // status and stats
+void add_status(CLI::App& app, int& exit_code);  // adds status and stats
 void add_profile(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 // Adds the subcommand `learn` of `profile`.
 void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
-void add_gc(CLI::App& app, int& exit_code);  // gc and verify
+void add_gc(CLI::App& app, int& exit_code);  // adds gc and verify
 void add_doctor(CLI::App& app, int& exit_code);
 
 // Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments,

@@ -26,8 +26,9 @@ struct Config {
   std::optional<bool> verify_on_open;
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
-  std::optional<WatchMode> watch;  // the best mode; a weaker one is used if it does not work
-  std::optional<bool> io_uring;    // whether to use io_uring, if the kernel allows it
+  // The most capable mode to try; if it does not work, a simpler one is used.
+  std::optional<WatchMode> watch;
+  std::optional<bool> io_uring;  // whether to use io_uring, if the kernel allows it
 };
 
 // Throws Failure (usage) with "FILE:LINE: reason".

@@ -20,8 +20,8 @@ struct Option {
 
 constexpr unsigned long kAtimes = MS_NOATIME | MS_RELATIME | MS_STRICTATIME;
 
-// For an ordinary fstab line mount(8) passes these options, which are accepted if they match the
-// mount's actual behavior. suid and dev are missing: a store's mount never has them, because
+// For an ordinary fstab line, mount(8) passes these options. They are accepted if they match the
+// mount's actual behavior. suid and dev are missing, because a store's mount never has them:
 // otherwise every user who may publish could give set-id programs to others.
 constexpr Option kFlags[] = {
     {"ro", MS_RDONLY, 0},

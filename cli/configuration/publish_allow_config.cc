@@ -14,7 +14,7 @@
 namespace cacheshim::cli {
 namespace {
 
-// -1 is not a valid id: chown(2) takes it for "leave it".
+// -1 is not a valid id: chown(2) interprets it as "do not change".
 constexpr std::int64_t kMostId = 0xfffffffe;
 
 std::optional<unsigned> user_id(const std::string& name) {
@@ -29,7 +29,7 @@ std::optional<unsigned> group_id(const std::string& name) {
 
 using FindId = std::optional<unsigned> (*)(const std::string& name);
 
-// Reads an array of names and ids. Adds them to `texts` as they are written.
+// Reads an array of names and ids. Adds their original text to `texts`.
 std::set<unsigned> read_ids(TomlReader& allow, std::string_view key, std::string_view what,
                             FindId find_id, std::vector<std::string>& texts) {
   std::set<unsigned> ids;

@@ -83,7 +83,8 @@ std::string format_duration(std::chrono::seconds duration) {
   for (const Unit& unit : kUnits) {
     if (unit.name == nullptr) continue;
     const std::int64_t count = rest / unit.seconds;
-    if (parts > 0) ++parts;  // counts a zero too: "1 d 5 s" would look exact, but is not
+    // A unit with the value zero counts too, because "1 d 5 s" would look exact.
+    if (parts > 0) ++parts;
     if (count > 0) {
       text += fmt::format("{}{} {}", text.empty() ? "" : " ", count, unit.name);
       if (parts == 0) parts = 1;

@@ -68,7 +68,7 @@ void check_installation(const DoctorContext& context, Findings& findings);
 void check_environment(const DoctorContext& context, Findings& findings);
 
 enum class Reply { kGood, kDead, kNone };
-// Returns whether the file system at `path` answers. A child process makes the call, so that this
+// Returns whether the file system at `path` replies. A child process makes the call, so that this
 // process does not wait for it; the child may keep waiting.
 Reply ask_file_system(const std::string& path);
 

@@ -57,7 +57,7 @@ void check_recorded_paths(const DoctorContext& context, int base, const std::str
 
 void check_rejected(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "rejected entries";
-  if (!context.status.contains("rejected")) return;  // an older daemon
+  if (!context.status.contains("rejected")) return;  // an older daemon does not report them
   const auto& rejected = context.status["rejected"];
   if (!rejected.is_array() || rejected.empty()) {
     return findings.ok(kCheck, context.mount, "none: no job has built anew what it had opened");

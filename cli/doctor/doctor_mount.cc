@@ -115,7 +115,7 @@ void check_features(const DoctorContext& context, Findings& findings) {
   if (watch == "none") {
     findings.warn(
         kFresh, context.mount,
-        "not watched for: what is changed in the store beside the mount is seen within 1 s",
+        "not watched for: what is changed in the store outside the mount is seen within 1 s",
         "as root, fanotify serves; else raise fs.inotify.max_user_watches");
   } else {
     findings.ok(kFresh, context.mount, "seen at once, by " + watch);

@@ -13,7 +13,7 @@ constexpr std::string_view kMountName = "mount.fuse.cacheshim";
 constexpr std::string_view kUmountName = "umount.fuse.cacheshim";
 
 struct HelperWords {
-  std::vector<std::string> options;  // texts of -o
+  std::vector<std::string> options;  // the arguments of -o
   std::vector<std::string> others;   // SOURCE, MOUNTPOINT, and unknown words
 };
 

@@ -37,7 +37,7 @@ void free_dead_mount(const std::string& path) {
                        std::generic_category().message(errno)));
   }
   print_line(fmt::format("freed the mount at '{}', whose daemon was dead; mounting anew", path));
-  free_dead_mount(path);  // several may cover each other
+  free_dead_mount(path);  // several dead mounts may cover each other
 }
 
 // Returns the name of an entry of the directory; "" if it is empty or unreadable.

@@ -21,7 +21,7 @@ struct MountUser {
 // request to the mount's daemon, so that it works if the daemon hangs.
 std::vector<MountUser> find_mount_users(const MountEntry& mount);
 
-// Returns the processes of other mount namespaces that see the same file system, one per namespace.
+// Returns one process of each other mount namespace in which the same file system is mounted.
 std::vector<MountUser> find_other_namespaces(const MountEntry& mount);
 
 // Returns, for example, "python3 (pid 12, open file), bash (pid 9, current directory) and 3 more".
