@@ -65,7 +65,7 @@ class Finder {
   }
 
  private:
-  // Sorts rules for deeper paths first, because the first rule that matches counts.
+  // Puts rules for deeper paths first, because the first rule that matches applies.
   void sort_entries() {
     const auto depth = [](const EntryFacts& entry) {
       return std::count(entry.path.begin(), entry.path.end(), '/');
@@ -82,8 +82,8 @@ class Finder {
     });
   }
 
-  // Returns a pattern that matches all of these paths and no other file's name; if there is none,
-  // the names.
+  // Returns a pattern that matches all of these paths and no other file's name, or the names
+  // themselves if there is no such pattern.
   std::vector<std::string> patterns_of(const std::set<std::string>& paths) const {
     std::set<std::string> names;
     for (const std::string& path : paths) names.insert(name_of(path));
@@ -106,8 +106,8 @@ class Finder {
     }
   }
 
-  // Judges by the name, because the daemon does not see an open with O_EXCL that fails: the kernel
-  // itself answers it.
+  // Decides by the name, because the daemon gets no request for an open with O_EXCL that fails: the
+  // kernel itself answers it.
   bool is_baton(const History::Gone& gone) const {
     const std::string name = name_of(gone.path);
     return gone.is_exclusive && gone.to.empty() && !first_.locked.contains(gone.path) &&
@@ -231,7 +231,8 @@ class Finder {
       if (file.arrival == Arrival::kWithDirectory) return;
       if (file.arrival == Arrival::kInPlace) return;
       const std::string& path = files.back();
-      if (path.find('/', directory.size() + 1) != path.npos) continue;  // not directly in it
+      // The file is in a subdirectory.
+      if (path.find('/', directory.size() + 1) != path.npos) continue;
       (files.size() == 1 ? alone : last).insert(name_of(path));
     }
     const auto add = [&](const std::set<std::string>& names, const char* how,

@@ -45,7 +45,7 @@ struct CacheFacts {
 struct Evidence {
   std::vector<FileEvent> first;
   std::optional<std::vector<FileEvent>>
-      second;  // of a second run of the command on the files of the first run
+      second;  // a second run of the command, on the files of the first run
   // The mode and text of a file that exists at the end; a large file has no text here.
   struct Content {
     unsigned mode = 0;

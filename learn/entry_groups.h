@@ -13,7 +13,7 @@ namespace cacheshim::learn {
 // Entries of one kind: the common part of their paths, and their files in order of arrival.
 struct EntryGroup {
   bool is_directory = false;
-  std::map<std::string, std::vector<std::string>> members;  // paths of files, by entry
+  std::map<std::string, std::vector<std::string>> members;  // paths of files, indexed by entry
 };
 
 struct EntryGroups {

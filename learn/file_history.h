@@ -36,7 +36,7 @@ struct History {
   std::set<std::string>
       missed;  // names that were looked up, were absent, and were not created by the next call
   std::map<std::string, int>
-      // files that had been closed or renamed there before, and their number of rewrites
+      // files that were written again after they had been closed or renamed, and how often
       written_again;
   std::set<std::string> read;  // files opened for reading
   std::set<pid_t> threads;

@@ -10,10 +10,10 @@ namespace cacheshim::learn {
 
 struct ProfileHead {
   std::string name;
-  std::string variable;      // or ""
-  std::string default_path;  // or ""
+  std::string variable;      // "" if there is none
+  std::string default_path;  // "" if there is none
   std::string command;
-  std::vector<std::string> notes;  // about the run itself
+  std::vector<std::string> notes;  // remarks about the run itself
 };
 
 // Returns the TOML text of a profile (docs/profiles.md) with evidence "guess". A comment with the

@@ -223,7 +223,8 @@ class Decoder {
   static pid_t thread_of(const fuse_in_header& in) { return static_cast<pid_t>(in.pid); }
 
   Names names_;
-  std::unordered_map<std::uint64_t, std::string_view> open_;  // requests without a reply, by number
+  // Requests without a reply so far, indexed by number.
+  std::unordered_map<std::uint64_t, std::string_view> open_;
   std::vector<FileEvent> events_;
 };
 
