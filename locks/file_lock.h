@@ -56,7 +56,7 @@ struct LockError {
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
-  using Result = std::optional<LockError>;  // empty if the object has the lock
+  using Result = std::optional<LockError>;  // empty on success
 
   static constexpr std::chrono::milliseconds kCadence{50};
   static constexpr std::chrono::seconds kDefaultTimeout{10};
@@ -170,7 +170,7 @@ class FileLock {
   void close() noexcept {
     locked_ = false;
     if (fd_ == -1) return;
-    (void)::close(std::exchange(fd_, -1));  // which unlocks in any case
+    (void)::close(std::exchange(fd_, -1));  // closing unlocks in any case
   }
 
   std::string path_;
