@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
-// cuda_hooks/driver_api.h against a toolkit's cuda.h: that this links shows that the functions agree.
+// Verifies cuda_hooks/driver_api.h against a toolkit's cuda.h: if this links, the functions agree.
 extern const long api_values_of_cuda_h[];
 extern const long api_values_of_ours[];
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled twice: with cuda.h before our declarations, which then have to agree with its types and
-// functions, and without.
+// Compiled twice: without cuda.h, and with cuda.h before our declarations, which must then agree
+// with its types and functions.
 #ifdef CACHESHIM_TEST_WITH_CUDA_H
 #define __CUDA_API_VERSION_INTERNAL  // declares both versions of cuGetProcAddress
 #include <cuda.h>

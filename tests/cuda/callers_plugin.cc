@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
-// Opened by RTLD_LOCAL and linked to callers_dependency: RTLD_DEFAULT means more here than in main.
+// Opened with RTLD_LOCAL and linked to callers_dependency: here, RTLD_DEFAULT finds more symbols
+// than in main.
 extern "C" int only_for_the_plugin();
 
 extern "C" [[gnu::visibility("default")]] int plugin_sees() {

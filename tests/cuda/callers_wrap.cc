@@ -3,8 +3,8 @@
 
 #include <initializer_list>
 
-// Wraps the function of the same name that comes after it: by dlsym and by dlvsym. Finding itself
-// again would not end.
+// Wraps the next function of the same name, which it finds by dlsym and by dlvsym. If either
+// returned this function itself, the recursion would not end.
 static int depth = 0;
 
 extern "C" [[gnu::visibility("default")]] int chained() {

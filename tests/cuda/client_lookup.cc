@@ -9,10 +9,10 @@
 #include "common/loaded_symbol.h"
 #include "tests/cuda/client.h"
 
-// client_lookup ROUTE LOAD FILE [OPTION…]: not linked to the driver, finds its functions by the route:
-//   dlsym, dlvsym, default (RTLD_DEFAULT), v1 and v2 (everything by cuGetProcAddress; the second as
-//   the CUDA runtime does), v2-v1 (the first, asked for by the second), torch (RTLD_NOLOAD),
-//   dlmopen (a second copy beside the first), raw (reads the ELF tables: no hook can see it).
+// client_lookup ROUTE LOAD FILE [OPTION…]: is not linked to the driver, and finds its functions by the route:
+//  dlsym, dlvsym, default (RTLD_DEFAULT), v1 and v2 (everything by cuGetProcAddress; v2 as
+//  the CUDA runtime does), v2-v1 (v2 looks up v1, which looks up the rest), torch (RTLD_NOLOAD),
+//  dlmopen (a second copy beside the first), raw (reads the ELF tables, which no hook can detect).
 
 using cacheshim::test::Api;
 
@@ -22,7 +22,7 @@ void* handle = nullptr;
 decltype(&::cuGetProcAddress) get_v1 = nullptr;
 decltype(&::cuGetProcAddress_v2) get_v2 = nullptr;
 
-// The names that cuGetProcAddress goes by have no version at the end.
+// The names that cuGetProcAddress takes have no version suffix.
 std::string plain(const char* name) {
   std::string text = name;
   if (text.size() > 3 && text.compare(text.size() - 3, 3, "_v2") == 0) text.resize(text.size() - 3);
@@ -42,7 +42,7 @@ void* find_raw(const char* name) {
 void* find(const std::string& route, const char* name) {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};
-  const bool is_fake = std::strncmp(name, "fake_", 5) == 0;  // no part of a driver
+  const bool is_fake = std::strncmp(name, "fake_", 5) == 0;  // the real driver has no such function
   if (is_fake || route == "dlsym" || route == "torch" || route == "dlmopen") {
     return ::dlsym(handle, name);
   }
@@ -62,7 +62,7 @@ void open_driver(const std::string& route) {
   handle = ::dlopen("libcuda.so.1", RTLD_NOW | scope);
   if (route == "torch") handle = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (route == "dlmopen") {
-    // The first copy has its hooks already: the second one's must not lead there.
+    // The first copy already has its hooks: those of the second copy must not call the first.
     auto* const init = reinterpret_cast<decltype(&::cuInit)>(::dlsym(handle, "cuInit"));
     if (init == nullptr || init(0) != CUDA_SUCCESS) std::exit(1);
     handle = ::dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);

@@ -5,7 +5,8 @@
 
 #include "tests/cuda/fake_driver.h"
 
-// Asks a driver that lacks newer functions as careful programs do: dlerror must stay theirs.
+// Looks up newer functions in a driver that lacks them, as careful programs do. The library must
+// not change what dlerror returns.
 namespace {
 
 template <class Function>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library beside other interposers in processes that use CUDA: its messages, and what it does not change."""
+"""Runs the library beside other interposers in processes that use CUDA: tests its messages, and what it must not
+change."""
 
 import os
 import pathlib
@@ -17,7 +18,8 @@ LOADER = "/lib64/ld-linux-x86-64.so.2"
 
 
 def without_debug_entry(path):
-    """The bytes of a program whose DT_DEBUG, where the loader leaves its list, is another entry."""
+    """Returns a program's bytes with its DT_DEBUG entry, in which the loader stores its list, replaced by another
+    tag."""
     program = bytearray(pathlib.Path(path).read_bytes())
     headers, count = struct.unpack_from("<Q", program, 32)[0], struct.unpack_from("<H", program, 56)[0]
     for at in range(headers, headers + 56 * count, 56):
@@ -26,20 +28,21 @@ def without_debug_entry(path):
             continue
         for entry in range(offset, offset + size, 16):
             if struct.unpack_from("<Q", program, entry)[0] == 21:  # DT_DEBUG
-                struct.pack_into("<Q", program, entry, 0x6000000D)  # for the system's own use: ignored
+                # A tag for the operating system, which the loader ignores.
+                struct.pack_into("<Q", program, entry, 0x6000000D)
                 return bytes(program)
     raise AssertionError(f"{path} has no DT_DEBUG")
 
 
 def runtime_of(sanitizer):
-    """The sanitizer's library that comes with gcc, or None."""
+    """Returns the sanitizer's library that comes with gcc, or None."""
     found = subprocess.run(["gcc", f"-print-file-name=lib{sanitizer}.so"], capture_output=True,
                            text=True, check=False).stdout.strip()
     return os.path.realpath(found) if "/" in found else None
 
 
 class Frameworks(unittest.TestCase):
-    """The ways in which they find the driver's functions; the matrix has all that follows."""
+    """The ways in which frameworks find the driver's functions; matrix_test.py covers what follows."""
 
     def check(self, *routes, load="cuModuleLoadData"):
         for route in routes:
@@ -50,35 +53,35 @@ class Frameworks(unittest.TestCase):
     def test_triton_opens_an_extension_that_is_linked_to_the_driver(self):
         self.check("local")
 
-    def test_triton_asks_ctypes(self):
+    def test_triton_uses_ctypes(self):
         code = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
         ended = stage.run([PYTHON, "-c", code], preload=[stage.library])
         self.assertTrue(ended.is_hooked("cuInit"), ended)
         self.assertEqual(ended.first_init(), "EAGER", ended)
 
-    def test_torch_opens_what_the_runtime_has_loaded(self):
+    def test_torch_opens_the_library_that_the_runtime_has_loaded(self):
         self.check("torch")
 
-    def test_jax_asks_dlsym_for_every_name(self):
+    def test_jax_calls_dlsym_for_every_name(self):
         self.check("dlsym", load="cuLibraryLoadData")
 
-    def test_nccl_and_cudnn_ask_the_runtimes_entry_point(self):
+    def test_nccl_and_cudnn_call_the_runtimes_entry_point(self):
         self.check("v2", "v2_v1", load="cuLibraryLoadData")
 
-    def test_cuda_11_asks_the_first_version(self):
+    def test_cuda_11_calls_the_first_version(self):
         self.check("v1")
 
 
 class Runtime(unittest.TestCase):
-    """NVIDIA's own runtime, as far as it comes with a driver that is none."""
+    """NVIDIA's own runtime, as far as it works with the fake driver."""
 
-    def test_it_looks_everything_up_through_the_hooks(self):
+    def test_runtime_looks_up_every_function_through_the_hooks(self):
         for runtime in ("static", "shared"):
             program = f"{stage.build}/tail_deadlock/tail_deadlock_{runtime}"
             if not os.path.exists(program):
                 self.skipTest("no toolkit to build tail_deadlock with")
             ended = stage.run([program], preload=[stage.library])
-            # It finds out that this is no driver.
+            # The runtime detects that this is not a real driver.
             self.assertEqual(ended.status, 77, ended)
             asked = [words[1] for words in ended.trace if words[0] == "cuGetProcAddress_v2"]
             self.assertIn("cuInit", asked)
@@ -87,7 +90,7 @@ class Runtime(unittest.TestCase):
 
 
 class OldDriver(unittest.TestCase):
-    """One that lacks what came after CUDA 11.6."""
+    """A driver that lacks the functions added after CUDA 11.6."""
 
     ANSWERS = ("cuInit: found\ncuModuleLoadData: found\ncuCtxCreate_v2: found\n"
                "cuModuleGetLoadingMode: error\n")
@@ -98,17 +101,17 @@ class OldDriver(unittest.TestCase):
         self.assertTrue(ended.is_hooked("cuInit") and ended.is_hooked("cuModuleLoadData"), ended)
         return ended
 
-    def test_what_it_lacks_is_not_missed(self):
+    def test_missing_functions_cause_no_message(self):
         self.assertEqual(self.run_on().err, "")
         self.assertRegex(self.run_on(CACHESHIM_CUDA_REPORT="1").err, r"1 modules, 0 functions")
 
-    def test_select_says_that_it_cannot(self):
+    def test_select_reports_that_the_driver_is_too_old(self):
         ended = self.run_on(CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="tail")
         self.assertRegex(ended.err, r"\Acacheshim: .*needs a driver of CUDA 12.4 or newer.*\n\Z")
 
 
 class Company(unittest.TestCase):
-    """Other libraries and tools in the same process."""
+    """Tests the library beside other libraries and tools in the same process."""
 
     def passes(self, ended):
         self.assertEqual(ended.status, PASSED, ended)
@@ -139,7 +142,7 @@ class Company(unittest.TestCase):
             ended = stage.run_route(route, "cuModuleLoadData",
                                     preload=[stage.library, f"{stage.build}/libinterposer.so"])
             self.passes(ended)
-            # Its cuInit is the one that dlsym gives, as without us.
+            # dlsym returns the interposer's cuInit, as it does without our library.
             if route in ("dlsym", "torch"):
                 self.assertEqual(ended.callers("cuInit"), ["libinterposer.so"], ended)
             else:
@@ -168,7 +171,7 @@ class Company(unittest.TestCase):
                     self.assertTrue(ended.is_hooked("cuInit"), ended)
                     self.assertEqual(ended.err, "")
 
-    def test_the_injection_of_nsys_and_ncu_is_theirs(self):
+    def test_nsys_and_ncu_inject_their_library_once(self):
         tool = f"{stage.build}/libinjection.so"
         for preload in ((), (stage.library,)):
             ended = stage.run_route("v2", "cuModuleLoadData", "--no-spin", preload=preload,
@@ -176,7 +179,7 @@ class Company(unittest.TestCase):
             self.assertEqual(ended.status, PASSED, ended)
             self.assertEqual(ended.out.count(f"injected {tool}\n"), 1, ended)
 
-    def test_deepbind_and_other_namespaces_are_left_to_the_variable(self):
+    def test_the_variable_alone_covers_deepbind_and_other_namespaces(self):
         for route in ("deepbind", "namespace"):
             self.passes(stage.run_route(route, "cuLibraryLoadData", preload=[stage.library]))
             ended = stage.run_route(route, "cuLibraryLoadData", preload=[stage.hooks_only],
@@ -203,7 +206,7 @@ class Company(unittest.TestCase):
 
 
 class Loader(unittest.TestCase):
-    """dlsym and dlvsym as programs know them."""
+    """Verifies that dlsym and dlvsym return the same as without the library."""
 
     def test_answers_are_the_same_as_without_the_library(self):
         command = ["callers", f"{stage.build}/libcallers_plugin.so"]
@@ -226,14 +229,14 @@ class Loader(unittest.TestCase):
         self.assertEqual((ended.status, ended.out, ended.err), (0, without.out, ""))
 
     @unittest.skipUnless(os.path.exists(LOADER), f"no {LOADER}")
-    def test_programs_that_are_given_to_the_loader(self):
+    def test_programs_that_the_loader_runs_as_an_argument(self):
         command = [LOADER, "--preload", stage.library, f"{stage.build}/client_direct",
                    "cuModuleLoadData", "IMAGE"]
         ended = stage.run(command)
         self.assertEqual(ended.status, PASSED, ended)
         self.assertTrue(ended.is_hooked("cuInit"), ended)
 
-    def test_forms_for_a_stream_a_thread_are_the_drivers_own(self):
+    def test_per_thread_stream_variants_are_the_drivers_own(self):
         code = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); p = ctypes.c_void_p()\n"
                 "own = lambda f: ctypes.cast(f, ctypes.c_void_p).value\n"
                 "d.cuGetProcAddress_v2.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int,"
@@ -254,7 +257,7 @@ class Loader(unittest.TestCase):
 
 
 class NoTrace(unittest.TestCase):
-    """In a process that never opens libcuda."""
+    """In a process that never opens libcuda, the library does nothing."""
 
     def mallocs(self, library, **variables):
         ended = stage.run(["/bin/true"], preload=[library, f"{stage.build}/libcount_malloc.so"],
@@ -279,14 +282,14 @@ class NoTrace(unittest.TestCase):
         self.assertIn("symbol=cos;", text)
         self.assertEqual(re.findall(r"symbol=cu[A-Z]\w*|file=libcuda\S*", text), [])
 
-    def test_nothing_is_said(self):
+    def test_nothing_is_printed(self):
         ended = stage.run(["/bin/true"], preload=[stage.library], CACHESHIM_CUDA_EAGER="nonsense",
                           CACHESHIM_CUDA_REPORT="1", CUDA_MODULE_LOADING="LAZY")
         self.assertEqual((ended.status, ended.out, ended.err), (0, "", ""))
 
 
 class Said(unittest.TestCase):
-    """The lines on stderr: one each, and only where something is wrong or was asked for."""
+    """Tests the messages on stderr: each is one line, and is printed only if something is wrong or was requested."""
 
     def lines(self, route="second_copy", **variables):
         ended = stage.run_route(route, "cuLibraryLoadData", "--no-spin", preload=[stage.library],
@@ -308,7 +311,7 @@ class Said(unittest.TestCase):
                              "CUDA_MODULE_LOADING=LAZY is respected", "CACHESHIM_CUDA_EAGER=force")
         self.assertEqual(self.lines(CUDA_MODULE_LOADING="LAZY", CACHESHIM_CUDA_EAGER="off"), "")
 
-    def test_a_driver_that_is_lazy_all_the_same(self):
+    def test_a_driver_that_is_lazy_despite_the_setting_is_reported(self):
         self.assert_one_line(self.lines(FAKE_CUDA_STUBBORN="1"), "lazily in spite of")
 
     def test_an_unknown_policy(self):
@@ -332,14 +335,14 @@ class Said(unittest.TestCase):
 
 
 class Inheritance(unittest.TestCase):
-    """What a process set for its driver is not its children's user's will."""
+    """What the library sets for the driver in a process must not reach its children as a setting of the user."""
 
     def child(self, assignments, **variables):
         command = " ".join([assignments, f"{stage.build}/client_lookup", "dlsym",
                             "cuModuleLoadData", "IMAGE", "--no-spin"])
         return stage.run(["/bin/sh", "-c", command], preload=[stage.library], **variables)
 
-    def test_children_get_what_they_would_have_got_from_the_user(self):
+    def test_children_get_the_users_settings(self):
         self.assertEqual(self.child("").first_init(), "EAGER")
         self.assertEqual(self.child("CACHESHIM_CUDA_EAGER=off").first_init(), "unset")
         self.assertEqual(self.child("CACHESHIM_DISABLE=1").first_init(), "unset")
@@ -351,19 +354,19 @@ class Inheritance(unittest.TestCase):
                                     CUDA_MODULE_LOADING="EAGER").first_init(), "EAGER")
 
 
-    def test_nothing_else_of_the_environment_changes(self):
+    def test_no_other_variable_of_the_environment_changes(self):
         for count in (0, 900, 1022, 1023, 1024, 1500):
             variables = {f"MINE_{n}": "x" for n in range(count)}
             plain = stage.run(["/usr/bin/env"], **variables).out.splitlines()
             ended = stage.run(["/usr/bin/env"], preload=[stage.library], **variables)
             added = {"CUDA_MODULE_LOADING=EAGER", "CACHESHIM_CUDA_SET=EAGER",
                      f"LD_PRELOAD={stage.library}"}
-            scratch = re.compile("FAKE_CUDA_TRACE=|CACHESHIM_MOUNT=")  # of one run
+            scratch = re.compile("FAKE_CUDA_TRACE=|CACHESHIM_MOUNT=")  # differ between runs
             self.assertEqual({line for line in ended.out.splitlines() if not scratch.match(line)},
                              {line for line in plain if not scratch.match(line)} | added)
             self.assertEqual(len(ended.out.splitlines()), len(plain) + 3)
 
-    def test_an_environment_that_is_changed_later(self):
+    def test_later_changes_of_the_environment_are_kept(self):
         script = ("export A=1; unset CUDA_MODULE_LOADING; export B=2; "
                   "exec env -u C sh -c 'echo $A$B ${CUDA_MODULE_LOADING-unset}'")
         for shell in ("/bin/sh", "/bin/bash"):
@@ -372,7 +375,7 @@ class Inheritance(unittest.TestCase):
 
 
 class Defaults(unittest.TestCase):
-    """[cuda] of the configuration, as the daemon leaves it in the run directory."""
+    """The [cuda] settings of the configuration, as the daemon writes them to the run directory."""
 
     def init_of(self, text, **variables):
         with tempfile.TemporaryDirectory(prefix="cacheshim") as scratch:
@@ -385,7 +388,7 @@ class Defaults(unittest.TestCase):
             self.assertEqual(ended.status, PASSED, ended)
             return ended.first_init(), ended.loads("tail")
 
-    def test_the_first_line_that_names_the_program_counts(self):
+    def test_the_first_line_that_matches_the_program_applies(self):
         self.assertEqual(self.init_of(""), ("EAGER", ["before-spin"]))
         self.assertEqual(self.init_of("other\toff\t\n"), ("EAGER", ["before-spin"]))
         self.assertEqual(self.init_of("client_lookup\toff\t\nclient*\tforce\t\n"), ("unset", []))
@@ -396,7 +399,7 @@ class Defaults(unittest.TestCase):
     def test_the_mounts_path_may_be_written_with_more_slashes(self):
         self.assertEqual(self.init_of("*\toff\t\n", CACHESHIM_MOUNT="//cuda///test/")[0], "unset")
 
-    def test_the_environment_goes_before(self):
+    def test_the_environment_overrides_the_configuration(self):
         self.assertEqual(self.init_of("*\toff\t\n", CACHESHIM_CUDA_EAGER="auto")[0], "EAGER")
 
 

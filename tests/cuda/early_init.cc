@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/fake_driver.h"
 
-// A library that initialises the driver in its own constructor, which runs before a preloaded
+// A library that initializes the driver in its own constructor, which runs before a preloaded
 // library's.
 [[gnu::constructor]] static void initialise() { (void)cuInit(0); }
 

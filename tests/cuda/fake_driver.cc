@@ -17,19 +17,20 @@
 #include <thread>
 #include <vector>
 
-// A libcuda.so.1 for machines without a GPU: as much of the driver as the fault needs.
+// A libcuda.so.1 for machines without a GPU: simulates the parts of the driver that cause the
+// deadlock.
 //
-// There is one lock over the context. Loading a function takes it and, while the spin kernel is
-// resident, waits with it held; a copy takes it too, and a copy is what ends the spin kernel, before
-// its timeout does. A kernel that is not loaded is loaded at its launch. So a launch of an unloaded
+// A context has one lock. Loading a function takes it and, while the spin kernel is resident, waits
+// with the lock held. A copy needs the lock too, and only a copy ends the spin kernel before its
+// timeout. A kernel that is not loaded yet is loaded by its launch. So the launch of an unloaded
 // kernel beside a resident spin kernel hangs until the timeout, as on a GPU.
 //
-// An image is the text "NAME;NAME…" of its kernels. Linked with -Bsymbolic, and its cuGetProcAddress
-// uses a table of its own: no call of the fake's own passes a hook.
+// An image is the text "NAME;NAME…" of its kernels. The library is linked with -Bsymbolic, and its
+// cuGetProcAddress uses a table of its own, so that none of its own calls reaches a hook.
 //
-// Built with FAKE_CUDA_OLD it lacks what came after CUDA 11.6.
-// FAKE_CUDA_TRACE=FILE: a line a call, with the name of the library that called.
-// FAKE_CUDA_SPIN_MS: the timeout. FAKE_CUDA_STUBBORN=1: lazy whatever the environment says.
+// Built with FAKE_CUDA_OLD, it lacks the functions added after CUDA 11.6. FAKE_CUDA_TRACE=FILE
+// writes a line for each call, with the name of the calling library. FAKE_CUDA_SPIN_MS is the
+// timeout. With FAKE_CUDA_STUBBORN=1 it loads lazily, whatever the environment contains.
 
 struct CUfunc_st {
   std::string name;
@@ -94,7 +95,7 @@ void settle_launch() {
   spin_changed.notify_all();
 }
 
-// With the context's lock held.
+// Call with the context's lock held.
 void load(CUfunc_st& function, bool by_launch) {
   if (function.loaded) return;
   Lock lock(spin_lock);
@@ -163,7 +164,7 @@ CUresult cuInit(unsigned int) {
   if (!is_initialised) {
     const std::string mode = variable("CUDA_MODULE_LOADING");
     is_eager = mode == "EAGER" && variable("FAKE_CUDA_STUBBORN").empty();
-    // As nsys and ncu come in.
+    // The driver loads nsys and ncu in this way.
     const std::string injection = variable("CUDA_INJECTION64_PATH");
     void* const tool = injection.empty() ? nullptr : ::dlopen(injection.c_str(), RTLD_NOW);
     void* const entry = tool == nullptr ? nullptr : ::dlsym(tool, "InitializeInjection");
@@ -214,7 +215,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
 }
 #endif
 
-// An eager driver loads the libraries that are there into a context when it is made.
+// With eager loading, creating a context loads the existing libraries into it.
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice) {
   const Lock lock(context_lock);
   for (const auto& library : libraries) {
@@ -307,7 +308,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int, unsigned int, unsigne
   return CUDA_SUCCESS;
 }
 
-// The form for programs built with a default stream a thread.
+// The variant for programs that are built with a default stream per thread.
 CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int, unsigned int, unsigned int,
                              unsigned int, unsigned int, unsigned int, unsigned int, CUstream,
                              void**, void**) {
@@ -385,7 +386,7 @@ CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuui
 
 namespace {
 
-// By the names that cuGetProcAddress knows, which have no version behind them.
+// Finds a function by the name that cuGetProcAddress takes, without a version suffix.
 void* find_entry(const char* symbol) {
 #define ENTRY(name, function) \
   Entry { name, reinterpret_cast<void*>(&function) }

@@ -3,7 +3,8 @@
 
 #include "cuda_hooks/driver_api.h"
 
-// What the tests use of the driver beside what the library does. Source: as cuda_hooks/driver_api.h.
+// The parts of the driver that only the tests use. Their source is the one that
+// cuda_hooks/driver_api.h names.
 using CUstream = struct CUstream_st*;
 using CUdeviceptr = unsigned long long;
 using CUdevice = int;
@@ -28,9 +29,9 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned 
                              void** parameters, void** extra);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream);
 
-// No part of a driver: what the tests ask the fake.
-// Waits until `launches` launches have either gone through or are waiting for their module to load.
+// Not part of a real driver: the tests' interface to the fake. Waits until each of `launches`
+// launches has either succeeded or waits for its module to load.
 void fake_wait_for_launches(int launches);
-// Waits for the spin kernel's end; 1 where it was its timeout that ended it.
+// Waits for the end of the spin kernel. Returns 1 if its timeout ended it.
 int fake_spin_timed_out();
 }

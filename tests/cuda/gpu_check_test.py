@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check on programs that simulate a GPU: gpu_check_test.py REPOSITORY LIBRARY"""
+"""Runs scripts/gpu-check with programs that simulate a GPU: gpu_check_test.py REPOSITORY LIBRARY"""
 
 import contextlib
 import importlib.machinery
@@ -25,7 +25,7 @@ def load_gpu_check():
 
 
 def run(script):
-    """The table and the exit status where every run of the demo is this script."""
+    """Returns the table and the exit status if every run of the demo executes this script."""
     with tempfile.TemporaryDirectory() as scratch:
         program = pathlib.Path(scratch, "demo")
         program.write_text(f"#!/bin/sh\n{script}\n")
@@ -44,7 +44,7 @@ def run(script):
 
 
 class GpuCheck(unittest.TestCase):
-    """Its verdicts."""
+    """The verdicts of scripts/gpu-check."""
 
     def row(self, lines, what):
         return next(line for line in lines if f"| {what} |" in line)
@@ -59,12 +59,12 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("launch 1.5 ms, copy 0.2 ms, device 7 MiB", self.row(lines, "the library"))
         self.assertIn("not run", self.row(lines, "the hooks without the constructor"))
 
-    def test_a_cure_that_does_not_work(self):
+    def test_a_library_without_effect_fails(self):
         lines, code = run("exit 3")
         self.assertEqual(code, 1)
         self.assertIn("dead-locked: **not as predicted**", self.row(lines, "the library"))
 
-    def test_a_machine_without_the_fault_shows_nothing(self):
+    def test_a_machine_without_the_deadlock_is_inconclusive(self):
         lines, code = run("exit 0")
         self.assertEqual(code, 1)
         rows = [line for line in lines if line.startswith("| static") and "not run" not in line]

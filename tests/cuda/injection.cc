@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// What CUDA_INJECTION64_PATH names under nsys and ncu.
+// Simulates the library that CUDA_INJECTION64_PATH names under nsys and ncu.
 extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
   std::printf("injected %s\n", std::getenv("CUDA_INJECTION64_PATH"));
   return 1;

@@ -6,8 +6,8 @@
 
 #include "tests/cuda/fake_driver.h"
 
-// Another library of our kind, as HAMi-core is: exports dlsym as a plain function, finds libc's by
-// dlvsym, and puts its own cuInit before the driver's.
+// Another interposing library, like HAMi-core: exports dlsym as a plain function, finds libc's
+// dlsym by dlvsym, and returns its own cuInit instead of the driver's.
 namespace {
 
 using Find = void* (*)(void*, const char*);

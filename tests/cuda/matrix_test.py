@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every route to the driver × every way to load × every policy, on the fake driver."""
+"""Tests each route to the driver with each way to load and each policy, on the fake driver."""
 
 import unittest
 
 import stage
 from stage import DEADLOCK, LOADS, PASSED, ROUTES, UNHOOKED
 
-MAIN_ROUTES = {"direct", "dlsym", "v2"}  # the others load in two ways only
+MAIN_ROUTES = {"direct", "dlsym", "v2"}  # the others are tested with two ways to load only
 
 
 class Policy:
-    """What a process is told, and what is predicted of it."""
+    """The settings of a process, and the predicted result."""
 
     def __init__(self, passes, mode, hooks=True, preload="library", options=(), **variables):
-        self.passes, self.mode = passes, mode  # "always", "never", or "hooked": where hooks see it
+        self.passes, self.mode = passes, mode  # "always", "never", or "hooked": if the hooks see the route
         self.hooks = hooks
         self.preload, self.options, self.variables = preload, options, variables
 
@@ -28,7 +28,8 @@ POLICIES = {
     "select": Policy("hooked", "LAZY", CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="^ta.l"),
     "select_no_match": Policy("never", "LAZY", CACHESHIM_CUDA_EAGER="select",
                               CACHESHIM_CUDA_MATCH="^other$"),
-    # The constructor's work is undone, or was never done: only the hooks are left.
+    # The constructor is missing (hooks_only), or the program has overridden its setting (set_later): only the hooks are
+    # active.
     "hooks_only": Policy("hooked", None, preload="hooks_only"),
     "hooks_only_select": Policy("hooked", None, preload="hooks_only",
                                 CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="tail"),
@@ -57,7 +58,7 @@ def run_cell(policy, route, load):
 
 
 class Matrix(unittest.TestCase):
-    """One test a cell."""
+    """One test per combination."""
 
     @classmethod
     def setUpClass(cls):
@@ -79,7 +80,7 @@ class Matrix(unittest.TestCase):
                 self.assertEqual(ended.is_hooked(function), hooked, (function, ended))
         if policy.startswith("select") or policy == "hooks_only_select":
             self.assertIn("mode=EAGER" if hooked else "mode=LAZY", ended.out)
-        # `select` loads what matches and nothing else.
+        # `select` loads the functions that match and no others.
         if "select" in policy and cured:
             self.assertEqual(ended.loads("other"), [], ended)
 
@@ -89,7 +90,7 @@ for cell in cells():
 
 
 class Hooks(unittest.TestCase):
-    """One test a hook: the one that fails where it is taken out."""
+    """One test per hook, which fails if that hook is removed."""
 
     def hooked(self, function, route, load="cuModuleLoadData"):
         ended = stage.run_route(route, load, "--no-spin", preload=[stage.library])

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// A program without a driver, which calls cuInit if one is loaded. Afterwards dlerror must still return the
-// program's own failure, which it has not read yet.
+// A program without a driver, which calls cuInit if one is loaded. Afterwards dlerror must still
+// return the program's own error, which it has not read yet.
 int main() {
   using Init = unsigned (*)(unsigned);
   const auto init = reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, "cuInit"));

@@ -8,9 +8,9 @@
 namespace cacheshim::cuda {
 namespace {
 
-// NAME=value, one after the other.
+// `assignments` are NAME=value, separated by spaces.
 Plan plan_of(const std::string& assignments, const CudaDefault& defaults = {}) {
-  static std::string block;  // the plan's strings lie in it
+  static std::string block;  // the plan's strings point into it
   block = assignments;
   for (char& c : block) c = c == ' ' ? '\0' : c;
   block += '\0';

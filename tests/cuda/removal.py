@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Removes the hooks from the library, one at a time, and checks that the test of that name fails.
+"""Removes the hooks from the library, one at a time, and verifies that the test of that name fails.
 
 removal.py REPOSITORY BUILD_DIRECTORY [--junit FILE]
 
-For each row of the hooks' tables the library is linked anew without it, and the tests `Hooks` of
-matrix_test.py are run with that library: the one that bears the row's name must fail, and all must
-pass with the library as it is.
+For each row of the hooks' tables, it links the library without that row and runs the tests `Hooks` of matrix_test.py
+with it. The test with the row's name must fail. With the unchanged library, all tests must pass.
 """
 
 import argparse
@@ -21,12 +20,12 @@ from xml.sax.saxutils import quoteattr
 
 ROW = re.compile(r"^CACHESHIM_\w+_SYMBOL\((\w+).*?\)\n(?=\n|CACHESHIM|\Z)", re.DOTALL | re.MULTILINE)
 TABLES = ("cuda_hooks/symbols.def", "cuda_hooks/loader_symbols.def")
-# What sees the tables, and is compiled anew.
+# The files that include the tables and are therefore recompiled.
 SEES_TABLES = re.compile(r'#include "cuda_hooks/(driver|costs|preload)\.h"|symbols\.def')
 
 
 class Library:
-    """How the build makes libcacheshim.so."""
+    """Links variants of libcacheshim.so by the commands that the build files contain."""
 
     def __init__(self, repository, build):
         self.repository, self.build = repository, build
@@ -54,7 +53,7 @@ class Library:
         shadow.write_text(left)
         for output, command in self.compile.items():
             words = self.at(command, output, directory / pathlib.Path(output).name)
-            self.run([*words, "-w"], first_include=directory)  # what only that row used is left over
+            self.run([*words, "-w"], first_include=directory)  # without that row, some functions are unused
         exports = directory / "exports.map"
         self.run(self.at(self.preprocess, "shim/exports.map", exports), first_include=directory)
         link = self.at(self.link, "shim/libcacheshim.so", directory / "libcacheshim.so")
@@ -68,7 +67,7 @@ class Library:
     @staticmethod
     def at(command, output, path):
         words = [str(path) if word == output else word for word in command]
-        # The compiler's own notes of what depends on what stay as they are.
+        # Do not overwrite the dependency files of the build.
         for option in ("-MF", "-MQ"):
             if option in words:
                 words[words.index(option) + 1] = f"{path}.{option[1:]}"
@@ -89,7 +88,7 @@ def rows_left(text, row):
 
 
 def failing_hooks(repository, build, library):
-    """The names of the tests of class Hooks that fail with this library."""
+    """Returns the names of the tests of class Hooks that fail with this library."""
     tests = build / "tests" / "cuda"
     ended = subprocess.run(
         [sys.executable, "-B", repository / "tests/cuda/matrix_test.py", tests, library,

@@ -63,7 +63,7 @@ void launch(const Api& api, CUfunction function) {
   check(api.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
 }
 
-// The copy is what would end the spin kernel, and it needs the lock that the tail's load holds.
+// The copy would end the spin kernel, but it needs the lock that the load of the tail kernel holds.
 int spin_and_release(const Api& api, CUfunction tail) {
   CUmodule module = nullptr;
   CUfunction spin = nullptr;
@@ -103,7 +103,7 @@ int run_scenario(const Api& api, const Scenario& scenario) {
   CUmoduleLoadingMode mode{};
   check(api.cuModuleGetLoadingMode(&mode), "cuModuleGetLoadingMode");
   std::printf("mode=%s\n", mode == CU_MODULE_EAGER_LOADING ? "EAGER" : "LAZY");
-  std::fflush(stdout);  // of another namespace's libc, which does not see the end of the process
+  std::fflush(stdout);  // with dlmopen, this is another copy of libc, which is not flushed at exit
   CUcontext context = nullptr;
   check(api.cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
   const CUfunction tail = load_tail(api, scenario);

@@ -10,11 +10,11 @@ import tempfile
 import unittest
 
 PASSED, DRIVER_ERROR, DEADLOCK, WATCHDOG = 0, 2, 3, 4
-# The spin kernel's own end. Where the scenario is to pass, it ends long before; where it is to
-# dead-lock, that takes this long.
+# How long the spin kernel runs if nothing ends it. A scenario that should pass ends it much earlier; one that should
+# deadlock takes that long.
 PATIENT_MS, SHORT_MS = 20000, 700
 
-build, library, hooks_only = "", "", ""  # set by main()
+build, library, hooks_only = "", "", ""  # main() sets them
 
 
 class Run:
@@ -25,15 +25,15 @@ class Run:
         self.trace = trace
 
     def callers(self, function):
-        """Who called this function of the driver."""
+        """Returns the libraries that called this function of the driver."""
         return [words[-1] for words in self.trace if words[0] == function]
 
     def first_init(self):
-        """What CUDA_MODULE_LOADING was when the driver was initialised."""
+        """Returns the value of CUDA_MODULE_LOADING when the driver was initialized."""
         return next((words[1] for words in self.trace if words[0] == "cuInit"), None)
 
     def loads(self, kernel):
-        """When the kernel was loaded: "before-spin" or "beside-spin"."""
+        """Returns when the kernel was loaded: "before-spin" or "beside-spin"."""
         return [words[2] for words in self.trace if words[:2] == ["load", kernel]]
 
     def is_hooked(self, function):
@@ -46,7 +46,7 @@ class Run:
 
 
 def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
-    """Runs a client of the build directory; `driver` is the directory of another libcuda.so.1 in it."""
+    """Runs a client of the build directory; `driver` names its subdirectory with another libcuda.so.1."""
     with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
         image = pathlib.Path(scratch, "image")
         image.write_text("tail;other")
@@ -56,7 +56,7 @@ def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
             "LD_LIBRARY_PATH": f"{build}/{driver}:{build}",
             "FAKE_CUDA_TRACE": str(trace),
             "FAKE_CUDA_SPIN_MS": str(spin_ms),
-            "CACHESHIM_WARNED": "1",  # no mount is there, and none is needed
+            "CACHESHIM_WARNED": "1",  # there is no mount, and none is needed
             "CACHESHIM_MOUNT": f"{scratch}/mount",
         }
         if preload:
@@ -70,7 +70,7 @@ def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
         return Run(ended.returncode, ended.stdout, ended.stderr, [line.split() for line in lines])
 
 
-# How each route to the driver is run, and what of it the hooks can see.
+# How the clients use each route to the driver, and which parts of it the hooks can see.
 ROUTES = {
     "direct": ["client_direct"],
     "local": ["client_open", "local", "BUILD/libclient_direct.so"],
@@ -100,7 +100,7 @@ def run_route(route, load, *options, **arguments):
 
 
 def run_all(jobs):
-    """Runs functions side by side (they wait for each other's time-outs); returns their results."""
+    """Runs functions in parallel, because they wait for timeouts; returns their results."""
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         futures = {name: pool.submit(job) for name, job in jobs.items()}
         return {name: future.result() for name, future in futures.items()}

@@ -11,17 +11,18 @@
 
 #include "tests/cuda/tail_deadlock/tail.h"
 
-// tail_deadlock [--preload=attr] [--set=MODE]: does a kernel's lazy loading dead-lock here?
+// tail_deadlock [--preload=attr] [--set=MODE]: does the lazy loading of a kernel deadlock here?
 //
-// A one-thread kernel spins until the host copies a word to the device. Beside it a second kernel is
-// launched for the first time, which loads its module if the driver is lazy; that load waits for the
-// device, and the copy queues behind it. The spin kernel ends by itself after 5 s and says so.
+// A one-thread kernel spins until the host copies a word to the device. Meanwhile a second kernel
+// is launched for the first time, which loads its module if the driver is lazy. That load waits for
+// the device, and the copy waits behind it. The spin kernel ends by itself after 5 s and reports
+// that.
 //
-// --preload=attr touches the second kernel first, as an application would cure itself; --set sets
-// CUDA_MODULE_LOADING inside the program, before its first CUDA call.
+// --preload=attr loads the second kernel first, as an application would to avoid the deadlock.
+// --set sets CUDA_MODULE_LOADING inside the program, before its first CUDA call.
 //
-// Exit status: 0 all went through, 1 usage, 2 a CUDA error, 3 dead-locked (until the time-out), 4 the
-// host waited 30 s, 5 the launch was held up but the copy went through, 77 no device.
+// Exit status: 0 success, 1 usage, 2 a CUDA error, 3 deadlocked (until the timeout), 4 the host
+// waited 30 s, 5 the launch was delayed but the copy succeeded, 77 no device.
 namespace {
 
 constexpr unsigned long long kTimeoutNs = 5'000'000'000;
@@ -35,11 +36,11 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// What both sides see: pinned host memory.
+// Pinned host memory that host and device share.
 struct Shared {
   unsigned started;
   unsigned timed_out;
-  unsigned one;  // the source of the release
+  unsigned one;  // the source of the copy that releases the spin kernel
 };
 
 __global__ void spin_kernel(volatile Shared* shared, const volatile unsigned* release) {
@@ -62,7 +63,7 @@ void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   std::printf("%s: %s\n", what, cudaGetErrorString(error));
   std::fflush(stdout);
-  _exit(2);  // a kernel may be spinning: no destructor would end
+  _exit(2);  // a kernel may be spinning, and destructors would wait for it
 }
 
 void need_device() {
@@ -76,14 +77,14 @@ void need_device() {
 
 struct Stage {
   Shared* shared = nullptr;
-  unsigned* release = nullptr;  // device
-  unsigned* result = nullptr;   // device
+  unsigned* release = nullptr;  // in device memory
+  unsigned* result = nullptr;   // in device memory
   cudaStream_t spinning = nullptr;
   cudaStream_t launching = nullptr;
   cudaStream_t copying = nullptr;
 };
 
-// Everything that could wait for the device by itself is done before the spin kernel starts.
+// Does everything that could itself wait for the device before the spin kernel starts.
 Stage prepare(bool preload) {
   Stage stage;
   check(cudaSetDevice(0), "cudaSetDevice");

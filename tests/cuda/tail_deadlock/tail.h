@@ -8,5 +8,5 @@ inline constexpr unsigned kTailResult = 42;
 // Launches the tail kernel, which writes kTailResult to `out` (device memory).
 cudaError_t launch_tail(unsigned* out, cudaStream_t stream);
 
-// The cure in application code: has the kernel loaded.
+// Loads the tail kernel, as an application would to avoid the deadlock.
 cudaError_t touch_tail();

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# test.sh LIBRARY [PROGRAM]: the fault on a real GPU, and its cure. Exit status 77 where there is no
-# GPU, no toolkit to build PROGRAM, or a GPU on which the fault does not show: then nothing is shown.
+# test.sh LIBRARY [PROGRAM]: reproduces the deadlock on a real GPU, and verifies that the library prevents it. Exits
+# with 77 if there is no GPU, no toolkit to build PROGRAM, or a GPU on which the deadlock does not occur, because the
+# test would then prove nothing.
 set -u
 library=$1 program=${2:-}
 
