@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a document: lines indented by four spaces or between two lines of ```; in a manual page,
+"""Finds the blocks of a document: lines indented by four spaces or between two lines of ```; in a manual page,
 literal displays."""
 
 import dataclasses
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One block, as a reader sees it."""
+    """A block as a reader sees it."""
 
     document: str
     line: int
@@ -18,7 +18,7 @@ class Block:
         return f"{self.document}:{self.line}"
 
     def commands(self):
-        """The commands of a shell, each with its continuation lines."""
+        """Returns the commands of a shell block, each with its continuation lines."""
         command = ""
         for line in self.text.splitlines():
             command += line
@@ -30,7 +30,7 @@ class Block:
 
 
 def blocks_of(path, name):
-    """The blocks of the document at `path`, which is called `name`, in order."""
+    """Returns the blocks of the document at `path`, whose name in the tests is `name`, in order."""
     return blocks_of_text(path, name) if path.suffix == ".md" else blocks_of_manual(path, name)
 
 

@@ -2,17 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-fresh-root.sh WORK REPOSITORY
 #
-# Prints "ready" from within mount and PID namespaces of its own, whose root is this machine as it is
-# before somebody follows the README: nothing in /usr/local, no /ci-cache and no /data, empty homes, a
-# writable copy of /etc, /usr/sbin and the repository. Nothing that is changed there is seen outside. All
-# of it goes away, mounts and processes, when stdin is closed or this script is killed. WORK is an empty
-# directory.
+# Prints "ready" from inside its own mount and PID namespaces. Their root is this machine in its state before somebody
+# follows the README: nothing in /usr/local, no /ci-cache and no /data, empty home directories, and a writable copy of
+# /etc, /usr/sbin and the repository. Changes made there are invisible outside. All mounts and processes disappear when
+# stdin is closed or this script is killed. WORK is an empty directory.
 set -euo pipefail
 
-# On a real machine some are file systems of their own; here none may be, so that all can be mounted on.
+# On a real machine some of these are separate file systems; here none may be, so that a tmpfs can cover all of them.
 readonly empty=(home root run tmp mnt media opt)
 
-writable() { # DIRECTORY: changes of it go to memory
+writable() { # DIRECTORY: its changes stay in memory
     local name=${1//\//_}
     mkdir "$layers/$name" "$layers/$name.work"
     mount -t overlay overlay "$root$1" \
@@ -39,7 +38,7 @@ build_root() {
     mount -t tmpfs -o mode=0755 tmpfs "$root/usr/local"
 }
 
-inside() { # WORK REPOSITORY: the first process of the new namespaces
+inside() { # WORK REPOSITORY: runs as the first process of the new namespaces
     readonly root=$1/root layers=$1/layers repository=$2
     mkdir "$root" "$layers"
     mount -t tmpfs -o mode=0755 tmpfs "$root"
@@ -53,8 +52,8 @@ inside() { # WORK REPOSITORY: the first process of the new namespaces
     rmdir /.old
     cd /
     echo ready
-    # Not by exec: as the first process this shell also reaps what daemons leave behind.
-    { cat <&3 > /dev/null & } 3<&0  # bash gives it /dev/null otherwise
+    # Not exec: this shell is the first process, and reaps the children of daemons that have exited.
+    { cat <&3 > /dev/null & } 3<&0  # a background process otherwise gets /dev/null as stdin
     wait $!
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fresh machine for the documents' commands, and shells of its users."""
+"""Simulates a fresh machine for the documents' commands, with shells of its users."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ COMMAND_TIMEOUT_S = 60
 PATHS = {"root": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 USER_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-# Takes commands from descriptor 9, each ended by a NUL byte, and tells their statuses to descriptor 8.
+# Reads commands from descriptor 9, each ended by a NUL byte, and writes their exit statuses to descriptor 8.
 SHELL = """cd
 while IFS= read -r -d '' -u 9 command; do
     eval "$command" 8>&- 9<&-
@@ -21,7 +21,7 @@ done"""
 
 
 def high_pipe():
-    """A pipe whose descriptors are none of those that the shell gives other meanings."""
+    """Makes a pipe whose descriptor numbers are none of those that the shell uses itself."""
     low = os.pipe()
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in low]
     for fd in low:
@@ -37,7 +37,7 @@ class Ended:
 
 
 class Shell:
-    """A bash that keeps running: later commands see what an earlier one has exported."""
+    """A bash that keeps running, so that later commands have the variables that earlier ones exported."""
 
     def __init__(self, enter, user, home, directory):
         self.user = user
@@ -48,7 +48,7 @@ class Shell:
                  "LANG=C.UTF-8", "bash", "--norc", "-c", f"exec 8>&{statuses} 9<&{commands} "
                  f"{statuses}>&- {commands}<&-\n{SHELL}"]
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
-        # Write-only: the library takes a file that can also be read for a program's data.
+        # Write-only, because the library treats a file that is also open for reading as a program's data.
         out, err = (open(path, "a", encoding="utf-8") for path in self._texts)
         with out, err:
             self._process = subprocess.Popen([*enter, *become, *words], stdin=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ class Shell:
         os.close(statuses)
 
     def run(self, command, timeout=COMMAND_TIMEOUT_S):
-        """Runs one command to its end."""
+        """Runs one command and waits for its end."""
         before = [len(path.read_text()) for path in self._texts]
         os.write(self._commands, command.encode() + b"\0")
         deadline = time.monotonic() + timeout
@@ -79,7 +79,7 @@ class Shell:
 
 
 class FreshRoot:
-    """enter-fresh-root.sh, with users and their shells."""
+    """Runs enter-fresh-root.sh, with users and their shells."""
 
     def __init__(self, scratch, repository):
         self._directory = pathlib.Path(scratch)
@@ -94,7 +94,7 @@ class FreshRoot:
         self._shells = {}
 
     def shell(self, user):
-        """The one shell of this user."""
+        """Returns this user's shell; each user has one."""
         if user not in self._shells:
             home = "/root" if user == "root" else f"/home/{user}"
             enter = ["nsenter", f"--target={self._first}", "--mount", "--pid"]
@@ -102,7 +102,7 @@ class FreshRoot:
         return self._shells[user]
 
     def close(self):
-        """Ends every process there."""
+        """Kills every process in it."""
         self._process.stdin.close()
         self._process.wait(30)
         self._process.stdout.close()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests do with each block of the documents: which user runs it, or why it is not run.
+"""Defines for each block of the documents which user runs it, or why it is not run.
 
-A row names a block by its heading and its first words. A block without a row fails the test, and so
-does a row without a block.
+A row names a block by its heading and its first words. The test fails if a block has no row, or a row no block.
 """
 
 import dataclasses
@@ -10,21 +9,21 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Commands that run one after the other in the one shell of this user."""
+    """Commands that run one after the other in this user's shell."""
 
     user: str
-    given: str = ""       # what root does before; the document takes it as given
-    setting: str = ""     # what this user does before, in that shell
-    placeholders: dict = dataclasses.field(default_factory=dict)  # placeholder: the value that a reader puts in
+    given: str = ""       # what root does before; the document assumes it
+    setting: str = ""     # what this user does before, in the same shell
+    placeholders: dict = dataclasses.field(default_factory=dict)  # placeholder: the value that replaces it
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
-    prints: str = ""      # some of what the commands print
+    prints: str = ""      # a part of what the commands print
     says: str = ""        # each line on stderr contains this; "": stderr is empty
-    then: tuple = ()      # (user, command, text that it prints): what the document promises
+    then: tuple = ()      # (user, command, text that it prints): verifies what the document states
 
 
 @dataclasses.dataclass(frozen=True)
 class Script(Run):
-    """A whole script that bash runs; `file` of the repository contains every line of it."""
+    """A whole script that bash runs; `file` of the repository contains each of its lines."""
 
     file: str = ""
 
@@ -38,7 +37,7 @@ class Configuration:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A profile, in this file of a user's home from the beginning."""
+    """A profile, stored from the beginning in this file in a user's home directory."""
 
     user: str
     path: str
@@ -60,7 +59,7 @@ class Synopsis:
 
 @dataclasses.dataclass(frozen=True)
 class Quoted:
-    """An excerpt of `file` of the repository, which contains every line of it."""
+    """An excerpt of `file` of the repository, which contains each of its lines."""
 
     file: str
 
@@ -83,7 +82,7 @@ class Listed:
 MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
 OUTPUT = Listed("what a command has printed, no command")
 GROUP = "__grp__k.json"
-# What `meson install` would install and the stand-in has not.
+# Files that `meson install` installs and the stand-in lacks.
 NOT_INSTALLED = """
 import json, os, subprocess
 plan = subprocess.check_output(["meson", "introspect", "--installed", "build-release"])
@@ -91,8 +90,8 @@ print([path for path in json.loads(plan).values() if not os.path.lexists(path)])
 """
 PRELOAD = "LD_PRELOAD=/usr/local/lib/libcacheshim.so"
 
-# What the README expects of a machine: a `python`, as a virtual environment brings it, users
-# of these names, and train.py in their homes.
+# What the README assumes about a machine: a `python`, as in a virtual environment, users with these names, and train.py
+# in their home directories.
 MACHINE = """
 mkdir -p /usr/local/bin /usr/local/sbin
 ln -s /usr/bin/python3 /usr/local/bin/python
@@ -107,7 +106,7 @@ for user in ci:20001 alice:20002; do
 done
 """
 INSTALLED = "cp -a @dist@/. /usr/local/"
-# Stand for srun with enroot and for docker, whose image has a module `pytest`.
+# Replace srun with enroot, and docker, whose image has a module `pytest`.
 CONTAINERS = """
 install -m 0755 @tests@/container /usr/local/bin/srun
 install -m 0755 @tests@/container /usr/local/bin/docker
@@ -183,7 +182,7 @@ DEPLOYMENT = {
         "export GITHUB_RUN_ID=7 GITHUB_RUN_ATTEMPT=1 GITHUB_JOB=test", prints="hit",
         then=(("alice", "cacheshim job show 7-1-test", "20002"),)),
     ("A mount at boot", "cacheshim unmount"): Run("root", then=(
-        ("alice", "python train.py", "built"),)),  # in the home directory: without a mount
+        ("alice", "python train.py", "built"),)),  # without a mount, the cache is in the home directory
     ("A mount at boot", "mkdir -p"): Run("root", given="cd @repository@", then=(
         ("root", "cacheshim status", "/data/ci-cache"),
         ("ci", f"env {PRELOAD} python train.py", "hit"))),
@@ -263,7 +262,7 @@ DOCUMENTS = {
     "docs/man/cacheshim-cuda.7": {("FILES", "[cuda]"): Configuration()},
 }
 
-# The user that runs each example of `cacheshim --help`, in their order, and what root does before.
+# The user who runs each example of `cacheshim --help`, in their order, and what root does before.
 EXAMPLES = {
     "cacheshim mount": ("root", "mkdir -p /ci-cache /data/ci-cache"),
     "cacheshim run python": ("alice", ""),

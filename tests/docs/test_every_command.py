@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that `--help` names, in difficult situations: preloaded, in a job, and with a
-CACHESHIM_MOUNT that is not a mount."""
+"""Runs every command that `--help` names in difficult situations: preloaded, in a job, and with a CACHESHIM_MOUNT
+that is not a mount."""
 
 import dataclasses
 import pathlib
@@ -24,11 +24,11 @@ class Row:
 
     words: str             # after the command's name
     user: int | None = 0   # a user other than root; None: only root runs it
-    none: int = UNAVAILABLE  # where CACHESHIM_MOUNT is no mount
-    lines: int = 0         # further lines on stderr there, besides that of a failure
+    none: int = UNAVAILABLE  # if CACHESHIM_MOUNT is no mount
+    lines: int = 0         # lines on stderr in that case, in addition to the error message
 
 
-# In the order in which they are called on one mount.
+# In the order in which the tests call them on one mount.
 ROWS = {
     "mount": Row("--store {other} {point}", user=None, none=0),
     "unmount": Row("{point}", user=None, none=0),
@@ -53,12 +53,12 @@ ROWS = {
     "verify": Row("", user=FAILED),
     "doctor": Row(""),
 }
-# It also reports problems of the machine.
+# `doctor` also reports problems of the machine.
 MAY_FIND_A_PROBLEM = {"doctor"}
 
 
 def commands_of(program, *words):
-    """The commands without subcommands."""
+    """Returns the commands that have no subcommands."""
     text = mounts.run(program, *words, "--help").stdout
     listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", text, re.MULTILINE | re.IGNORECASE)
     names = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
@@ -104,7 +104,7 @@ class Caller:
 
 @pytest.fixture
 def preload(library, scratch):
-    """What puts the library into a program, from where every user can read it."""
+    """Returns the environment that preloads the library into a program, from a path that every user can read."""
     return {"LD_PRELOAD": str(shutil.copy(library, scratch / "libcacheshim.so"))}
 
 
@@ -131,7 +131,7 @@ def test_commands_work_inside_a_job(program, scratch, mount, uid):
 
 @pytest.mark.parametrize("preloaded", [False, True], ids=["plain", "preloaded"])
 @pytest.mark.parametrize("where", ["directory", "missing", "file"])
-def test_commands_say_in_one_line_that_there_is_no_mount(program, scratch, preload, where, preloaded):
+def test_commands_report_a_missing_mount_in_one_line(program, scratch, preload, where, preloaded):
     path = scratch / where
     if where == "directory":
         path.mkdir()
@@ -144,7 +144,7 @@ def test_commands_say_in_one_line_that_there_is_no_mount(program, scratch, prelo
     assert wrong == []
 
 
-def test_strictness_does_not_keep_the_program_from_mounting(program, scratch, preload):
+def test_strict_mode_does_not_stop_the_program_from_mounting(program, scratch, preload):
     env = {**preload, "CACHESHIM_STRICT": "1", "CACHESHIM_MOUNT": str(scratch / "point")}
     caller = Caller(program, scratch, env)
     result = caller.call("mount", ROWS["mount"].words)
@@ -152,7 +152,7 @@ def test_strictness_does_not_keep_the_program_from_mounting(program, scratch, pr
     assert caller.call("status", "").returncode == 0
 
 
-def test_the_very_mount_is_taken_away_and_made_while_preloaded(program, scratch, mount, preload):
+def test_the_preloaded_program_unmounts_and_mounts_its_own_mount(program, scratch, mount, preload):
     caller = Caller(program, scratch, {**preload, "CACHESHIM_MOUNT": str(mount.path)})
     helper = pathlib.Path(program).parents[1] / "sbin/mount.fuse.cacheshim"
     for argv in ([program, "unmount", mount.path],
@@ -167,7 +167,7 @@ def test_the_very_mount_is_taken_away_and_made_while_preloaded(program, scratch,
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
 def test_a_store_is_used_for_one_command_while_preloaded(program, scratch, mount, preload, uid):
-    """The store of its own wins over the mount that the library would lead to."""
+    """The command uses its own store, and not the mount to which the library would lead."""
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path)}
     caller = Caller(program, scratch, env, uid)
     own = scratch / "own"
@@ -181,14 +181,14 @@ def test_a_store_is_used_for_one_command_while_preloaded(program, scratch, mount
     mount.unmount()  # its daemon has the device open
 
 
-def test_a_preloaded_lock_hands_the_library_on(program, scratch, mount, preload):
+def test_a_preloaded_lock_command_preloads_the_library_into_its_child(program, scratch, mount, preload):
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path)}
     result = Caller(program, scratch, env).call("lock", "{lock} grep -c libcacheshim.so /proc/self/maps")
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_preloaded_program_sees_the_files_themselves(program, scratch, mount, preload):
-    """A default path of a cache leads to the directory in the home directory, as in the shell."""
+def test_the_preloaded_program_uses_paths_without_redirection(program, scratch, mount, preload):
+    """A default path of a cache leads to the directory in the home directory, as it does for the shell."""
     home = scratch / "home"
     (home / ".triton/cache").mkdir(parents=True)
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path), "CACHESHIM_JOB": "j", "HOME": str(home)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of README.md, docs/*.md and the manual pages, run as they are printed and in order, each
-document on a fresh machine."""
+"""Runs the blocks of README.md, docs/*.md and the manual pages as they are printed and in order, each document on a
+fresh machine."""
 
 import pathlib
 import re
@@ -16,12 +16,12 @@ DOCUMENTS = {str(path.relative_to(mounts.REPOSITORY)): path for path in
              [mounts.REPOSITORY / "README.md", *sorted(mounts.REPOSITORY.glob("docs/*.md")),
               *sorted(mounts.REPOSITORY.glob("docs/man/*"))]}
 CONFIGURATION = "/etc/cacheshim/cacheshim.toml"
-# It also reports problems of the machine.
+# `doctor` also reports problems of the machine.
 DOCTOR = "cacheshim doctor"
 
 
 def rows_of(name):
-    """Each block of a document with its row."""
+    """Returns each block of a document with its row."""
     rows = dict(printed.DOCUMENTS.get(name, {}))
     found, used = [], set()
     for block in blocks_of(DOCUMENTS[name], name):
@@ -33,7 +33,7 @@ def rows_of(name):
 
 
 class Machine:
-    """A fresh root on which the rows run."""
+    """A fresh root on which the rows are run."""
 
     def __init__(self, scratch, program):
         self.root = FreshRoot(scratch, mounts.REPOSITORY)
@@ -41,8 +41,8 @@ class Machine:
                         "@dist@": program.parents[1]}
 
     def run(self, where, user, command, says=None):
-        """Runs a command that has to succeed and, with `says`, writes no other lines to stderr; returns
-        what it printed."""
+        """Runs a command, which must succeed, and returns what it printed. If `says` is given, every line on stderr
+        must contain it; if it is empty, stderr must be empty."""
         ended = self.root.shell(user).run(command)
         lines = [line for line in ended.err.splitlines() if not says or says not in line]
         assert says is None or not lines, f"{where}: `{command}` as {user}: {lines[-20:]}"
@@ -62,7 +62,7 @@ class Machine:
         self.run(where, "root", f"mkdir -p $(dirname {path}) && cat > {path} <<'END'\n{text}END")
 
     def try_configuration(self, where, text):
-        """A mount starts with it, and follows it."""
+        """Verifies that a mount starts with this configuration, and applies it."""
         self.write(where, CONFIGURATION, text)
         self.run(where, "root", "mkdir -p /tmp/point /tmp/store; "
                  "cacheshim mount --store /tmp/store /tmp/point && cacheshim unmount /tmp/point")

@@ -10,7 +10,7 @@ GROUP = os.path.join(ENTRY, "__grp__k.json")
 
 
 def put(name, data):
-    """As triton.runtime.cache: a file of its own directory, renamed to its place."""
+    """As triton.runtime.cache does: writes the file in a temporary directory and renames it."""
     temporary = os.path.join(ENTRY, f"tmp.pid_{os.getpid()}_1")
     os.makedirs(temporary)
     with open(os.path.join(temporary, name), "w", encoding="utf-8") as file:
