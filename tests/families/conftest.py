@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the proofs of profiles: see README.md."""
+"""Fixtures of the tests that verify profiles (README.md)."""
 
 import sys
 
@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def server(family, scratch):
-    """The server over HTTP that a family's users download from; None if they build."""
+    """The HTTP server from which a family's users download; None if they build."""
     if not family.server:
         yield None
         return

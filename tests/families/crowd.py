@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several users of one family at once, each in a process group of its own."""
+"""Runs several users of one family at once, each in a process group of its own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from family import BUILDS, Family, MountedPlace, NativePlace
 
 FIRST_UID = 21000
 START_TIMEOUT_S = 120
-STEPS_TIMEOUT_S = 240  # a bound on a user that hangs; most take seconds
+STEPS_TIMEOUT_S = 240  # the limit for a user that hangs; most take seconds
 
 
 class UserHung(AssertionError):
-    """A user did not come to the end in time."""
+    """A user did not finish in time."""
 
 
 @dataclasses.dataclass
@@ -32,7 +32,7 @@ class Report:
 
 
 class User:
-    """One user's process. Its cache is where `place` says."""
+    """One user's process. `place` defines the location of its cache."""
 
     def __init__(self, family: Family, place: NativePlace | MountedPlace, home: pathlib.Path,
                  number: int, builds: pathlib.Path, extra: dict[str, str]):
@@ -43,7 +43,7 @@ class User:
         own = {name: str(builds) if value == BUILDS else value
                for name, value in family.environment.items()}
         env = {**own, **place.environment(family, self.job), **extra, "HOME": str(home),
-               "TMPDIR": str(home),  # what is killed leaves something there
+               "TMPDIR": str(home),  # a killed process leaves its temporary files there
                "FAMILY_BUILDS": str(builds), "PYTHONDONTWRITEBYTECODE": "1"}
         self._errors = open(home / "stderr", "w+", encoding="utf-8")
         self._child = subprocess.Popen(
@@ -68,7 +68,7 @@ class User:
         self._child.wait(30)
 
     def kill(self) -> None:
-        """With all that it has started."""
+        """Kills the process and everything that it has started."""
         try:
             os.killpg(self._child.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -91,12 +91,12 @@ class User:
 
 
 class Crowd:
-    """The users of one family in one place, and how much they have built."""
+    """The users of one family in one place, and the number of their builds."""
 
     def __init__(self, family: Family, place: NativePlace | MountedPlace, scratch: pathlib.Path,
                  extra: dict[str, str], first: int = 1):
         self._family, self._place, self._scratch, self._extra = family, place, scratch, extra
-        self._first = first  # the number of its first user: jobs are named by it
+        self._first = first  # the number of the first user, which is part of the job's name
         self._users: list[User] = []
         self.builds_log = scratch / "builds"
         self.builds_log.touch()
@@ -106,7 +106,7 @@ class Crowd:
         return len(self.builds_log.read_text().splitlines())
 
     def add(self, count: int, fails: bool = False) -> list[User]:
-        """Users that are ready to start."""
+        """Starts that many users, which then wait for their first step."""
         extra = {**self._extra, **({"FAMILY_FAILS": "1"} if fails else {})}
         new = []
         for _ in range(count):
@@ -120,7 +120,7 @@ class Crowd:
         return new
 
     def run(self, count: int, fails: bool = False) -> list[Report]:
-        """Runs so many users at once, and ends their jobs, with success."""
+        """Runs that many users at once, and then ends their jobs successfully."""
         users = self.add(count, fails)
         for user in users:
             user.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description in a family's directory, and the two kinds of places in which its users work."""
+"""The description of a family, and the two kinds of places in which its users work."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import mounts
 
 REPOSITORY = mounts.REPOSITORY
 VENVS = REPOSITORY / "build/venv"
-BUILDS = "{builds}"  # in Family.environment: the file in which builds are noted
+BUILDS = "{builds}"  # in Family.environment: the file to which each build adds a line
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """`user.py` beside it is what each user runs: see shared/steps.py."""
+    """Each user runs the `user.py` in the family's directory (shared/steps.py)."""
 
-    title: str                       # as the table has it, with the version: title.format(version)
+    title: str                       # the title in the table, as title.format(version)
     directory: pathlib.Path
     profile: str                     # the cache's directory below the mount
     variable: str
     python: pathlib.Path             # the interpreter that runs user.py
     version: Callable[[], str]
-    steps: int                       # results that a user wants
+    steps: int                       # the number of results that a user needs
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     library_sets_variable: bool = True
-    variant: str = ""                # of a directory with several families
-    newest_python: tuple[int, int] | None = None  # of the system, if the program has no wheel for newer ones
-    server: str = ""                 # "index" or "hub": where results are downloaded from
-    is_long: bool = False            # for `scripts/test --families` alone
-    # The most that four users and a later one may build through cacheshim, together and later.
+    variant: str = ""                # distinguishes several families in one directory
+    newest_python: tuple[int, int] | None = None  # the newest system Python for which the program has a wheel
+    server: str = ""                 # "index" or "hub": the server from which results are downloaded
+    is_long: bool = False            # tested only by `scripts/test --families`
+    # How many builds four users, and a later one, may make through cacheshim: in total, and by the later user.
     most_builds: int = 0
     most_later_builds: int = 0
 
@@ -53,14 +53,14 @@ def version_in_venv(venv: str, package: str) -> Callable[[], str]:
 
 def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool = True,
            most_builds: int = 16) -> Family:
-    """A program that does not run without a GPU: see shared/replaying.py."""
+    """Returns the family of a program that needs a GPU and which shared/replaying.py simulates."""
     return Family(title=f"{program}, replayed", directory=directory, profile=directory.name,
                   variable=variable, python=pathlib.Path("/usr/bin/python3"), version=lambda: "",
                   steps=4, is_long=is_long, most_builds=most_builds)
 
 
 def torch_extensions(title: str, directory: pathlib.Path, most_builds: int) -> Family:
-    """Users of shared/extensions.py."""
+    """Returns a family whose users run shared/extensions.py."""
     return Family(title=title, directory=directory, profile="torch-extensions",
                   variable="TORCH_EXTENSIONS_DIR", python=VENVS / "torch/bin/python",
                   version=version_in_venv("torch", "torch"), steps=3, is_long=True,
@@ -70,7 +70,7 @@ def torch_extensions(title: str, directory: pathlib.Path, most_builds: int) -> F
 
 
 class NativePlace:
-    """One directory that all users may write to, as clusters share it without cacheshim."""
+    """One directory that all users may write to, as clusters share caches without cacheshim."""
 
     def __init__(self, scratch: pathlib.Path):
         self._path = scratch / "shared"
@@ -91,7 +91,7 @@ class NativePlace:
 
 
 class MountedPlace:
-    """A mount; each user has a job of its own, and preloads the library."""
+    """A mount. Each user has a job of its own, and preloads the library."""
 
     def __init__(self, mount: mounts.Mount, library: str):
         self._mount, self._library = mount, library
@@ -107,10 +107,10 @@ class MountedPlace:
         self._mount.end_job(job, "success")
 
     def flight_timeouts(self) -> int:
-        """How many users have waited in vain for another's build, for all of `flight_timeout`."""
+        """Returns how many users have waited for another user's build until `flight_timeout`."""
         return self._mount.stats()["flight_timeouts"]
 
     def rejections(self) -> int:
-        """How many users have opened an entry of the base and then built it anew."""
+        """Returns how many users have opened an entry of the base and then built it again."""
         stats = self._mount.stats()
         return stats["entries_rejected"] + stats["rebuilds_equal"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face Hub over HTTP on this machine, with small kernels, each of two files.
+"""A Hugging Face Hub over HTTP on this machine, with small kernels of two files each.
 
-It answers what huggingface_hub 2.4 asks for a repository of kind `kernel`, by file and by tree. One repository, `test/broken`,
-has a file that cannot be downloaded.
+It answers the requests that huggingface_hub 2.4 makes for a repository of kind `kernel`, for files and for trees.
+One repository, `test/broken`, has a file that cannot be downloaded.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def describe(path: str, data: bytes) -> dict[str, object]:
 
 
 class Hub(HttpServer):
-    """Notes each download of a file as a build, in the file that `builds_log` names."""
+    """Records each download of a file as a build, in the file that `builds_log` names."""
 
-    VARIABLE = "HF_ENDPOINT"  # by which users know it
+    VARIABLE = "HF_ENDPOINT"  # the variable that contains its address
 
     def __init__(self, scratch: pathlib.Path):
         self.builds_log = scratch / "none"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A package index over HTTP on this machine: three wheels, and two source distributions of which one cannot be built.
+"""A package index over HTTP on this machine: three wheels, and two source distributions, one of which cannot be built.
 
-The backend of the source distributions is in them, so that building them needs nothing else.
+The source distributions contain their build backend, so that building them needs no other package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from package_index import PackageIndex, wheel, wheel_members, wheel_name
 WHEELS = ("alpha", "beta", "gamma")
 PADDING = 50_000  # bytes
 
-# The build takes a while, so that users who build at the same time meet.
+# The build takes some time, so that builds by several users overlap.
 BACKEND = '''\
 import os
 import time
@@ -62,9 +62,9 @@ def _source(name: str) -> bytes:
 
 
 class Index:
-    """Notes each download of a wheel as a build, in the file that `builds_log` names."""
+    """Records each download of a wheel as a build, in the file that `builds_log` names."""
 
-    VARIABLE = "FAMILY_INDEX"  # by which users know it
+    VARIABLE = "FAMILY_INDEX"  # the variable that contains its address
 
     def __init__(self, scratch: pathlib.Path):
         self.builds_log = scratch / "none"

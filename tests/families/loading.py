@@ -15,12 +15,12 @@ def module_of(name):
 
 
 def load(name):
-    """The FAMILY of a directory here."""
+    """Returns the FAMILY of a directory here."""
     return module_of(name).FAMILY
 
 
 def load_all():
-    """Every FAMILY, and those of every FAMILIES."""
+    """Returns each FAMILY, and the members of each FAMILIES."""
     modules = [module_of(path.parent.name) for path in sorted(HERE.glob("*/family.py"))]
     return [family for module in modules
             for family in getattr(module, "FAMILIES", None) or [module.FAMILY]]

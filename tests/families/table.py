@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of the families that tests/families has proved into docs/profiles.md.
+"""Writes the table of the families that tests/families has tested into docs/profiles.md.
 
     table.py FIGURES DOCUMENT
 
-FIGURES is a directory with a JSON file for each family, as test_families.py writes them. DOCUMENT has the table between two
-comments, `families: begin` and `families: end`.
+FIGURES is a directory with a JSON file for each family, as test_families.py writes them. DOCUMENT contains the table between
+two comments, `families: begin` and `families: end`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every profile has a proof here, except those whose evidence is a guess."""
+"""Verifies that every profile has a family test, except those whose evidence is a guess."""
 
 import tomllib
 
@@ -12,19 +12,19 @@ PROFILES = {path.stem: tomllib.loads(path.read_text()) for path in (REPOSITORY /
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
-def test_a_profile_is_proved_or_a_guess(name):
+def test_a_profile_has_a_family_test_or_is_a_guess(name):
     proofs = [family for family in FAMILIES if family.profile == name]
     assert bool(proofs) == (PROFILES[name]["evidence"] != "guess")
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
-def test_what_was_run_has_a_family_that_runs_it(name):
+def test_a_profile_with_evidence_run_has_a_family_test(name):
     titles = [family.title for family in FAMILIES if family.profile == name]
     is_run = any("replayed" not in title for title in titles)
     assert is_run == (PROFILES[name]["evidence"] == "run")
 
 
-def test_families_and_profiles_agree_on_who_sets_the_variable():
+def test_families_and_profiles_agree_on_whether_the_library_sets_the_variable():
     for family in FAMILIES:
         profile = PROFILES[family.profile]
         sets = "variable" in profile and profile.get("set_variable", True)

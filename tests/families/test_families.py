@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each profile with its real program: four users at once, a later one, a killed builder, a failing build; natively and through
-cacheshim."""
+"""Tests each profile with its real program: four users at once, a later user, a killed builder, and a failing build;
+natively and through cacheshim."""
 
 import contextlib
 import json
@@ -13,14 +13,14 @@ from family import MountedPlace, NativePlace
 from jobs import wait_until
 
 USERS = 4
-RESULTS = os.environ.get("CACHESHIM_FAMILIES")  # a directory for the figures of the table
+RESULTS = os.environ.get("CACHESHIM_FAMILIES")  # the directory for the figures of the table
 
 pytestmark = pytest.mark.timeout_s(900)
 
 
 @pytest.fixture
 def crowds(family, scratch, mount_store, library, server):
-    """crowds("native" or "cacheshim"): a new, cold place, and users for it."""
+    """crowds("native" or "cacheshim") returns a new, empty place and users for it."""
     made = []
 
     @contextlib.contextmanager
@@ -59,7 +59,7 @@ def run_cold_and_later(crowd):
 
 
 def run_after_a_kill(crowd):
-    """A user that is killed in its first build, then another."""
+    """Kills a user during its first build, then runs another one."""
     builder, = crowd.add(1)
     builder.start()
     wait_until(lambda: crowd.builds() > 0, seconds=STEPS_TIMEOUT_S, what="a build")
@@ -69,7 +69,7 @@ def run_after_a_kill(crowd):
 
 
 def run_failing(crowd):
-    """All users want something that cannot be built, beside the rest."""
+    """All users request a result that cannot be built, in addition to their other results."""
     reports = crowd.run(USERS, fails=True)
     return {"failures": sum("broken" in report.errors for report in reports),
             "failing_errors": count_errors(reports) - USERS}, reports
@@ -100,7 +100,7 @@ def test_a_family_works_as_natively_or_better(family, crowds):
         figures[kind] = found
     ours, native = figures["cacheshim"], figures["native"]
     write_figures(family, figures)
-    assert ours["failures"] == USERS  # each sees its own
+    assert ours["failures"] == USERS  # every user sees its own failure
     assert ours["builds"] <= family.most_builds
     assert ours["later_builds"] <= family.most_later_builds
     assert ours["later_builds"] <= native["later_builds"] or native["later_errors"] > 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numba's own tests of its cache with the library preloaded, compared with a native run.
+"""Runs Numba's own tests of its cache with the library preloaded, and compares the results with a native run.
 
-They look for what was compiled in the `__pycache__` beside the source, where users expect it too.
+The tests expect compiled files in the `__pycache__` beside the source, as users do.
 """
 
 import json
@@ -29,7 +29,7 @@ def outcomes(home, env, job=None):
 
 
 def kinds(found):
-    """A failure's text may name a path, so how a test ended is compared by its first word."""
+    """Returns the first word of each result: the text of a failure may contain a path."""
     return {name: outcome.partition(":")[0] for name, outcome in found.items()}
 
 

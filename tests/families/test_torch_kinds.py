@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users of torch ≤ 2.13 and of torch ≥ 2.14 at once on one store, where each kind's lock file has the other kind's name."""
+"""Runs users of torch ≤ 2.13 and of torch ≥ 2.14 at once on one store, where the lock files of both kinds have the
+same name."""
 
 import contextlib
 
@@ -27,7 +28,7 @@ def test_builders_by_either_lock_share_a_store(scratch, mount, library):
         reports = [user.report() for user in users]
         assert [report.errors for report in reports] == [{}] * 4
         built = [crowd.builds() for crowd in crowds]
-        # Those with a FileBaton build for themselves if nothing was published before.
+        # Users with a FileBaton build their own copies if nothing was published before.
         assert built[0] <= 3 and built[1] <= 6
         later = [crowd.run(1)[0] for crowd in crowds]
         assert [report.errors for report in later] == [{}] * 2

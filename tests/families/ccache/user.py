@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles six C files by way of ccache."""
+"""Compiles six C files with ccache."""
 
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles four kernels with CuTe DSL, whose launch then fails for want of a driver: they are compiled and stored before that."""
+"""Compiles four kernels with CuTe DSL. Their launch fails because there is no driver, but only after they are
+compiled and stored."""
 
 import functools
 import pathlib

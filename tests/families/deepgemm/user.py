@@ -15,7 +15,7 @@ CACHE = pathlib.Path(os.environ["DG_JIT_CACHE_DIR"])
 
 
 def is_valid(entry: pathlib.Path) -> bool:
-    """A directory without both of its files ends the program."""
+    """The program aborts if the directory lacks one of its files."""
     if not entry.exists():
         return False
     if not ((entry / "kernel.cu").exists() and (entry / "kernel.cubin").exists()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gets four kernels from a hub with kernels.install_kernel(), and imports what was downloaded."""
+"""Downloads four kernels from a hub with kernels.install_kernel(), and imports them."""
 
 import functools
 import importlib.util

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles three functions with torch.compile(), to C++ for the CPU."""
+"""Compiles three functions with torch.compile() to C++ for the CPU."""
 
 import functools
 import logging
@@ -24,7 +24,7 @@ def check(function: Callable) -> None:
     torch.testing.assert_close(torch.compile(function)(x, y), function(x, y))
 
 
-logging.disable(logging.WARNING)  # that there is no GPU
+logging.disable(logging.WARNING)  # torch warns that there is no GPU
 torch.set_num_threads(1)
 steps.run({name: functools.partial(check, function) for name, function in FUNCTIONS.items()},
           broken=functools.partial(check, lambda x, y: x @ y))

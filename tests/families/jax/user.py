@@ -17,7 +17,7 @@ from jax import monitoring  # noqa: E402
 MISS = "/jax/compilation_cache/cache_misses"
 VALUES = np.arange(1, 65, dtype=np.float32)
 
-# What each step compiles, and the same by NumPy.
+# The function that each step compiles, and the same function in NumPy.
 FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
     "doubled": (lambda x: x * 2 + 1, lambda x: x * 2 + 1),
     "sines": (lambda x: jnp.sin(x) ** 2, lambda x: np.sin(x) ** 2),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Numba's own tests of its cache, and prints how each of them ended, as a JSON object."""
+"""Runs Numba's own tests of its cache, and prints the result of each as a JSON object."""
 
 import json
 import sys

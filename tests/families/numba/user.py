@@ -13,7 +13,7 @@ from numba.core import event  # noqa: E402
 
 
 class Builds(event.Listener):
-    """Numba tells of compilations alone, not of what it finds in its cache."""
+    """Numba reports only compilations, and not what it finds in its cache."""
 
     def on_start(self, _: event.Event) -> None:
         steps.note_build("compile")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles six C files by way of sccache, with a server of this user's own.
+"""Compiles six C files with sccache, with a separate server for this user.
 
-Users who share a machine would have one server, whoever started it. This one ends with its user.
+By default, all users of a machine would share the server of the one who started it first. This server ends with its
+user.
 """
 
 import os

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users of a program that does not run without a GPU: they look up, build and write as its source does, call by call.
+"""Simulates users of a program that does not run without a GPU: they look up, build and write as its source does, call
+by call.
 
-Each user.py cites that source. What it "builds" takes a while, so that users who build at the same time meet.
+Each user.py cites that source. A simulated build takes some time, so that builds by several users overlap.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BuildFailed(Exception):
 
 
 def build(key: str) -> bytes:
-    """What the compiler gives for a key."""
+    """Simulates the compiler: returns the output for a key."""
     steps.note_build(key)
     time.sleep(BUILD_S)
     if key == "broken":
@@ -53,7 +54,7 @@ def write_and_rename(path: pathlib.Path, temporary: pathlib.Path, data: bytes) -
 
 
 def run(get: Callable[[str], bytes]) -> None:
-    """`get(key)` returns what the cache has for a key, built if need be."""
+    """`get(key)` returns the cached result for a key, and builds it if necessary."""
     def step(key: str) -> None:
         check(key, get(key))
 

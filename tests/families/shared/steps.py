@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The common part of each family's user.py.
 
-A user.py calls run() with its steps: names, each with a function that gets one result through the cache and
-checks it. The steps begin when a line comes on stdin, after READY is printed, so that users start together. REPORT with a
-JSON object is printed at the end: the names of steps that came right, those of them during which nobody has built anything
-(hits, if no other user runs), and the errors of the others. The process then
-stays until stdin is closed, as a job goes on to its real work: its exit must not be what releases those who
-wait for its builds.
+A user.py calls run() with its steps: names, each with a function that gets one result through the cache and checks it.
+The process prints READY and starts with the first step when it reads a line from stdin, so that users start together.
+At the end it prints REPORT with a JSON object: the names of the steps that succeeded, those of them during which nobody
+built anything (hits, if no other user runs), and the errors of the others. The process then waits until stdin is
+closed, as a real job would continue with its work: processes that wait for its builds must not depend on its exit.
 
-With FAMILY_FAILS a user also asks for a result that cannot be built: the step `broken`.
-Each build is noted when it begins, as a line of the file FAMILY_BUILDS.
+With FAMILY_FAILS, a user also requests a result that cannot be built: the step `broken`. Each build adds a line to
+the file FAMILY_BUILDS when it begins.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Step = Callable[[], None]
 
 
 def note_build(name: str) -> None:
-    # One short write to a file opened for appending: lines of several writers do not mix.
+    # With O_APPEND and one short write per line, the lines of several writers are not mixed.
     fd = os.open(os.environ["FAMILY_BUILDS"], os.O_WRONLY | os.O_APPEND)
     os.write(fd, f"{name}\n".encode())
     os.close(fd)
@@ -45,7 +44,7 @@ def run(steps: dict[str, Step], broken: Step) -> None:
             step()
             right.append(name)
             hits += [name] if noted_bytes() == before else []
-        except Exception as error:  # every kind is a finding, and the next step is tried
+        except Exception as error:  # record any error as the result of this step, and continue
             errors[name] = f"{type(error).__name__}: {error}"[-2000:]
     print("REPORT " + json.dumps({"right": right, "hits": hits, "errors": errors}), flush=True)
     sys.stdin.read()

@@ -4,7 +4,8 @@ import pathlib
 
 from family import VENVS, replay
 
-# No variable names its place: an application passes the path, here by one of the replay's own. It uses filelock.
+# No variable of the program sets the path: an application passes it, so the replay uses a variable of its own. The
+# program uses filelock.
 FAMILY = dataclasses.replace(
     replay("Torch-TensorRT's cache of TensorRT-RTX (d7f20628)", pathlib.Path(__file__).parent,
            "FAMILY_RUNTIME_CACHE"),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """pytorch/TensorRT@d7f20628, py/torch_tensorrt/runtime/_runtime_cache.py: runtime_cache(), RuntimeCache.load and save.
 
-One file holds all that was compiled. It is read before the engine runs and written anew afterwards, both under filelock's lock
-beside it, which is waited for 10 s. What others have saved in between is lost, natively as here.
+One file contains everything that was compiled. The program reads it before the engine runs and replaces it
+afterwards, both under a filelock beside it, for which it waits 10 s at most. What other users save in between is
+lost, natively as well as through cacheshim.
 """
 
 import json
@@ -39,7 +40,7 @@ def get(key: str) -> bytes:
     kernels = load()
     if key not in kernels:
         kernels[key] = replaying.build(key).decode()
-    save(kernels)  # whether or not anything was compiled
+    save(kernels)  # even if nothing was compiled
     return kernels[key].encode()
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds three extensions as torch ≤ 2.13 does, under a FileBaton: torch 2.13.0 (PyPI), torch/utils/cpp_extension.py:
-_jit_compile. Who finds the baton taken waits until it is gone, and loads what is there without a build.
+_jit_compile. A process that finds the baton waits until it is removed, and then loads the result without building it.
 
-torch 2.15 still ships FileBaton, but uses FileLock in its place. The wait has an end here, so that natively the users of a
-dead builder's baton fail, and do not hang.
+torch 2.15 still contains FileBaton, but uses FileLock instead. The wait has a timeout here, so that users of a dead
+builder's baton fail in the native run instead of waiting forever.
 """
 
 import os
@@ -26,7 +26,7 @@ build = cpp_extension._write_ninja_file_and_build_library
 
 
 class Baton:
-    """In the place of FileLock."""
+    """Replaces FileLock."""
 
     def __init__(self, path: str):
         self._path = path

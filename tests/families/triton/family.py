@@ -3,14 +3,14 @@ import pathlib
 
 from family import BUILDS, REPOSITORY, VENVS, Family, version_in_venv
 
-# Where each version has its ptxas, and the variable that replaces it by the wrapper.
+# The location of ptxas in each version, and the variable by which the wrapper replaces it.
 BUNDLED_NVIDIA = "backends/nvidia/bin"
 BUNDLED_CUDA = "third_party/cuda/bin"
 
 
 def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
               most_builds: int = 4, most_later_builds: int = 0) -> Family:
-    """The newest version for "", and an old one by its number."""
+    """Returns the newest version for "", else the version with this number."""
     venv = "-".join(filter(None, ("triton", variant)))
     package = next((VENVS / venv).glob("lib/python3*/site-packages/triton"), pathlib.Path("missing"))
     return Family(
@@ -18,7 +18,7 @@ def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
         newest_python=(3, 11) if variant else None, profile="triton", variable="TRITON_CACHE_DIR",
         python=VENVS / venv / "bin/python", version=version_in_venv(venv, "triton"), steps=4,
         is_long=True,
-        # The wrapper counts by a line for each run of ptxas.
+        # The wrapper records a build for each run of ptxas.
         environment={variable: str(REPOSITORY / "tests/storm/ptxas-wrapper"),
                      "STORM_PTXAS": str(package / ptxas), "STORM_PTXAS_LOG": BUILDS},
         most_builds=most_builds, most_later_builds=most_later_builds)
@@ -27,5 +27,5 @@ def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
 FAMILIES = [family_of("", f"{BUNDLED_NVIDIA}/ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"),
             family_of("3.0.0", f"{BUNDLED_NVIDIA}/ptxas"),
             family_of("2.1.0", f"{BUNDLED_CUDA}/ptxas"),
-            # It rejects copies of its kernels, by their ctime: each job builds its own.
+            # This version rejects copies of its kernels because their ctime differs: each job builds its own.
             family_of("2.0.0", f"{BUNDLED_CUDA}/ptxas", most_builds=16, most_later_builds=4)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Triton 2 needs besides itself to compile: torch, which it asks for its version alone, and the driver's library, which
-its launchers are linked with."""
+"""What Triton 2 needs besides itself to compile: torch, of which it only reads the version, and the driver's
+library, with which its launchers are linked."""
 
 import ctypes
 import importlib
@@ -18,7 +18,7 @@ int cuPointerGetAttribute(void) { return 1; }
 
 
 class Torch(types.ModuleType):
-    """Triton 2.0's own operators, which nobody uses here, want more of it when they are imported."""
+    """Triton 2.0's own operators, which the test does not use, read more attributes when they are imported."""
 
     version = types.SimpleNamespace(hip=None, cuda="11.8")
     autograd = types.SimpleNamespace(Function=type("Function", (), {"apply": None}))
@@ -34,7 +34,7 @@ def replace_torch() -> None:
 
 
 def compiler_module() -> types.ModuleType:
-    """2.1 has a package `compiler` with a module of the same name."""
+    """2.1 has a package `compiler` that contains a module of the same name."""
     try:
         return importlib.import_module("triton.compiler.compiler")
     except ModuleNotFoundError:
@@ -46,7 +46,7 @@ def instance_descriptor() -> object:
 
 
 def replace_driver() -> None:
-    """Loaded once for all launchers, which name it as libcuda.so.1."""
+    """Loaded once for all launchers, which need a library named libcuda.so.1."""
     directory = pathlib.Path("driver").resolve()
     directory.mkdir()
     library = directory / "libcuda.so"

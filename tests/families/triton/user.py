@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles four kernels with triton.compile(), which needs no GPU if it is told the target."""
+"""Compiles four kernels with triton.compile(), which needs no GPU if the target is given."""
 
 import functools
 import importlib.metadata
@@ -24,7 +24,7 @@ def scaled(x, y, n, FACTOR: tl.constexpr):
     offsets = tl.program_id(0) * 256 + tl.arange(0, 256)
     mask = offsets < n
     if FACTOR == 0:
-        tl.store(x + y, n)  # the sum of two pointers: it cannot be built
+        tl.store(x + y, n)  # adding two pointers is an error, so this kernel cannot be built
     tl.store(y + offsets, tl.load(x + offsets, mask=mask) * FACTOR, mask=mask)
 
 
@@ -32,7 +32,7 @@ TYPES = {"x": "*fp32", "y": "*fp32", "n": "i32"}
 
 
 def compile_with_source(factor: int):
-    """3.0 and later."""
+    """For Triton 3.0 and later."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -42,7 +42,7 @@ def compile_with_source(factor: int):
 
 
 def compile_by_numbers(factor: int):
-    """2.x, where arguments have numbers."""
+    """For Triton 2.x, which identifies arguments by number."""
     signature = dict(enumerate(TYPES.values()))
     options = {"device_type": "cuda"} if VERSION > (2, 0) else {}
     return triton.compile(scaled, signature=signature, constants={3: factor}, cc=80,
