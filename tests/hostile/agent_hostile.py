@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a malicious process of a job."""
+"""The calls of a malicious process of a job."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,7 @@ import os
 
 
 def send_requests(control, count, text):
-    """Sends each request on its own open file, which is closed without a read."""
+    """Sends each request on an open file of its own, and closes it without reading the reply."""
     for _ in range(count):
         fd = os.open(control, os.O_RDWR)
         with contextlib.suppress(OSError):
@@ -16,7 +16,7 @@ def send_requests(control, count, text):
 
 
 def make_deep(top, most):
-    """Makes nested directories, and returns how many."""
+    """Makes nested directories, and returns their number."""
     before = os.getcwd()
     os.chdir(top)
     depth = 0
@@ -31,7 +31,7 @@ def make_deep(top, most):
 
 
 def try_to_lock(path, exclusive=True):
-    """Tries every kind of lock on the file; returns those that worked, and keeps them."""
+    """Tries every kind of lock on the file; returns the kinds that succeeded, and keeps those locks."""
     taken = []
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -46,7 +46,7 @@ def try_to_lock(path, exclusive=True):
 
 
 def lock_all_below(top):
-    """Tries to lock every file that can be opened there; returns the locked ones."""
+    """Tries to lock every file below `top` that can be opened; returns the locked ones."""
     locked = []
     for directory, _, files in os.walk(top):
         for name in [".", *files]:

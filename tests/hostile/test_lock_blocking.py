@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No file that another user can open lets that user block others."""
+"""No user can block other users by locking a file that he can open."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ LOCK = f"{ENGINE}.lock"
 
 @pytest.fixture
 def lock_name(program):
-    """The name of a lock file in a shipped profile."""
+    """Returns the name of a lock file in a shipped profile."""
     shown = mounts.run(program, "profile", "show", "tensorrt-rtx").stdout
     assert "*.lock" in shown
     return LOCK
@@ -31,19 +31,20 @@ def take(job, name):
 
 
 def let_go(job, fd):
-    """Unlocks the file, then closes it: after close(2) alone, a process on the bare store may still find it locked."""
+    """Unlocks the file, then closes it: after close(2) alone, the daemon may hold the lock for a short time, which
+    processes on the bare store see."""
     job("fcntl.flock", fd, fcntl.LOCK_UN)
     job("os.close", fd)
 
 
 def assert_free(job, name):
-    """It is locked at once."""
+    """Fails unless the file can be locked at once."""
     fd = job("os.open", job.path(name), os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     let_go(job, fd)
 
 
-def test_the_run_directory(mount, job_of, store, mount_store):
+def test_no_file_of_the_run_directory_can_be_locked_by_strangers(mount, job_of, store, mount_store):
     job_of(mount, "j", TRUSTED).write("triton/x", b"x")
     stranger = job_of(mount, "s", STRANGER)
     directory = mount.run_directory()
@@ -54,7 +55,7 @@ def test_the_run_directory(mount, job_of, store, mount_store):
     assert mount.status()["run_dir"] == str(directory)
 
 
-def test_a_lock_of_the_run_directory_that_an_older_version_has_made(mount, job_of):
+def test_the_mode_of_an_older_versions_run_directory_lock_is_corrected(mount, job_of):
     directory = mount.run_directory()
     mount.kill_daemon()
     mount.detach()
@@ -65,7 +66,7 @@ def test_a_lock_of_the_run_directory_that_an_older_version_has_made(mount, job_o
 
 
 @pytest.mark.parametrize("way", ["run", "store"])
-def test_lock_files_of_those_who_may_publish(mount_allowing, job_of, lock_name, way):
+def test_strangers_cannot_lock_the_lock_files_of_publishers(mount_allowing, job_of, lock_name, way):
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     let_go(trusted, take(trusted, lock_name))
@@ -76,7 +77,7 @@ def test_lock_files_of_those_who_may_publish(mount_allowing, job_of, lock_name, 
     assert raw == ["flock", "fcntl"]
 
 
-def test_a_lock_file_that_was_made_before_the_policy(mount_allowing, store, job_of, lock_name):
+def test_strangers_cannot_lock_a_lock_file_older_than_the_policy(mount_allowing, store, job_of, lock_name):
     (store / lock_name).parent.mkdir()
     (store / lock_name).touch(0o666)
     os.chmod(store / lock_name, 0o666)
@@ -86,7 +87,7 @@ def test_a_lock_file_that_was_made_before_the_policy(mount_allowing, store, job_
     assert stranger("agent_hostile.try_to_lock", str(store / lock_name)) == errno.EACCES
 
 
-def test_those_who_may_publish_exclude_each_other_beside_the_mount(mount_allowing, job_of,
+def test_publishers_exclude_each_other_beside_the_mount(mount_allowing, job_of,
                                                                    lock_name):
     mount = mount_allowing(f"{{ users = [{TRUSTED}], groups = [{GROUP}] }}")
     trusted = job_of(mount, "one", TRUSTED)
@@ -103,15 +104,15 @@ def test_those_who_may_publish_exclude_each_other_beside_the_mount(mount_allowin
     assert "Permission denied" in as_user(STRANGER, flock).stderr
 
 
-def test_a_lock_file_in_views(mount_allowing, job_of, lock_name):
-    """It is as before: everybody's to lock, of his own kind."""
+def test_every_user_locks_a_lock_file_in_his_view(mount_allowing, job_of, lock_name):
+    """The file keeps its mode and owner in a view, and each user locks a file of his own."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     held = take(trusted, lock_name)
     assert stat.S_IMODE(trusted("os.stat", trusted.path(lock_name)).st_mode) == 0o666
     seen = stranger("os.stat", stranger.path(lock_name))
     assert (seen.st_uid, stat.S_IMODE(seen.st_mode)) == (STRANGER, 0o666)
-    for _ in range(2):  # of the base, then of its layer
+    for _ in range(2):  # first the file of the base, then that of its own layer
         assert_free(stranger, lock_name)
     stranger.write(lock_name, b"mine")
     assert stranger.read(lock_name) == b"mine"
@@ -119,7 +120,7 @@ def test_a_lock_file_in_views(mount_allowing, job_of, lock_name):
     assert trusted.read(lock_name) == b""
 
 
-def test_everybody_locks_where_everybody_may_publish(mount, job_of, lock_name):
+def test_everybody_shares_lock_files_if_everybody_may_publish(mount, job_of, lock_name):
     one, two = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     fd = take(one, lock_name)
     assert stat.S_IMODE(os.stat(mount.store / lock_name).st_mode) == 0o666

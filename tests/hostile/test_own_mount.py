@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's threads make no call on its own mount: a thread killed in such a call could not be reaped."""
+"""No thread of the daemon makes a call on its own mount: a thread killed in such a call could not be reaped."""
 
 import contextlib
 import fcntl
@@ -18,7 +18,7 @@ UID = 20001
 
 @pytest.fixture
 def mount_with_io_uring(mount_store, store):
-    """The parameter is only looked at until the first request has been answered."""
+    """The kernel checks the parameter only until the mount's first request is answered, so it is reset then."""
     if not os.access(PARAMETER, os.W_OK):
         pytest.skip("FUSE over io_uring came with Linux 6.14")
     with mounts.setting(PARAMETER, "Y"):
@@ -31,7 +31,8 @@ def mount_with_io_uring(mount_store, store):
 
 @contextlib.contextmanager
 def traced(pid, scratch):
-    """The calls on the mount that threads of this process make meanwhile; those that it has cloned are none."""
+    """Records the calls on the mount that threads of this process make meanwhile, without those of its child
+    processes."""
     log = scratch / "calls"
     tracer = subprocess.Popen(["strace", "-f", "-e", "trace=statfs,umount2", "-o", log,
                                "-p", str(pid)], stderr=subprocess.PIPE, text=True)
@@ -42,7 +43,7 @@ def traced(pid, scratch):
     tracer.terminate()
     try:
         tracer.wait(10)
-    except subprocess.TimeoutExpired:  # it waits for a child that waits for the daemon that it has stopped
+    except subprocess.TimeoutExpired:  # strace waits for a child that it has stopped and that waits for the daemon
         tracer.kill()
         tracer.wait(10)
     calls = log.read_text().splitlines()
@@ -58,8 +59,8 @@ def children(pid):
     return found
 
 
-def test_a_daemon_that_is_killed_while_requests_wait(mount_with_io_uring, job_of, scratch):
-    """Those that are answered later make it ask its own mount, again and again."""
+def test_a_daemon_that_is_killed_while_requests_wait_exits(mount_with_io_uring, job_of, scratch):
+    """Late answers make the daemon probe its own mount repeatedly."""
     mount = mount_with_io_uring
     holder, crowd = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")
@@ -73,13 +74,13 @@ def test_a_daemon_that_is_killed_while_requests_wait(mount_with_io_uring, job_of
         crowd.start("flock_each", fds, fcntl.LOCK_EX)
         wait_until(lambda: mount.stats()["lock_waits"] >= 100, what="a hundred waits")
     assert len(calls) == 1 and not calls[0].startswith("0 "), calls
-    mount.kill_daemon()  # has a deadline of its own
+    mount.kill_daemon()  # has its own timeout
     wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")
     crowd.kill()
 
 
-def test_a_daemon_that_is_killed_while_it_asks(mount_with_io_uring, job_of):
-    """The process that makes the call is stopped during it, so that the daemon waits for it."""
+def test_a_daemon_that_is_killed_while_it_probes_its_mount_exits(mount_with_io_uring, job_of):
+    """The test stops the child process that makes the call, so that the daemon waits for it."""
     mount = mount_with_io_uring
     holder, waiter = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")
@@ -97,7 +98,8 @@ def test_a_daemon_that_is_killed_while_it_asks(mount_with_io_uring, job_of):
                 stopped.add(child)
         return stopped
 
-    with contextlib.suppress(AssertionError):  # it is quick: then it is killed where it is
+    # If every child exits before it can be stopped, none is stopped when the daemon is killed.
+    with contextlib.suppress(AssertionError):
         wait_until(has_stopped_one, seconds=3, what="a process that asks")
     mount.kill_daemon()
     for child in stopped:
@@ -110,8 +112,8 @@ def test_a_daemon_that_is_killed_while_it_asks(mount_with_io_uring, job_of):
     waiter.kill()
 
 
-def test_no_descriptor_of_the_mount_in_the_daemon(mount, job_of):
-    """It would be flushed at exit, which takes an answer."""
+def test_the_daemon_has_no_descriptor_of_its_mount(mount, job_of):
+    """At exit, the kernel would flush such a descriptor, and the flush would wait for the daemon's answer."""
     job_of(mount, "j", UID).write("triton/x", b"x")
     device = os.lstat(mount.path).st_dev
     for fd in pathlib.Path(f"/proc/{mount.daemon_pid()}/fd").iterdir():
@@ -121,8 +123,8 @@ def test_no_descriptor_of_the_mount_in_the_daemon(mount, job_of):
                 assert os.stat(fd).st_dev != device, path
 
 
-def test_an_end_without_a_call_by_a_thread(mount, job_of):
-    """SIGTERM detaches the mount, with a dirty mapping in it."""
+def test_a_daemon_that_is_terminated_with_a_dirty_mapping_exits(mount, job_of):
+    """SIGTERM detaches the mount while a file in it has a dirty mapping."""
     job = job_of(mount, "j", UID)
     job.write("triton/x", b"x" * 65536)
     pid = mount.daemon_pid()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner of a layer outlives the daemon: it is recorded before the owner gets the first answer."""
+"""The record of a layer's owner outlives the daemon: it is written before the daemon sends the owner its first
+answer."""
 
 import fcntl
 import json
@@ -11,7 +12,7 @@ OWNER, STRANGER = 20001, 20002
 
 @pytest.fixture
 def crash(mount_store, store):
-    """crash(mount): kills the daemon and mounts the store anew."""
+    """crash(mount) kills the daemon and mounts the store again."""
 
     def again(mount):
         mount.kill_daemon()
@@ -47,7 +48,7 @@ def test_a_layer_that_root_began(mount, crash, store, job_of):
     root.write("triton/x", b"of root")
     assert [record["uid"] for record in records(store, "j")] == [None]
     owner = job_of(mount, "j", OWNER)
-    assert owner("os.lstat", owner.view()).st_uid == OWNER  # the first answer
+    assert owner("os.lstat", owner.view()).st_uid == OWNER  # the daemon's first answer to the owner
     assert [record["uid"] for record in records(store, "j")] == [OWNER]
     assert_closed_to_strangers(crash(mount), job_of, "j", "triton/x")
 
@@ -61,8 +62,8 @@ def test_a_layer_that_root_began_is_claimed_by_job_start(mount, crash, store, jo
     assert_closed_to_strangers(crash(mount), job_of, "j", "triton/x")
 
 
-def test_a_layer_that_was_held_when_the_daemon_began(mount, mount_store, store, job_of):
-    """It is not taken up then; and later not by another user."""
+def test_a_layer_that_was_locked_at_the_daemons_start_is_not_taken_over(mount, mount_store, store, job_of):
+    """The new daemon does not take over the layer, and no other user gets it later."""
     job_of(mount, "j", OWNER).write("triton/x", b"x")
     [layer] = (store / ".cacheshim/layers/j").iterdir()
     mount.kill_daemon()
@@ -71,15 +72,15 @@ def test_a_layer_that_was_held_when_the_daemon_began(mount, mount_store, store, 
         fcntl.flock(lock, fcntl.LOCK_EX)
         again = mount_store(store)
     stranger = job_of(again, "j", STRANGER)
-    stranger.write("triton/y", b"y")  # his first look: the kernel keeps that a name is not there
+    stranger.write("triton/y", b"y")  # write before any lookup: the kernel would cache that the name does not exist
     assert stranger.listdir("triton") == ["y"] and not stranger.exists("triton/x")
     assert (layer / "upper/triton/x").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"uid": "x"}'],
                          ids=["missing", "empty", "torn", "array", "type"])
-def test_a_layer_without_a_record_is_nobodys(mount, mount_store, store, job_of, text):
-    """As a power failure may leave it."""
+def test_a_layer_without_a_record_is_given_to_nobody(mount, mount_store, store, job_of, text):
+    """A power failure may leave a layer without a record, or with a damaged one."""
     job_of(mount, "j", OWNER).write("triton/x", b"x")
     [record] = (store / ".cacheshim/layers/j").glob("*/meta.json")
     mount.kill_daemon()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and files that any user can give to the daemon do not affect other users."""
+"""Requests and files that any user can pass to the daemon do not affect other users."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from jobs import wait_until
 
 USER, STRANGER = 20001, 20002
-NAME = b"triton/\xff\xfe\n\x80"  # not UTF-8, and no name for a line of a log
+NAME = b"triton/\xff\xfe\n\x80"  # not UTF-8, and with control characters that could break a log line
 DEEP = 200_000
 
 
@@ -24,7 +24,7 @@ def alive(mount):
 
 
 def ask(mount, text):
-    """The last line of the answer, or the errno of the write."""
+    """Returns the last line of the reply, or the errno of the write."""
     fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
     try:
         os.write(fd, text if isinstance(text, bytes) else text.encode())
@@ -49,8 +49,8 @@ def nested(depth, inner="1"):
     '{"op":"' + "\\u0000" * 10_000 + '"}', "1e999999999", '{"op":' + "9" * 100_000 + "}",
     b"\xff\xfe\x00", b"\0" * 100_000, "", "nul", "[]", '{"op":[]}', '{"op":{}}', '{"op":null}'],
     ids=range(18))
-def test_requests_that_are_none(alive, text):
-    """The daemon refuses it, by an errno or a message, and answers the next request."""
+def test_malformed_requests_are_refused(alive, text):
+    """The daemon refuses the request, by an errno or a message, and answers the next one."""
     if text:
         answer = ask(alive, text)
         assert isinstance(answer, int) or "error" in answer
@@ -64,7 +64,7 @@ VALUES = [None, True, -1, 2**63, 2**64 - 1, 1e300, "", ".", "..", "a/../b", "x" 
 
 
 def test_requests_with_fields_of_any_type(alive):
-    """A thousand, always the same ones."""
+    """Sends a thousand random requests, the same ones in each run."""
     source = random.Random(19)
     for _ in range(1000):
         op = source.choice(OPS)
@@ -99,7 +99,7 @@ def put_names(job):
     job("write_file", path + b"/k.bin", b"bytes")
 
 
-def test_names_that_are_not_utf8_in_plans(alive, job_of):
+def test_job_plans_accept_names_that_are_not_utf8(alive, job_of):
     job = job_of(alive, "j", USER)
     put_names(job)
     for request in ({"op": "job-publish", "job": "j", "dry_run": True},
@@ -114,7 +114,7 @@ def test_names_that_are_not_utf8_in_plans(alive, job_of):
     assert alive.end_job("j").returncode == 0
 
 
-def test_names_that_are_not_utf8_in_explain(alive, job_of):
+def test_explain_accepts_names_that_are_not_utf8(alive, job_of):
     put_names(job_of(alive, "j", USER))
     path = NAME + b"/k.bin"
     answer = ask(alive, json.dumps({"op": "explain", "job": "j", "path_hex": path.hex()}))
@@ -126,7 +126,7 @@ def test_names_that_are_not_utf8_in_explain(alive, job_of):
 
 @pytest.fixture
 def limited(mount_store, store, scratch):
-    """A store above its limits, with a name that is not UTF-8 in it."""
+    """A store above its limits that contains a name that is not UTF-8."""
     directory = os.fsencode(store) + b"/" + NAME
     os.makedirs(directory)
     with open(directory + b"/__grp__k.json", "wb") as file:
@@ -137,7 +137,7 @@ def limited(mount_store, store, scratch):
     return mount_store(store, "--config", config)
 
 
-def test_names_that_are_not_utf8_in_gc(limited):
+def test_gc_accepts_names_that_are_not_utf8(limited):
     before = limited.daemon_pid()
     answer = ask(limited, '{"op":"gc","dry_run":true}')
     assert all(bytes.fromhex(one["entry_hex"]) == NAME for one in answer["evicted"])
@@ -198,7 +198,7 @@ def test_malformed_lines_of_records(alive, job_of, line):
 
 @pytest.fixture
 def deep_job(alive, job_of):
-    """A job with a tree deeper than a path can name, made from within."""
+    """A job with a directory tree deeper than the longest path, made with relative names."""
     job = job_of(alive, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)
     assert job("agent_hostile.make_deep", job.path("mine"), 3000) > 2500
@@ -213,7 +213,7 @@ def test_a_deep_tree_is_planned_and_discarded(alive, deep_job):
     assert not alive.base(".cacheshim/layers/j").exists()
 
 
-def test_a_deep_tree_is_taken_up_and_ended(mount, job_of, mount_store, store):
+def test_a_deep_tree_is_taken_over_and_discarded_at_the_jobs_end(mount, job_of, mount_store, store):
     job = job_of(mount, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)
     job("agent_hostile.make_deep", job.path("mine"), 3000)
@@ -224,5 +224,5 @@ def test_a_deep_tree_is_taken_up_and_ended(mount, job_of, mount_store, store):
         assert ask(again, '{"op":"job-show","job":"j"}')["ok"]
         assert ask(again, '{"op":"job-end","job":"j","outcome":"success"}')["ok"]
         assert not again.base(".cacheshim/layers/j").exists()
-    finally:  # deeper than Python removes
+    finally:  # shutil.rmtree cannot remove a tree of this depth
         subprocess.run(["rm", "-rf", store], check=True)

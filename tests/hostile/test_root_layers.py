@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root is never served the layer of another user, whatever that user has done before."""
+"""The daemon never serves root the layer of another user, whatever that user has done before."""
 
 import json
 import os
@@ -16,7 +16,7 @@ KEY = "triton/k.so"
 
 @pytest.fixture
 def plant(mount_allowing, job_of):
-    """plant(job): a mount where nobody may publish and where STRANGER has begun `job` with a file in it."""
+    """plant(job) returns a mount where nobody may publish and where STRANGER has begun `job` with a file in it."""
 
     def make(job, allow="{}", **options):
         mount = mount_allowing(allow)
@@ -32,7 +32,7 @@ def plant(mount_allowing, job_of):
 
 
 def assert_own_view(root):
-    """It sees nothing of the stranger's, and works."""
+    """Fails unless root sees nothing of the stranger's files and can work."""
     assert not root.exists(KEY)
     with pytest.raises(FileNotFoundError):
         root.read(KEY)
@@ -58,7 +58,7 @@ def test_a_job_that_roots_environment_names(plant, job_of, variables):
     assert_own_view(job_of(mount, None, 0, env=variables))
 
 
-def test_a_stranger_who_comes_to_a_job_that_root_is_at_work_in(mount_allowing, job_of):
+def test_a_stranger_who_enters_a_job_that_root_uses(mount_allowing, job_of):
     mount = mount_allowing("{}")
     root = job_of(mount, "ci-77", 0)
     root.write("triton/mine", b"of root")
@@ -79,11 +79,11 @@ def test_the_path_of_a_strangers_view(plant, job_of):
                      ("write_file", stranger.view("triton/new"), b"x")):
             with pytest.raises(PermissionError):
                 root(*call)
-        assert root("os.listdir", stranger.view("triton"))  # names are told
+        assert root("os.listdir", stranger.view("triton"))  # the daemon reports only the names
     assert stranger.read(KEY) == b"of a stranger"
 
 
-def test_a_shared_job_is_roots_by_its_name_alone(plant, job_of):
+def test_root_enters_a_shared_job_only_by_its_name(plant, job_of):
     mount, _ = plant("both", shared_uids=True)
     assert_own_view(job_of(mount, None, 0))
     member = job_of(mount, "both", 0)
@@ -93,7 +93,7 @@ def test_a_shared_job_is_roots_by_its_name_alone(plant, job_of):
 
 @pytest.fixture
 def set_uid_shell(scratch):
-    """A set-uid program of root that starts others, as sudo does."""
+    """A set-uid program of root that starts other programs, as sudo does."""
     path = shutil.copy("/bin/bash", scratch / "shell")
     os.chmod(path, 0o4755)
     probe = as_user(STRANGER, [path, "-p", "-c", "id -u"])
@@ -106,7 +106,7 @@ def set_uid_shell(scratch):
 @pytest.mark.parametrize("command", ["env -i cat {}; true", "cat {}; true", "exec cat {}"],
                          ids=["child-without", "child-with", "itself"])
 def test_the_environment_of_a_set_uid_program(plant, set_uid_shell, command, shared_uids):
-    """The environment comes from its caller. (A shell that is set-uid and its children have the caller's real uid.)"""
+    """The caller determines the environment. (A set-uid shell and its children keep the caller's real uid.)"""
     mount, stranger = plant("ci-77", shared_uids=shared_uids)
     read = as_user(STRANGER, [set_uid_shell, "-p", "-c", command.format(stranger.path(KEY))],
                    job="ci-77")
@@ -115,7 +115,7 @@ def test_the_environment_of_a_set_uid_program(plant, set_uid_shell, command, sha
 
 
 @pytest.mark.parametrize("command", ["env -i cat {}; true", "exec env -i cat {}"])
-def test_a_root_process_whose_parent_is_a_strangers(plant, scratch, command):
+def test_a_root_process_whose_parent_belongs_to_a_stranger(plant, scratch, command):
     mount, stranger = plant("ci-77")
     become_root = shutil.copy("/usr/bin/setpriv", scratch / "become-root")
     os.chmod(become_root, 0o4755)
@@ -129,7 +129,7 @@ def test_a_root_process_whose_parent_is_a_strangers(plant, scratch, command):
 
 
 def test_a_process_that_becomes_another_user_leaves_roots_job(mount_allowing, job_of):
-    """Without an exec the environment, or the lack of one, does not change."""
+    """The environment, or its absence, changes only at an exec."""
     mount = mount_allowing("{}")
     process = job_of(mount, None, 0)
     process.write("triton/secret", b"of root")
@@ -182,7 +182,7 @@ def test_the_library_serves_root_its_own_view(plant, shimmed_job_of):
     assert home.read(KEY) == b"of root"
 
 
-def test_the_library_leaves_a_job_that_a_stranger_comes_to(mount_allowing, job_of, shimmed_job_of):
+def test_the_library_leaves_roots_job_when_a_stranger_enters_it(mount_allowing, job_of, shimmed_job_of):
     mount = mount_allowing("{}")
     root = shimmed_job_of(mount, "ci-77", 0)
     root.write("triton/mine", b"of root")
@@ -190,8 +190,8 @@ def test_the_library_leaves_a_job_that_a_stranger_comes_to(mount_allowing, job_o
     assert_own_view(root)
 
 
-def test_a_layer_on_record_as_a_strangers_is_not_roots(mount_allowing, job_of, store):
-    """A layer as an earlier version left it."""
+def test_a_layer_that_is_recorded_as_a_strangers_is_not_given_to_root(mount_allowing, job_of, store):
+    """A layer as an earlier version has left it."""
     mount = mount_allowing("{}")
     root = job_of(mount, None, 0)
     root.write("triton/first", b"x")

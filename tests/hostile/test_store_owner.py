@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of a store belong to the daemon: no other user may own, or be able to change, their directory."""
+"""The records of a store belong to the daemon: it refuses a directory that another user owns or can change."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ DIRECTORIES = [".cacheshim", *(f".cacheshim/{name}" for name in
 
 @pytest.fixture
 def made(mount_store, store):
-    """A store that has been mounted."""
+    """A store that has been mounted once."""
     mount = mount_store(store)
     assert mount.unmount().returncode == 0
     return mount
@@ -59,7 +59,7 @@ def test_a_file(made, name):
 
 
 def test_a_store_that_a_stranger_has_prepared(program, store, scratch):
-    """As in a directory that everybody may write to."""
+    """The store's directory is one to which everybody may write."""
     (store / ".cacheshim").mkdir()
     os.chown(store / ".cacheshim", STRANGER, STRANGER)
     point = scratch / "point"
@@ -82,7 +82,7 @@ def test_a_directory_of_layers_elsewhere(made, scratch, change):
 
 
 def test_a_jobs_layer_that_a_stranger_has_prepared(made, job_of):
-    """Its owner gets an error and not the stranger's files."""
+    """Its owner gets an error instead of the stranger's files."""
     planted = made.store / ".cacheshim/layers/j"
     (planted / f"0@{os.uname().nodename}" / "upper/triton").mkdir(parents=True)
     for path in (planted, *planted.rglob("*")):
