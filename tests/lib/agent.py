@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process of a job: calls functions by name for the test that started it.
 
-It imports nothing of the tests, so that it runs under any user and any Python of the system. The
-test sends (name, args, kwargs), pickled, and gets (True, value) or (False, exception).
-A dotted name is looked up in its module ("os.replace"); a plain one in the modules beside this one.
+It imports nothing of the tests, so that it runs under any user and any Python of the system. The test sends (name,
+args, kwargs), pickled, and receives (True, value) or (False, exception). A dotted name is looked up in its module
+("os.replace"), a plain name in the modules beside this one.
 """
 
 import builtins
@@ -13,7 +13,7 @@ import pickle
 import struct
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # an isolated Python looks nowhere else
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # `python -I` does not search this directory
 import agent_caches  # noqa: E402
 import agent_crowd  # noqa: E402
 import agent_files  # noqa: E402
@@ -57,7 +57,7 @@ def main():
         name, args, kwargs = request
         try:
             reply = (True, _resolve(name)(*args, **kwargs))
-        except Exception as error:  # the test decides what it expected
+        except Exception as error:  # send any exception to the test
             reply = (False, error)
         try:
             _send(replies, reply)

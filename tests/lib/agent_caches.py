@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of caches: Triton's way to write files, and lookups of them."""
+"""The operations of caches: Triton's way to write files, and lookups of these files."""
 
 import ctypes
 import json
@@ -15,7 +15,7 @@ from agent_files import read_file
 
 
 def triton_put(entry, name, data):
-    """As triton.runtime.cache.FileCacheManager.put does it, 3.x."""
+    """Writes a file as triton.runtime.cache.FileCacheManager.put of Triton 3.x does."""
     os.makedirs(entry, exist_ok=True)
     temporary = os.path.join(entry, f"tmp.pid_{os.getpid()}_{uuid.uuid4()}")
     os.makedirs(temporary, exist_ok=True)
@@ -27,7 +27,7 @@ def triton_put(entry, name, data):
 
 
 def triton_put_2_1(entry, name, data):
-    """As Triton 2.1 does it: a temporary name beside the file."""
+    """Writes a file as Triton 2.1 does: under a temporary name beside it."""
     os.makedirs(entry, exist_ok=True)
     staged = os.path.join(entry, f"{name}.tmp.pid_{os.getpid()}_0")
     with open(staged, "wb") as file:
@@ -36,9 +36,9 @@ def triton_put_2_1(entry, name, data):
 
 
 def triton_put_groups(top, keys, builder):
-    """Looks each key up as Triton does, and puts what is missing; returns the errors, as text.
+    """Looks each key up as Triton does, and writes the missing ones; returns the errors as text.
 
-    Five files of one builder's contents and their group make an entry.
+    An entry consists of five files with one builder's contents, and their group file.
     """
     wrong = []
     for key in keys:
@@ -62,13 +62,14 @@ def triton_put_groups(top, keys, builder):
 
 
 def begin_and_look(entry, name):
-    """Makes an entry's directory and asks whether it has the file, as every cache of kernels does."""
+    """Makes an entry's directory and checks whether it contains the file, as every cache of kernels does."""
     os.makedirs(entry, exist_ok=True)
     return os.path.exists(os.path.join(entry, name))
 
 
 def build_missing(top, keys, seed):
-    """Looks up each key, in an order of its own, and builds what is missing; returns the keys built."""
+    """Looks up each key, in an order that depends on `seed`, and builds the missing ones; returns the keys that it
+    built."""
     built = []
     for key in random.Random(seed).sample(keys, len(keys)):
         entry = os.path.join(top, key)
@@ -81,7 +82,7 @@ def build_missing(top, keys, seed):
 
 
 def look_in_child(entry, name):
-    """The same as begin_and_look(), by a child of this process."""
+    """Calls begin_and_look() in a child process."""
     child = os.fork()
     if child == 0:
         os._exit(begin_and_look(entry, name))
@@ -89,11 +90,11 @@ def look_in_child(entry, name):
 
 
 def look_until_signalled(entry, name):
-    """begin_and_look(), with a handler for SIGUSR1; returns (there, how often the handler ran)."""
+    """Calls begin_and_look() with a handler for SIGUSR1; returns (found, how often the handler ran)."""
     calls = []
     signal.signal(signal.SIGUSR1, lambda *_: calls.append(1))
     there = begin_and_look(entry, name)
-    time.sleep(0)  # where the handler runs at the latest
+    time.sleep(0)  # a pending signal's handler runs here at the latest
     return there, len(calls)
 
 
@@ -107,7 +108,7 @@ def look_again_and_again(entry, name, seconds):
 
 
 def watch_entries(top, keys, seconds):
-    """Reads entries as they appear, until all are there; returns what was not whole."""
+    """Reads entries as they appear, until all exist; returns those that were incomplete."""
     wrong, left, deadline = [], set(keys), time.monotonic() + seconds
     while left:
         for key in sorted(left):
@@ -127,11 +128,11 @@ def watch_entries(top, keys, seconds):
     return wrong
 
 
-# ---- entries that are built elsewhere: in tmp/, renamed whole to kernels/KEY
+# ---- entries that are built in tmp/ and renamed as a whole to kernels/KEY
 
 
 def staged_put(top, key, data=b"built"):
-    """As DeepGEMM's Compiler::build does it; returns whether this one has got the name."""
+    """Writes an entry as DeepGEMM's Compiler::build does; returns whether its rename succeeded."""
     temporary = os.path.join(top, "tmp", str(uuid.uuid4()))
     os.makedirs(temporary)
     for name in ("kernel.bin", "done"):
@@ -154,7 +155,7 @@ def staged_put_in_child(top, key):
 
 
 def staged_get_all(top, keys):
-    """Builds what is missing, in this order; returns the keys built."""
+    """Builds the missing keys in this order; returns the keys that it built."""
     built = []
     for key in keys:
         entry = os.path.join(top, "kernels", key)
@@ -166,7 +167,7 @@ def staged_get_all(top, keys):
 
 
 def keep_busy():
-    """A child that uses processor time, as a compiler does, until this process ends or stop_being_busy()."""
+    """Starts a child that uses CPU time, as a compiler does, until this process ends or calls stop_being_busy()."""
     global _busy
     _busy = os.fork()
     if _busy == 0:

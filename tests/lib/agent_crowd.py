@@ -8,12 +8,12 @@ import random
 from agent_files import write_file, read_file
 
 
-# Errors that processes which share names give each other on any file system.
+# The errors that processes cause each other on any file system if they share names.
 EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 def move_about(top, moves):
-    """Renames files from directory to directory, over one another, with others in the names they had."""
+    """Renames files between directories, also over others, and creates and removes names beside them."""
     pick = random.Random(moves)
     for move in range(moves):
         name = f"{top}/{pick.randrange(3)}/{pick.randrange(2)}"
@@ -26,14 +26,14 @@ def move_about(top, moves):
             os.rmdir(f"{name}.directory")
             os.unlink(name)
         except FileNotFoundError:
-            pass  # the rename has taken it away: nobody else does
+            pass  # the rename has replaced or moved it; no other process removes files
     write_file(f"{top}/stop", b"")
 
 
 def look_at_the_moved(top):
-    """Opens whatever is there and asks about it by its descriptor, once more when there is `stop`.
+    """Opens each file that exists and reads its attributes by the descriptor, until `stop` exists, then once more.
 
-    Whatever becomes of its name, an open file is the same one, and whole. Returns what was wrong.
+    An open file must stay the same and complete, whatever happens to its name. Returns the errors.
     """
     wrong, looks, is_last = [], 0, False
     while not is_last:
@@ -60,7 +60,7 @@ def look_at_the_moved(top):
 
 
 class CrowdMember:
-    """Makes mixed operations: on names shared with others, and on own ones, whose contents are checked."""
+    """Makes random operations: on names shared with others, and on its own names, whose contents it checks."""
 
     def __init__(self, top, seed):
         self.top, self.seed = top, seed
@@ -147,7 +147,7 @@ def crowd(top, seed, actions):
 
 
 def ask_until(directory, stop, core=None):
-    """Looks for names that are not there, one after the other without a pause, until there is `stop`."""
+    """Looks up missing names one after the other without a pause, until `stop` exists."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     asked = 0

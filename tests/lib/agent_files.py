@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job process's operations on files and directories, one call each."""
+"""The operations on files and directories of a job's process, one call each."""
 
 import ctypes
 import errno
@@ -27,7 +27,7 @@ def read_file(path):
 
 
 def _told(call, *args):
-    """What a call returns, or the name of its error."""
+    """Returns what the call returns, or the name of its error."""
     try:
         return call(*args)
     except OSError as error:
@@ -41,7 +41,7 @@ def _attributes(status):
 
 
 def look(path):
-    """All that calls on this path say of what is there."""
+    """Returns what all calls on this path report about the object."""
     def opened():
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -61,7 +61,7 @@ def look(path):
 
 
 def change(kind, path, other, data):
-    """One change of one or two names, by a number of ways; returns what came of it."""
+    """Changes one or two names in the given way; returns the result."""
     def write():
         write_file(path, data)
 
@@ -96,7 +96,7 @@ MAPPED = []
 
 
 def write_and_keep_mapped(path, data):
-    """Writes a file, maps it by a second descriptor, and closes both."""
+    """Writes a file, maps it through a second descriptor, and closes both descriptors."""
     writer = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     os.write(writer, data)
     both = os.open(path, os.O_RDWR)
@@ -118,7 +118,7 @@ def unmap():
 
 
 def change_removed(top):
-    """Changes files and a directory that have no name any more, by every way a descriptor gives."""
+    """Changes removed files and a removed directory, by every call that takes a descriptor."""
     file = os.open(os.path.join(top, "file"), os.O_RDONLY)
     directory = os.open(os.path.join(top, "directory"), os.O_RDONLY)
     replaced = os.open(os.path.join(top, "replaced"), os.O_RDONLY)
@@ -152,7 +152,7 @@ def digest(path):
 
 
 def tree(top):
-    """Every path below `top` with the bytes of files, None for directories and targets of links."""
+    """Returns a value for every path below `top`: a file's bytes, a link's target, None for a directory."""
     found = {}
     for directory, directories, files in os.walk(top):
         for name in directories + files:
@@ -168,7 +168,7 @@ def tree(top):
 
 
 def removedirs_error(path):
-    """What os.removedirs() meets at each directory: [(path, errno)], ending at the first error."""
+    """Removes directories as os.removedirs() does: returns [(path, errno)], up to the first error."""
     met = []
     while True:
         try:
@@ -184,7 +184,7 @@ _open_files = {}
 
 
 def hold(path, flags=os.O_RDONLY, mode=0o644):
-    """Opens a file and keeps it open; the number is for the other calls."""
+    """Opens a file and keeps it open; the other calls take the returned number."""
     fd = os.open(path, flags, mode)
     _open_files[fd] = path
     return fd
@@ -196,14 +196,15 @@ def release(fd):
 
 
 def stat_into_nowhere(file):
-    """What libc's stat, or fstat, says of a place for its answer that nobody has."""
+    """Returns the result of libc's stat, or fstat, for an invalid buffer address."""
     libc = ctypes.CDLL(None, use_errno=True)
     call, name = (libc.fstat, file) if isinstance(file, int) else (libc.stat, file.encode())
     return call(name, ctypes.c_void_p(1)), ctypes.get_errno()
 
 
 def call_libc(name, *args):
-    """What a function of libc gives for these integers, bytes and (for a null pointer) None; its error is raised."""
+    """Calls a libc function with these integers, bytes and None (a null pointer); returns its result, or raises its
+    error."""
     libc = ctypes.CDLL(None, use_errno=True)
     result = getattr(libc, name)(*(ctypes.c_long(one) if isinstance(one, int) else one for one in args))
     if result == -1:
@@ -212,7 +213,7 @@ def call_libc(name, *args):
 
 
 def told_by_libc(size, name, *args):
-    """The same for one that writes `size` bytes to the place that stands as "out" among its arguments."""
+    """Does the same for a function that writes `size` bytes to the argument given as "out"."""
     out = ctypes.create_string_buffer(size)
     call_libc(name, *(out if one == "out" else one for one in args))
     return out.raw
@@ -229,7 +230,7 @@ def bind_socket(path):
 
 
 def fill(path, chunk, most):
-    """Writes up to `most` bytes; returns (written, errno of the end or 0)."""
+    """Writes up to `most` bytes; returns (bytes written, errno of the last write or 0)."""
     written = 0
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
@@ -258,13 +259,13 @@ def rename_noreplace(one, two):
 
 
 def exchange_repeatedly(one, two, times):
-    """renameat2(RENAME_EXCHANGE), as often as that."""
+    """Calls renameat2(RENAME_EXCHANGE) that many times."""
     for _ in range(times):
         _renameat2(one, two, 2)
 
 
 def work_below_repeatedly(directory, times):
-    """Reads, writes, creates and removes below `directory`; returns the bytes that were read."""
+    """Reads, writes, creates and removes below `directory`; returns the bytes that it has read."""
     seen = set()
     for number in range(times):
         for call in (lambda: seen.add(read_file(f"{directory}/file")),
@@ -276,12 +277,12 @@ def work_below_repeatedly(directory, times):
             try:
                 call()
             except (PermissionError, FileNotFoundError, NotADirectoryError):
-                pass  # the name was the link just then
+                pass  # at that time the name was the link
     return {bytes(data) for data in seen if data}
 
 
 def hide_environment():
-    """As a program that writes its title over its environment: nobody can read that in /proc any more."""
+    """Overwrites its environment, as a program does that writes its title there: /proc then no longer shows it."""
     fields = open("/proc/self/stat", encoding="utf-8").read().rpartition(")")[2].split()
     begin, end = int(fields[47]), int(fields[48])
     ctypes.memset(begin, 0, end - begin)

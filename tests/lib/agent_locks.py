@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks, by flock(2) and by fcntl(2)."""
+"""Lock operations, by flock(2) and by fcntl(2)."""
 
 import errno
 import fcntl
@@ -20,7 +20,7 @@ def try_flock(fd):
 
 
 def wait_for_flock(fd, operation):
-    """Waits for a lock until SIGUSR1 comes; returns the errno, or 0 with the lock."""
+    """Waits for a lock until SIGUSR1 arrives; returns the errno, or 0 if it has the lock."""
     def stop(_signal, _frame):
         raise InterruptedError(errno.EINTR, "signal")
     signal.signal(signal.SIGUSR1, stop)
@@ -32,7 +32,8 @@ def wait_for_flock(fd, operation):
 
 
 def flock_in_threads(path, count):
-    """That many threads wait for one lock; each has it once. Returns how many had it at a time."""
+    """Makes that many threads wait for one lock, which each gets once. Returns the most threads that had it at a
+    time."""
     inside, most, guard = [0], [0], threading.Lock()
 
     def one():
@@ -58,7 +59,8 @@ def open_often(path, count):
 
 
 def flock_each(fds, operation):
-    """A thread for each of these descriptors waits for the lock; an exclusive one lets it go. Returns how many."""
+    """Makes a thread for each of these descriptors wait for the lock; an exclusive lock is released at once. Returns
+    the number of locks."""
     had = []
 
     def one(fd):
@@ -76,9 +78,9 @@ def flock_each(fds, operation):
 
 
 def lock_again_after_close(path, rounds, use_records=False):
-    """Locks, closes, and locks a fresh descriptor without waiting.
+    """Locks, closes, and locks with a new descriptor without waiting, repeatedly.
 
-    Returns how long it took to be refused, each time that it was.
+    Returns for each refused lock how long the call took.
     """
     refused = []
     for _ in range(rounds):
@@ -93,7 +95,8 @@ def lock_again_after_close(path, rounds, use_records=False):
 
 
 def share_flock(path, way):
-    """Locks, hands the descriptor on, closes its own; returns who holds the lock on the way."""
+    """Locks, passes the descriptor on in the given way, and closes its own; returns at each stage whether the lock
+    is free."""
     fd = os.open(path, os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     held = []
@@ -110,7 +113,7 @@ def share_flock(path, way):
                 os.close(fd)
                 _, (fd,), _, _ = socket.recv_fds(there, 1, 1)
             there.send(b"r")
-            there.recv(1)  # until the parent has looked
+            there.recv(1)  # until the parent has tried the lock
             os._exit(0)
         if way == "SCM_RIGHTS":
             socket.send_fds(here, [b"f"], [fd])
@@ -135,12 +138,12 @@ def _try(path, flags, lock):
 
 
 def try_flock_path(path, operation=fcntl.LOCK_EX):
-    """Whether a lock of it can be had at once; gives it back."""
+    """Returns whether the file can be locked at once; releases the lock."""
     return _try(path, os.O_RDONLY, lambda fd: fcntl.flock(fd, operation | fcntl.LOCK_NB))
 
 
 def try_record(path, start=0, length=0, command=fcntl.F_SETLK, kind=fcntl.F_WRLCK):
-    """Whether bytes can be locked at once."""
+    """Returns whether the range can be locked at once."""
     return _try(path, os.O_RDWR, lambda fd: fcntl.fcntl(fd, command, _flock(kind, start, length)))
 
 
@@ -149,7 +152,7 @@ def set_record(fd, start=0, length=0, command=fcntl.F_SETLKW, kind=fcntl.F_WRLCK
 
 
 def find_record(path, start=0, length=0):
-    """F_GETLK: (type, start, length, pid) of what is in the way, or None."""
+    """Calls F_GETLK: returns (type, start, length, pid) of the conflicting lock, or None."""
     fd = os.open(path, os.O_RDWR)
     try:
         found = fcntl.fcntl(fd, fcntl.F_GETLK, _flock(fcntl.F_WRLCK, start, length))
@@ -160,7 +163,7 @@ def find_record(path, start=0, length=0):
 
 
 def lock_records_and_leave_them_to_a_child(path):
-    """Locks, forks a child that keeps the descriptor, and closes its own. Returns the child."""
+    """Locks ranges, forks a child that keeps the descriptor, and closes its own. Returns the child."""
     fd = os.open(path, os.O_RDWR)
     fcntl.lockf(fd, fcntl.LOCK_EX)
     child = os.fork()
@@ -171,7 +174,7 @@ def lock_records_and_leave_them_to_a_child(path):
 
 
 def work_in_a_child(directory, how):
-    """A process that outlives this one and works in a directory; returns it."""
+    """Starts a process that outlives this one and works in a directory; returns its pid."""
     ready, told = os.pipe()
     if os.fork() == 0:
         if how == "grandchild" and os.fork() != 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A writer changes names in turn and announces each change; checkers verify that an announced change can be seen.
 
-Each checker ends a round at least once before the first change and once more before the last one, however slow the
-machine is: no run passes because a checker came late.
+Each checker completes at least one round before the first change and one after the last, however slow the machine
+is. So no run can pass because a checker was late.
 """
 
 import collections
@@ -19,7 +19,8 @@ DEADLINE_S = 50
 
 
 class Board:
-    """Shared by the writer and the checkers: the changes announced, then the rounds of each checker."""
+    """Memory shared by the writer and the checkers: the number of announced changes, then the number of rounds of
+    each checker."""
 
     def __init__(self, path):
         with open(path, "r+b", buffering=0) as file:
@@ -35,7 +36,7 @@ class Board:
         self._set(1 + checker, self._get(1 + checker) + 1)
 
     def wait_for_rounds(self, count):
-        """Blocks until each checker has ended `count` more rounds."""
+        """Blocks until each checker has completed `count` more rounds."""
         deadline = time.monotonic() + DEADLINE_S
         slots = range(1, len(self._shared) // 8)
         wanted = {slot: self._get(slot) + count for slot in slots}
@@ -55,13 +56,13 @@ def _announce_in_turn(board, count, change):
     board.wait_for_rounds(1)
     for number in range(count):
         if number == count - 1:
-            board.wait_for_rounds(2)  # the second has begun after the last announcement
+            board.wait_for_rounds(2)  # the second one has begun after the last announcement
         change(number)
         board.announce(number + 1)
 
 
 def _rounds(board, checker, count):
-    """Yields the number of announced changes, until there are `count`."""
+    """Yields the number of announced changes, until it is `count`."""
     announced = 0
     while announced < count:
         announced = board.announced()
@@ -77,7 +78,7 @@ def _announced_names(announced, pick):
 
 
 def replace_in_turn(top, count, board):
-    """Writes over file after file of the base."""
+    """Replaces one file of the base after the other."""
     def change(number):
         write_file(f"{top}/{number}.new", b"new")
         os.rename(f"{top}/{number}.new", f"{top}/{number}")
@@ -86,7 +87,7 @@ def replace_in_turn(top, count, board):
 
 
 def check_replaced(top, count, board, checker):
-    """Reads announced files; returns how many of each kind, and those that still were the base's."""
+    """Reads announced files; returns the number of each kind, and the files that still had the base's content."""
     checks, wrong, pick = collections.Counter(), [], random.Random(count)
     for announced in _rounds(Board(board), checker, count):
         for kind, number in _announced_names(announced, pick):
@@ -97,12 +98,13 @@ def check_replaced(top, count, board, checker):
 
 
 def fill_in_turn(top, count, board):
-    """Makes a directory in directory after directory of the base."""
+    """Makes a directory in one directory of the base after the other."""
     _announce_in_turn(Board(board), count, lambda number: os.mkdir(f"{top}/{number}/new"))
 
 
 def check_filled(top, count, board, checker):
-    """Lists announced directories; returns how many of each kind, and those that were listed as the base's."""
+    """Lists announced directories; returns the number of each kind, and the directories that were listed without the
+    change."""
     checks, wrong, pick = collections.Counter(), [], random.Random(count)
     streams = {}
     for announced in _rounds(Board(board), checker, count):

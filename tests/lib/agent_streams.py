@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directory streams of libc, by the calls that a C program makes."""
+"""Directory streams of libc, with the calls that a C program makes."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ def _shown(address):
 
 
 def open_stream(path):
-    """The number of a stream, for the other calls."""
+    """Opens a stream; returns the number that the other calls take."""
     stream = _libc.opendir(path.encode())
     if stream is None:
         raise _failed("opendir")
@@ -36,7 +36,7 @@ def open_stream(path):
 
 
 def read_stream(number, most=None, call="readdir"):
-    """Up to `most` entries, or all that are left: (name, inode, type) each."""
+    """Returns up to `most` entries, or all remaining ones, as (name, inode, type)."""
     entries = []
     while most is None or len(entries) < most:
         ctypes.set_errno(0)
@@ -50,7 +50,7 @@ def read_stream(number, most=None, call="readdir"):
 
 
 def read_stream_into(number, call="readdir_r"):
-    """The same of all that are left, by the calls that are given the room."""
+    """Returns all remaining entries, by the calls that take a buffer."""
     entries, room, result = [], _Entry(), ctypes.c_void_p()
     while True:
         error = getattr(_libc, call)(_streams[number], ctypes.byref(room), ctypes.byref(result))
@@ -87,7 +87,7 @@ def close_stream(number):
 
 
 def list_stream(path, call="readdir"):
-    """All entries of a directory, sorted."""
+    """Returns all entries of a directory, sorted."""
     number = open_stream(path)
     read = read_stream_into if call.endswith("_r") else read_stream
     entries = read(number, call=call)
@@ -99,7 +99,7 @@ _FILTER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 def scan(path, call="scandir", without=""):
-    """All entries that scandir(3) gives, but for the name `without`, in the order of alphasort(3)."""
+    """Returns all entries that scandir(3) returns, except the name `without`, in the order of alphasort(3)."""
     keep = _FILTER(lambda entry: _shown(entry)[0] != without) if without else None
     found = ctypes.POINTER(ctypes.c_void_p)()
     first = (ctypes.c_int(-100),) if call.startswith("scandirat") else ()
@@ -114,7 +114,7 @@ def scan(path, call="scandir", without=""):
 
 
 def told(call, *arguments):
-    """What one of these calls gives, or the number of its error."""
+    """Returns the result of one of these calls, or its errno."""
     try:
         return globals()[call](*arguments)
     except OSError as error:
@@ -122,14 +122,14 @@ def told(call, *arguments):
 
 
 def scan_with_status(path):
-    """What os.scandir() says of each entry, and what its DirEntry does."""
+    """Returns for each entry what os.scandir() and its DirEntry report."""
     with os.scandir(path) as entries:
         return sorted((entry.name, entry.inode(), entry.is_dir(), entry.is_file(), entry.is_symlink(),
                        entry.stat(follow_symlinks=False).st_ino) for entry in entries)
 
 
 def change_below(fd):
-    """Makes, renames, links and removes names relative to a directory's descriptor."""
+    """Creates, renames, links and removes names relative to a directory's descriptor."""
     os.mkdir("made", dir_fd=fd)
     os.close(os.open("new", os.O_WRONLY | os.O_CREAT, dir_fd=fd))
     os.rename("file", "renamed", src_dir_fd=fd, dst_dir_fd=fd)
@@ -140,7 +140,7 @@ def change_below(fd):
 
 
 def read_in_a_fork(number):
-    """The names that a child reads of a stream; it closes the stream, which stays open here."""
+    """Returns the names that a forked child reads from a stream; the child closes the stream, which stays open here."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks whose file is unlinked at each release, as filelock 3.24 to 3.29 does."""
+"""Locks whose file is unlinked at each release, as by filelock 3.24 to 3.29."""
 
 import collections
 import errno
@@ -11,7 +11,8 @@ from agent_files import rename_noreplace
 
 
 class UnlinkingLock:
-    """Open, flock, and check st_nlink; unlink before the release. Counts what a local file system never does."""
+    """Opens, locks with flock, and checks st_nlink; unlinks the file before the release. Counts events that do not
+    occur on a local file system."""
 
     def __init__(self, path):
         self.path, self.errors, self._fd = path, collections.Counter(), None
@@ -49,9 +50,9 @@ class UnlinkingLock:
 
 
 def lock_and_unlink(path, guard, count, seconds=60):
-    """Takes the lock that often; `guard` is a name beside the mount that its holder alone may make.
+    """Takes the lock that often; `guard` is a name outside the mount that only the holder may create.
 
-    Returns how often it had the lock, and what went wrong.
+    Returns how often it had the lock, and the errors.
     """
     lock = UnlinkingLock(path)
     had, deadline = 0, time.monotonic() + seconds
@@ -70,7 +71,8 @@ def lock_and_unlink(path, guard, count, seconds=60):
 
 
 def make_and_unlink(path, count):
-    """Opens a file that another makes and unlinks as well, makes it if need be, and unlinks it. Returns the errors."""
+    """Opens a file that another process creates and unlinks too, creates it if necessary, and unlinks it. Returns
+    the errors."""
     errors = collections.Counter()
     for _ in range(count):
         try:
@@ -87,7 +89,7 @@ def make_and_unlink(path, count):
 
 
 def replace(name):
-    """Renames a new file over the name, and unlinks that."""
+    """Renames a new file over the name, and unlinks the name."""
     os.close(os.open(name + ".new", os.O_WRONLY | os.O_CREAT, 0o644))
     os.rename(name + ".new", name)
     os.unlink(name)
@@ -97,7 +99,7 @@ REMOVALS = {"unlink": os.unlink, "rename": replace}
 
 
 def link_and_remove(path, name, removal, count, checks_links):
-    """Gives a file a second name and takes it away, again and again. Returns the errors."""
+    """Gives a file a second name and removes that name, repeatedly. Returns the errors."""
     errors = collections.Counter()
     for _ in range(count):
         for call, args, links in ((os.link, (path, name), 2), (REMOVALS[removal], (name,), 1)):
@@ -111,7 +113,7 @@ def link_and_remove(path, name, removal, count, checks_links):
 
 
 def stat_until(end, path, names, most_links):
-    """Stats a file and names that it has at times, until the name `end` exists. Returns the errors."""
+    """Stats a file, and the names that it has at times, until the name `end` exists. Returns the errors."""
     errors, was_there = collections.Counter(), False
     while not os.path.lexists(end):
         for name in names:
@@ -126,7 +128,7 @@ def stat_until(end, path, names, most_links):
 
 
 def name_repeatedly(call, path, name, count):
-    """Makes a file and gives it the name, by "link" or "rename", again and again. Returns the errors."""
+    """Creates a file and gives it the name, by "link" or "rename", repeatedly. Returns the errors."""
     errors = collections.Counter()
     for _ in range(count):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
@@ -142,7 +144,7 @@ def name_repeatedly(call, path, name, count):
 
 
 def unlink_repeatedly(name, seconds, times=None):
-    """Returns how often the file was there. Stops early after so many times."""
+    """Unlinks the name repeatedly. Returns how often the file existed. Stops early after `times` of them."""
     had, deadline = 0, time.monotonic() + seconds
     while time.monotonic() < deadline and had != times:
         try:
@@ -163,9 +165,9 @@ CLAIMS = {
 
 
 def claim_repeatedly(how, directory, count):
-    """Makes one name after the other, by calls that replace nothing, and opens the files that others have made.
+    """Creates one name after the other, by calls that replace nothing, and opens the files that others have created.
 
-    Before each, it makes a file of its own. Returns how many the others had made, and the errors.
+    Before each one, it creates a file of its own. Returns how many the others had created, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):

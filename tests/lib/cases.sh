@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Cases of a test that is a script, for the tally of scripts/test.
+# Records the cases of a test script for the tally of scripts/test.
 
 cases='' failed=0
 
@@ -11,7 +11,7 @@ expect() { # NAME STATUS EXPECTED
     cases+="<testcase name='$1'>$result</testcase>"
 }
 
-finish() { # SUITE JUNIT, which may be empty: ends the script
+finish() { # SUITE JUNIT: ends the script; JUNIT may be empty
     if [ -n "$2" ]; then
         echo "<testsuites><testsuite name='$1'>$cases</testsuite></testsuites>" > "$2"
     fi

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of the tests of direct answers. The daemon's own pages count direct answers: no test passes because nothing was direct."""
+"""Helpers for the tests of direct answers. They count direct answers in the daemon's shared memory, so that no test
+passes because no answer was direct."""
 
 import contextlib
 import errno
@@ -13,7 +14,7 @@ KEY = "triton/KEY"
 
 
 def warm(mount, process):
-    """The first looks find no filter: the job begins with them."""
+    """Makes the lookups with which the job begins: before them, there is no shadow filter."""
     process.exists("none")
     before = mount.job(process.job)["direct_looks"]
     for _ in range(40):
@@ -23,7 +24,7 @@ def warm(mount, process):
 
 
 class Count:
-    """How many answers of a job were direct within a `with`."""
+    """Counts the direct answers of a job within a `with` block."""
 
     def __init__(self, mount, job="j"):
         self._mount, self._job = mount, job
@@ -39,7 +40,8 @@ class Count:
 
 
 def opens_as_the_views_directory(process, path):
-    """Whether what is opened there is a directory in which the process can make something: not the base's own."""
+    """Returns whether the opened object is a directory in which the process can create a name, and thus not the
+    base's own."""
     fd = process("hold", path)
     try:
         process("os.mkdir", "mine", dir_fd=fd)
@@ -52,7 +54,7 @@ def opens_as_the_views_directory(process, path):
 
 
 class Turns:
-    """Processes with what turns.cc does behind the library."""
+    """Starts processes with turns.cc preloaded behind the library."""
 
     def __init__(self, mount, scratch, shimmed_job_of):
         self.mount, self.directory = mount, scratch / "turns"
@@ -72,7 +74,8 @@ class Turns:
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
-        """While `process` makes the call and is held before, or after, it opens what is called so."""
+        """Makes `process` start the call, and holds it before or after its open of `name` for the duration of the
+        block."""
         (self.directory / moment).symlink_to(name)
         process.start(*call)
         held = self.directory / "held"
@@ -84,7 +87,7 @@ class Turns:
 
 
 class Race:
-    """A process of job j changes names in turn, while two that serve themselves check them: agent_races.py."""
+    """A process of job j changes names in turn, while two processes with direct answers check them (agent_races.py)."""
 
     CHECKERS = 2
 
@@ -96,7 +99,7 @@ class Race:
         self._checkers = [warm(mount, shimmed_job_of(mount, "j", UID)) for _ in range(self.CHECKERS)]
 
     def run(self, change, check, top, count, kinds):
-        """Each kind of name was checked by each process, and none was wrong."""
+        """Verifies that each process checked each kind of name, and found no error."""
         path = self._writer.path(top)
         for number, checker in enumerate(self._checkers):
             checker.start(check, path, count, str(self._board), number)

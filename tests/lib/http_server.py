@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server over HTTP on this machine, for programs that download."""
+"""An HTTP server on this machine, for programs that download."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
 
 
 class HttpServer:
-    """Answers GET and HEAD with answer(path, with_body), which any thread may call."""
+    """Answers GET and HEAD with the result of answer(path, with_body), which is called in any thread."""
 
     def __init__(self, answer: Callable[[str, bool], Answer]):
         class Handler(http.server.BaseHTTPRequestHandler):

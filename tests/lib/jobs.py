@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes under other users, and jobs that are such processes."""
+"""Processes under other users, and jobs that consist of such processes."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ import struct
 import subprocess
 import time
 
-PYTHON = "/usr/bin/python3"  # one that every user can run
+PYTHON = "/usr/bin/python3"  # a Python that every user can run
 CALL_TIMEOUT_S = 60
-FEWEST_LOOKS = 20  # a busy machine may stand still for all the time that is given
+FEWEST_LOOKS = 20  # a busy machine may stop for longer than the whole timeout
 
 
 class JobHung(AssertionError):
-    """A call did not come back in time."""
+    """A call did not return in time."""
 
 
 def environment(job=None, extra=None):
@@ -29,7 +29,7 @@ def environment(job=None, extra=None):
 
 
 def as_user(uid, argv, job=None, env=None, timeout=CALL_TIMEOUT_S, **options):
-    """Runs `argv` as `uid` with umask 022 in an environment of its own; text in and out."""
+    """Runs `argv` as `uid` with umask 022 in an environment of its own, with text streams."""
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     options.setdefault("extra_groups", [])
@@ -39,7 +39,7 @@ def as_user(uid, argv, job=None, env=None, timeout=CALL_TIMEOUT_S, **options):
 
 
 def wait_until(condition, seconds=10, what="the condition"):
-    """Polls until `condition` returns something true, and returns it."""
+    """Polls until `condition` returns a true value, and returns it."""
     deadline = time.monotonic() + seconds
     looks = 0
     while not (value := condition()):
@@ -51,7 +51,7 @@ def wait_until(condition, seconds=10, what="the condition"):
 
 
 def threads(pid):
-    """Where /proc tells of the threads of a process. Any of them may end meanwhile."""
+    """Yields the /proc directories of a process's threads. Any of them may exit meanwhile."""
     return pathlib.Path(f"/proc/{pid}/task").iterdir()
 
 
@@ -60,13 +60,13 @@ def state_of(thread):
 
 
 def waits_for_an_answer(thread):
-    """Whether a thread has asked a FUSE daemon, or waits for its vforked child, which does so for it."""
+    """Returns whether a thread waits for a FUSE daemon, directly or through its vforked child."""
     return (thread / "wchan").read_text() in ("request_wait_answer", "kernel_clone")
 
 
 def stop(pid):
-    """SIGSTOP, which a thread obeys when it next runs: until then it can answer a request. One that
-    waits for an answer itself stops after it."""
+    """Sends SIGSTOP. A thread stops when it next runs, and can answer a request until then; a thread that itself
+    waits for an answer stops only after it."""
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: all(state_of(thread) == "T" or waits_for_an_answer(thread)
                            for thread in threads(pid)), what="a stop")
@@ -82,14 +82,14 @@ def standing_still(pid):
 
 
 def open_files(pid):
-    """What the descriptors of a process name now. It opens and closes files meanwhile."""
+    """Returns the names of the open files of a process, which opens and closes files meanwhile."""
     for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             yield os.readlink(fd)
 
 
 class Process:
-    """One process of a job. `process("os.mkdir", path)` makes the call there."""
+    """One process of a job. `process("os.mkdir", path)` makes the call in that process."""
 
     def __init__(self, agent, uid, job, env=None, pid_namespace=False, cwd="/"):
         argv = [PYTHON, "-I", str(agent)]
@@ -108,17 +108,17 @@ class Process:
 
     @property
     def stdout_fd(self):
-        """Readable when a call that was started has come to its end."""
+        """Becomes readable when a call that was started has ended."""
         return self._child.stdout.fileno()
 
     def start(self, name, *args, **kwargs):
-        """Sends a call without waiting for its end."""
+        """Sends a call without waiting for its result."""
         data = pickle.dumps((name, args, kwargs))
         self._child.stdin.write(struct.pack("<I", len(data)) + data)
         self._child.stdin.flush()
 
     def result(self, timeout=CALL_TIMEOUT_S):
-        """The value of the call that start() sent; raises what the call raised."""
+        """Returns the value of the call that start() sent; raises what the call raised."""
         deadline = time.monotonic() + timeout
         head = self._read(4, deadline)
         good, value = pickle.loads(self._read(struct.unpack("<I", head)[0], deadline))
@@ -157,14 +157,14 @@ class Process:
 
 
 class Job(Process):
-    """A process that looks at one mount as one job of one user, with short ways to say so."""
+    """A process that uses one mount as one job of one user, with short forms of common calls."""
 
     def __init__(self, mount, agent, uid, job, **options):
         super().__init__(agent, uid, job, **options)
         self.mount = pathlib.Path(mount)
 
     def path(self, *parts):
-        """A path below the mount, as an unshimmed program of the job spells it."""
+        """Returns a path below the mount, as a program of the job without the library spells it."""
         return str(self.mount.joinpath(*parts))
 
     def view(self, *parts):
@@ -186,7 +186,7 @@ class Job(Process):
         self("triton_put", self.path("triton", key), name, data)
 
     def put_group(self, key, files, kernel="kernel"):
-        """All of an entry's files, its group last."""
+        """Writes all files of an entry, its group file last."""
         for name, data in files.items():
             self.put(key, name, data)
         children = {name: self.path("triton", key, name) for name in files}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests on real mounts. They need root; each test has its own store and mount.
 
-Environment: CACHESHIM_BIN and CACHESHIM_LIB name what is tested (default: build/dist).
+Environment: CACHESHIM_BIN and CACHESHIM_LIB name the tested program and library (default: build/dist).
 """
 
 import atexit
@@ -24,11 +24,11 @@ TEST_TIMEOUT_S = 120
 
 @pytest.fixture(scope="session")
 def all_scratch():
-    """The directory of this whole run, gone afterwards even when pytest is killed."""
+    """The directory of this run, which is removed afterwards even if pytest is killed."""
     mounts.enter_private_mount_namespace()
     top = pathlib.Path(tempfile.mkdtemp(prefix="cacheshim-test-", dir="/tmp"))
     top.chmod(0o755)
-    os.environ["LIBMOUNT_UTAB"] = str(top / "utab")  # /run/mount is the machine's
+    os.environ["LIBMOUNT_UTAB"] = str(top / "utab")  # keep the machine's own /run/mount/utab unchanged
     watchdog = mounts.Watchdog(top)
     atexit.register(mounts.remove, top)
     yield top
@@ -38,7 +38,7 @@ def all_scratch():
 
 @pytest.fixture(autouse=True)
 def hard_timeout(request):
-    """A test that hangs in the mount is freed by taking the mount away from under it."""
+    """Ends a test that hangs in a mount by removing the mount."""
     marker = request.node.get_closest_marker("timeout_s")
     seconds = marker.args[0] if marker else TEST_TIMEOUT_S
 
@@ -57,7 +57,7 @@ def hard_timeout(request):
 
 @pytest.fixture
 def scratch(all_scratch):
-    """A directory of the test's own that every user can pass through."""
+    """A directory of this test that every user can pass through."""
     path = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     path.chmod(0o755)
     yield path
@@ -80,7 +80,7 @@ def library():
 
 @pytest.fixture
 def store(scratch):
-    """An empty cache directory; tests put base files there before they mount."""
+    """An empty cache directory; a test that needs base files creates them there before it mounts."""
     path = scratch / "store"
     path.mkdir(mode=0o755)
     return path
@@ -88,7 +88,7 @@ def store(scratch):
 
 @pytest.fixture
 def mount_store(program, scratch):
-    """Mounts a store at a new mount point: mount_store(store, *options)."""
+    """mount_store(store, *options) mounts a store at a new mount point."""
     made = []
 
     def mount(store, *options, name=None):
@@ -105,7 +105,7 @@ def mount_store(program, scratch):
 
 @pytest.fixture
 def mount_allowing(mount_store, store, scratch):
-    """Mounts the store with this table as [publish] allow; None: without."""
+    """Mounts the store with this table as [publish] allow; without one if it is None."""
     def mount(allow, more="", name=None):
         config = scratch / f"{uuid.uuid4()}.toml"
         config.write_text("" if allow is None else f"[publish]\nallow = {allow}\n{more}")
@@ -115,7 +115,7 @@ def mount_allowing(mount_store, store, scratch):
 
 @pytest.fixture
 def own_profiles(scratch):
-    """A profiles.d of this test's own, in place of root's."""
+    """A profiles.d of this test, instead of root's."""
     directory = scratch / "etc"
     (directory / "profiles.d").mkdir(parents=True)
     pathlib.Path("/etc/cacheshim").mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ def own_profiles(scratch):
 
 @pytest.fixture
 def overlay(program, scratch):
-    """The directories of a plain overlay, not mounted yet."""
+    """The directories of a plain overlay, which is not mounted yet."""
     one = mounts.Overlay(scratch)
     yield one
     one.close()
@@ -134,13 +134,13 @@ def overlay(program, scratch):
 
 @pytest.fixture
 def mount(mount_store, store):
-    """The test's store, mounted. Where base files come first, use mount_store instead."""
+    """The test's store, mounted. A test that needs base files uses mount_store instead."""
     return mount_store(store)
 
 
 @pytest.fixture
 def device(scratch):
-    """/dev/fuse for everybody, as udev makes it; within this run's mount namespace only."""
+    """Makes /dev/fuse accessible to everybody, as udev does; only in this run's mount namespace."""
     node = scratch / "fuse"
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
     node.chmod(0o666)
@@ -151,7 +151,7 @@ def device(scratch):
 
 @pytest.fixture
 def sbin(scratch):
-    """An /sbin, for this run's mount namespace alone, in which mount(8) and umount(8) find the helpers."""
+    """An /sbin in which mount(8) and umount(8) find the helpers, only in this run's mount namespace."""
     helpers = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin"
     names = ("mount.fuse.cacheshim", "umount.fuse.cacheshim")
     added = scratch / "sbin"
@@ -177,7 +177,7 @@ def agent(scratch):
 
 @pytest.fixture
 def job_of(agent):
-    """Starts a process of a job: job_of(mount, "a", 20001, env={…})."""
+    """job_of(mount, "a", 20001, env={…}) starts a process of a job."""
     started = []
 
     def start(mount, job, uid, **options):
@@ -192,7 +192,7 @@ def job_of(agent):
 
 @pytest.fixture
 def shimmed_job_of(job_of, library, scratch):
-    """As job_of, with the library preloaded into the process."""
+    """Does the same as job_of, with the library preloaded into the process."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
 
     def start(mount, job, uid, env=None, **options):

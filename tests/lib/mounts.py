@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts of cacheshim that are always removed, whatever the test's result."""
+"""Mounts of cacheshim that are always removed, whatever the test's result is."""
 
 import contextlib
 import ctypes
@@ -21,14 +21,14 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
 
 def enter_private_mount_namespace():
-    """From here on this process and its children mount for themselves alone."""
+    """Moves this process to a mount namespace of its own, so that its mounts are invisible to others."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "cannot make a private mount namespace (run as root)")
 
 
 def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
-    """Runs a command with its output captured as text."""
+    """Runs a command and captures its output as text."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CACHESHIM_")}
     return subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -37,7 +37,7 @@ def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
 
 @contextlib.contextmanager
 def setting(path, value):
-    """A file of /proc/sys or /sys with another value for a while."""
+    """Changes a file of /proc/sys or /sys for the duration of the block."""
     file = pathlib.Path(path)
     before = file.read_text()
     file.write_text(value)
@@ -52,24 +52,24 @@ def is_mounted(path):
 
 
 def times_mounted(path):
-    name = str(path).replace("\\", "\\134")  # as the kernel writes it
+    name = str(path).replace("\\", "\\134")  # escaped as the kernel prints it
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         return sum(line.split()[4] == name for line in table)
 
 
 def processes_naming(text):
-    """Ids of the processes with `text` in their command line: a scratch directory's path is unique."""
+    """Yields the processes with `text` in their command line. The path of a scratch directory is unique."""
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 if text.encode() in (entry / "cmdline").read_bytes():
                     yield int(entry.name)
             except OSError:
-                pass  # it has ended
+                pass  # the process has exited
 
 
 def free(scratch):
-    """Takes away all that is mounted below `scratch`, and ends what still names it."""
+    """Unmounts everything below `scratch`, and kills the processes whose command line still names it."""
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         points = [line.split()[4] for line in table]
     for point in reversed(points):
@@ -83,16 +83,17 @@ def free(scratch):
 
 
 def remove_run_directories(scratch):
-    """Of daemons that were killed, as free() does it: those that end well take theirs away.
+    """Removes the run directories of daemons that were killed, for example by free(); daemons that end normally remove
+    theirs.
 
-    A base that is still bound there goes first, and nothing below it.
+    Unmounts a base that is still bound there first, so that nothing below it is removed.
     """
     escaped = str(scratch).strip("/").replace("-", "\\x2d").replace("/", "-")
     top = pathlib.Path("/run/cacheshim")
     for directory in top.iterdir() if top.is_dir() else ():
         if directory.name.startswith(f"{escaped}-"):
             if not directory.is_dir():
-                directory.unlink(missing_ok=True)  # that it was closed
+                directory.unlink(missing_ok=True)  # the record of a closed mount
                 continue
             subprocess.run(["umount", "-l", directory / "base"], stderr=subprocess.DEVNULL, check=False)
             if not is_mounted(directory / "base"):
@@ -108,14 +109,15 @@ def remove(scratch):
 
 
 class Watchdog:
-    """A process that frees the scratch directory when pytest dies without doing so."""
+    """A process that frees the scratch directory if pytest dies without doing so."""
 
     def __init__(self, scratch):
         code = ("import sys; sys.path.insert(0, sys.argv[1]); import mounts; "
                 "sys.stdin.read(); mounts.remove(bytes.fromhex(sys.argv[2]).decode())")
         self._child = subprocess.Popen(
             [sys.executable, "-c", code, str(pathlib.Path(__file__).parent),
-             str(scratch).encode().hex()],  # so that it does not name the directory itself
+             # Encoded, so that the watchdog's own command line does not name the directory
+             str(scratch).encode().hex()],
             stdin=subprocess.PIPE, start_new_session=True)
 
     def close(self):
@@ -124,7 +126,8 @@ class Watchdog:
 
 
 def run_mounting(argv, log):
-    """Runs a command that mounts. The daemon may keep stderr: a pipe would never reach its end."""
+    """Runs a command that mounts. Its output goes to a file: the daemon may keep stderr, so that a pipe would never
+    end."""
     with open(log, "w+", encoding="utf-8") as file:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         code = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=file,
@@ -135,7 +138,7 @@ def run_mounting(argv, log):
 
 
 class Overlay:
-    """A plain overlay over directories of its own: `lowers` (the first on top), `upper`, `work`."""
+    """A plain overlay over its own directories: `lowers` (the first on top), `upper`, `work`."""
 
     def __init__(self, scratch, lowers=1):
         self.path = scratch / "overlay"
@@ -167,7 +170,7 @@ class Overlay:
 
 
 class Mount:
-    """One mounted store. Leaves nothing behind after close()."""
+    """One mounted store. close() removes everything."""
 
     def __init__(self, store, point):
         self.store, self.path = pathlib.Path(store), pathlib.Path(point)
@@ -185,7 +188,7 @@ class Mount:
         return run(PROGRAM, "unmount", self.path)
 
     def cli(self, *argv, check=True):
-        """`cacheshim ARGV --mount HERE`."""
+        """Runs `cacheshim ARGV --mount HERE`."""
         result = run(PROGRAM, *argv, "--mount", self.path)
         if check:
             assert result.returncode == 0, f"{argv}: {result.returncode}: {result.stderr}"
@@ -201,7 +204,7 @@ class Mount:
         return self.status()["pid"]
 
     def kill_daemon(self):
-        """Ends the daemon as a crash does; returns when it is gone."""
+        """Kills the daemon, which simulates a crash; returns when it is gone."""
         pid = self.daemon_pid()
         handle = os.pidfd_open(pid)
         signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -215,16 +218,16 @@ class Mount:
         return self.store.joinpath(*parts)
 
     def uppers(self, job):
-        """The directories that hold the files of a job's layers."""
+        """Returns the directories that contain the files of a job's layers."""
         return sorted((self.store / ".cacheshim/layers" / job).glob("*/upper"))
 
     def layer_files(self, job):
-        """Files that a job's layers hold, by path below the view."""
+        """Returns the files in a job's layers, by path below the view."""
         return {str(path.relative_to(upper)): path.read_bytes() for upper in self.uppers(job)
                 for path in upper.rglob("*") if path.is_file() and not path.is_symlink()}
 
     def layer_names(self, job):
-        """All names of files in a job's layers, whiteouts included."""
+        """Returns all names of files in a job's layers, including whiteouts."""
         return sorted(str(path.relative_to(upper)) for upper in self.uppers(job)
                       for path in upper.rglob("*") if not path.is_dir())
 
@@ -232,7 +235,7 @@ class Mount:
         return self.cli("job", "end", job, f"--{outcome}")
 
     def job(self, job):
-        """What the daemon tells of a job."""
+        """Returns the daemon's information about a job."""
         return json.loads((self.path / ".cacheshim/jobs" / job).read_text())
 
     def run_directory(self):

@@ -15,7 +15,7 @@ def wheel_name(name: str) -> str:
 
 
 def wheel_members(name: str, padding: int) -> dict[str, str]:
-    """What the wheel of one module holds; the module has about `padding` bytes."""
+    """Returns the members of a wheel with one module of about `padding` bytes."""
     info = f"{name}-1.0.dist-info"
     return {f"{name}.py": f"NAME = {name!r}\n" + "#" * padding,
             f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
