@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 struct FileLocks : testing::Test {
   FileLock made() const { return FileLock(path); }
-  // What a raw flock(2) of the lock file says: 0, or an errno.
+  // Calls flock(2) on the lock file without FileLock. Returns 0, or an errno.
   int raw(int operation) const {
     const UniqueFd fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     return ::flock(fd.get(), operation | LOCK_NB) == 0 ? 0 : errno;
@@ -46,7 +46,7 @@ TEST_F(FileLocks, ConstructionTouchesNothing) {
   EXPECT_FALSE(scratch.exists("cache.lock"));
 }
 
-TEST_F(FileLocks, ExclusiveOnesExcludeEachOther) {
+TEST_F(FileLocks, ExclusiveLocksExcludeEachOther) {
   FileLock one = made(), two = made();
   EXPECT_FALSE(one.lock());
   EXPECT_TRUE(one.is_locked());
@@ -56,7 +56,7 @@ TEST_F(FileLocks, ExclusiveOnesExcludeEachOther) {
   EXPECT_FALSE(two.try_lock());
 }
 
-TEST_F(FileLocks, SharedOnesGoTogether) {
+TEST_F(FileLocks, SharedLocksDoNotExcludeEachOther) {
   FileLock one = made(), two = made();
   EXPECT_FALSE(one.lock(Mode::kShared));
   EXPECT_FALSE(two.try_lock(Mode::kShared));
@@ -81,7 +81,7 @@ TEST_F(FileLocks, AZeroTimeoutTriesOnce) {
   EXPECT_TRUE(timed_out(one.try_lock_for(-5ms)));
 }
 
-TEST_F(FileLocks, AShortTimeoutIsWaitedForAndNamesTheFile) {
+TEST_F(FileLocks, ATimeoutIsWaitedForAndItsErrorNamesTheFile) {
   FileLock one = made(), two = made();
   ASSERT_FALSE(one.lock());
   const auto begin = std::chrono::steady_clock::now();
@@ -92,7 +92,7 @@ TEST_F(FileLocks, AShortTimeoutIsWaitedForAndNamesTheFile) {
   EXPECT_EQ(refused->message(), "cannot lock '" + lock_path + "': others have it locked");
 }
 
-TEST_F(FileLocks, ALockThatComesFreeInTimeIsGot) {
+TEST_F(FileLocks, ALockThatIsReleasedInTimeIsTaken) {
   FileLock one = made(), two = made();
   ASSERT_FALSE(one.lock());
   std::atomic<bool> waits{false};
@@ -115,7 +115,7 @@ TEST_F(FileLocks, TheDestructorReleases) {
   EXPECT_EQ(raw(LOCK_EX), 0);
 }
 
-TEST_F(FileLocks, AMoveTakesTheLockAlong) {
+TEST_F(FileLocks, AMoveTransfersTheLock) {
   FileLock one = made();
   ASSERT_FALSE(one.lock());
   FileLock two(std::move(one));
@@ -127,7 +127,7 @@ TEST_F(FileLocks, AMoveTakesTheLockAlong) {
   EXPECT_EQ(three.path(), lock_path);
   EXPECT_EQ(raw(LOCK_EX), EWOULDBLOCK);
   FileLock other(scratch / "other");
-  EXPECT_FALSE(other.try_lock());  // what `three` had is free
+  EXPECT_FALSE(other.try_lock());  // the lock that `three` had is free
   three.unlock();
   EXPECT_EQ(raw(LOCK_EX), 0);
 }
@@ -158,7 +158,7 @@ TEST_F(FileLocks, TheFileStaysTheSameOne) {
 
 TEST_F(FileLocks, AnOpenErrorIsReported) {
   FileLock lock(scratch / "no/such/directory/cache");
-  const auto refused = lock.try_lock_for(60s);  // at once: waiting would not help
+  const auto refused = lock.try_lock_for(60s);  // returns at once, because waiting would not help
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->reason, Reason::kCannotOpen);
   EXPECT_EQ(refused->code, ENOENT);
@@ -177,7 +177,7 @@ TEST_F(FileLocks, RawFlockExcludesAndIsExcluded) {
   EXPECT_TRUE(timed_out(lock.try_lock(Mode::kShared)));
 }
 
-TEST_F(FileLocks, AChildKeepsWhatItInheritedUntilItEnds) {
+TEST_F(FileLocks, AChildKeepsAnInheritedLockUntilItExits) {
   FileLock lock = made();
   ASSERT_FALSE(lock.lock());
   int ends[2];
@@ -205,7 +205,7 @@ TEST_F(FileLocks, ExecClosesIt) {
 
 TEST_F(FileLocks, ASignalDoesNotEndTheWait) {
   struct sigaction action {};
-  action.sa_handler = [](int) {};  // without SA_RESTART: flock(2) gives EINTR
+  action.sa_handler = [](int) {};  // without SA_RESTART, flock(2) returns EINTR
   ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
   FileLock one = made(), two = made();
   ASSERT_FALSE(one.lock());
@@ -226,7 +226,7 @@ TEST_F(FileLocks, ASignalDoesNotEndTheWait) {
   EXPECT_TRUE(two.is_locked());
 }
 
-TEST_F(FileLocks, AReadOnlyDirectoryServesWhereTheFileIsThere) {
+TEST_F(FileLocks, AReadOnlyDirectoryWorksIfTheFileExists) {
   constexpr uid_t kNobody = 65534;
   scratch.write("ro/there.lock", "");
   ASSERT_EQ(::chmod((scratch / "ro/there.lock").c_str(), 0444), 0);
@@ -246,8 +246,8 @@ TEST_F(FileLocks, AReadOnlyDirectoryServesWhereTheFileIsThere) {
   ASSERT_EQ(::chmod((scratch / "ro").c_str(), 0755), 0);
 }
 
-// Some programs remove lock files: a lock on one that is gone would be one on nothing.
-TEST_F(FileLocks, AFileThatWasRemovedMeanwhileIsNotTakenForTheLock) {
+// Some programs remove lock files: a lock on a removed file would exclude nobody.
+TEST_F(FileLocks, ALockOnARemovedFileIsNotReturned) {
   FileLock one = made(), two = made();
   ASSERT_FALSE(one.lock());
   std::thread waiter([&] { EXPECT_FALSE(two.lock()); });

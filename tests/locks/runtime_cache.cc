@@ -20,7 +20,8 @@ std::set<std::string> read_lines(std::istream& stream) {
   return lines;
 }
 
-// Written beside it and renamed, so that who reads without a lock sees the old file or the new one.
+// Writes a file beside it and renames that, so that a process that reads without a lock sees the
+// old file or the new one.
 bool write_whole(const std::string& path, const std::set<std::string>& lines) {
   const std::string staged = path + ".new." + std::to_string(::getpid());
   {
