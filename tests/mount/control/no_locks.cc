@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded, it makes of the files that NO_LOCKS_BELOW names (directories or files, ':' between)
-// those of a file system without locks: flock(2) and F_OFD_SETLK fail with ENOLCK there.
+// Preloaded: the files that NO_LOCKS_BELOW names (directories or files, separated by ':') behave as
+// on a file system without locks: flock(2) and F_OFD_SETLK fail with ENOLCK.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program's messages, one line each, and the exit codes that scripts rely on."""
+"""The program's messages, one line each, and the exit codes that scripts depend on."""
 
 import json
 import os
@@ -23,7 +23,7 @@ STATS = {
 
 
 def check_refusal(result, code, *parts):
-    """One line on stderr that names all parts, and the exit code."""
+    """Verifies that stderr has one line that contains all parts, and verifies the exit code."""
     assert result.returncode == code, result.stderr
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert result.stderr.startswith("cacheshim: ")
@@ -41,17 +41,17 @@ def point(scratch):
 
 @pytest.fixture
 def covered_device(scratch):
-    """A machine whose kernel has no FUSE: there is nothing behind /dev/fuse."""
+    """Simulates a machine whose kernel has no FUSE: opening /dev/fuse fails."""
     os.mknod(scratch / "no-fuse", stat.S_IFCHR | 0o666, os.makedev(60, 0))
     subprocess.run(["mount", "--bind", scratch / "no-fuse", "/dev/fuse"], check=True)
     yield
     subprocess.run(["umount", "/dev/fuse"], check=True)
 
 
-# ---- what is missing or wrong at mount
+# ---- errors of mount
 
 
-def test_mount_needs_a_store_that_is_there(program, scratch, point):
+def test_mount_needs_a_store_that_exists(program, scratch, point):
     result = mounts.run(program, "mount", "--store", scratch / "none", point)
     check_refusal(result, UNAVAILABLE, scratch / "none", "No such file or directory")
 
@@ -128,7 +128,7 @@ def test_the_configuration_is_checked(program, store, point, scratch, text, part
     check_refusal(result, USAGE, scratch / "none")
 
 
-def test_the_configuration_is_followed(mount_store, store, scratch):
+def test_the_configuration_is_applied(mount_store, store, scratch):
     (scratch / "layers").mkdir()
     config = scratch / "cacheshim.toml"
     config.write_text(f"layers = '{scratch}/layers'\nthreads = 2\n[publish]\npolicy = 'never'\n")
@@ -157,11 +157,11 @@ def test_a_dead_mount_is_freed_with_a_line_that_says_so(mount):
     assert sum(str(mount.path) == line.split()[4] for line in open("/proc/self/mountinfo")) == 1
 
 
-def test_the_daemon_keeps_nothing_of_its_caller(program, mount_store, store, scratch):
+def test_the_daemon_keeps_no_descriptor_of_its_caller(program, mount_store, store, scratch):
     point = scratch / "p"
     point.mkdir()
     reader, writer = os.pipe()
-    # Pipes as stdout and stderr, and one more descriptor: all must come to their end.
+    # stdout and stderr are pipes, and there is one more descriptor: each must reach its end.
     result = subprocess.run([program, "mount", "--store", store, point], capture_output=True,
                             pass_fds=[writer], timeout=30, check=False)
     os.close(writer)
@@ -305,7 +305,7 @@ def run_on(mount, *argv, **options):
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)])
-def test_run_returns_the_commands_own_code_and_ends_the_job_by_it(mount, script, code):
+def test_run_returns_the_commands_exit_code_and_ends_the_job_accordingly(mount, script, code):
     result = run_on(mount, "--job", "r", "--", "sh", "-c", script)
     assert result.returncode == code, result.stderr
     job = json.loads(mount.cli("job", "show", "r", "--json").stdout)
@@ -335,7 +335,7 @@ def test_run_takes_the_schedulers_job(mount):
     assert result.stdout.startswith("run-")
 
 
-def test_run_without_a_mount_runs_the_command_all_the_same(program, point):
+def test_run_without_a_mount_still_runs_the_command(program, point):
     argv = [program, "run", "--mount", point, "sh", "-c", "echo $CACHESHIM_DISABLE; exit 3"]
     result = mounts.run(*argv)
     assert (result.returncode, result.stdout) == (3, "1\n")
@@ -356,7 +356,7 @@ def test_run_passes_signals_on(mount):
 
 @pytest.mark.usefixtures("library")
 def test_a_shells_redirection_into_the_cache_is_published_whole(mount):
-    # The shell closes a duplicate of the descriptor before anything is written.
+    # The shell closes a duplicate of the descriptor before anything is written to it.
     script = f"mkdir -p {mount.path}/triton/K && echo whole > {mount.path}/triton/K/k.json"
     assert run_on(mount, "sh", "-c", script).returncode == 0
     assert (mount.store / "triton/K/k.json").read_text() == "whole\n"
@@ -402,7 +402,7 @@ def test_a_private_mount_is_at_the_requested_path(program, store, point, scratch
     check_refusal(result, UNAVAILABLE, scratch / "none", "the command was not run")
 
 
-def test_a_store_that_is_not_there_is_an_error_for_run(program, scratch):
+def test_a_missing_store_is_an_error_for_run(program, scratch):
     check_refusal(private_run(program, scratch / "none", "true"), UNAVAILABLE, scratch / "none")
 
 
@@ -411,7 +411,7 @@ def test_a_store_that_is_not_there_is_an_error_for_run(program, scratch):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scratch, uid, how):
     os.chown(store, uid, uid)
-    # One process that goes in the background, one that ignores SIGTERM; both name the scratch directory.
+    # One child runs in the background, one ignores SIGTERM; both name the scratch directory.
     script = (f"(exec sleep 600.5) & (trap '' TERM; echo ready; "
               f": {scratch}/; sleep 600) & sleep 600")
     process = subprocess.Popen([program, "run", "--store", store, "sh", "-c", script],
@@ -419,7 +419,7 @@ def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scra
                                stderr=subprocess.DEVNULL, env=environment(None, None))
     assert process.stdout.readline() == b"ready\n"
     inside = namespace_members(process.pid)
-    assert len(inside) >= 5  # keeper, daemon, shell, two children
+    assert len(inside) >= 5  # the keeper, the daemon, the shell, and two children
     process.send_signal(how)
     assert process.wait(20) == (143 if how == signal.SIGTERM else -how)
     process.stdout.close()
@@ -429,7 +429,7 @@ def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scra
 
 
 def namespace_members(parent):
-    """The processes in the mount namespace of a child of `parent`, as descriptors."""
+    """Returns pidfds of the processes in the mount namespace of a child of `parent`."""
     with open(f"/proc/{parent}/task/{parent}/children", encoding="utf-8") as file:
         keeper = file.read().split()[0]
     wanted = os.readlink(f"/proc/{keeper}/ns/mnt")
@@ -439,5 +439,5 @@ def namespace_members(parent):
             if os.readlink(f"/proc/{name}/ns/mnt") == wanted:
                 members.append(os.pidfd_open(int(name)))
         except OSError:
-            pass  # it has ended
+            pass  # the process has exited
     return members

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/control.md names every key that the daemon puts into its JSON."""
+"""docs/control.md documents every key that the daemon writes into its JSON."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ DOCUMENT = REPOSITORY / "docs/control.md"
 
 
 def section(heading):
-    """The text below a heading, up to the next one of any level."""
+    """Returns the text below a heading, up to the next heading of any level."""
     text = DOCUMENT.read_text()
     found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.M | re.S)
     assert found, f"{DOCUMENT} has no section '{heading}'"
@@ -24,7 +24,7 @@ def documented(heading):
 
 
 def keys(value):
-    """The keys of an object, or of all objects of an array."""
+    """Returns the keys of an object, or of all objects in an array."""
     objects = value if isinstance(value, list) else [value]
     return {key for one in objects for key in one}
 
@@ -70,7 +70,7 @@ def test_every_documented_key_of_a_control_file_exists(mount, job_of, heading):
 
 
 def test_the_counters_are_those_of_the_table(mount):
-    """The man page's list is made from the table."""
+    """The manual page's list is generated from the table."""
     table = (REPOSITORY / "common/counters.def").read_text()
     rows = re.findall(r"^CACHESHIM_(?:COUNTER|READING)\((\w+)", table, re.M)
     assert list(control_file(mount, "stats")) == rows

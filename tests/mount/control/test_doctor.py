@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim doctor finds each fault, which the test really causes, and says what to do about it."""
+"""cacheshim doctor finds each fault, which the test really causes, and prints what to do about it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class Report:
         self.stderr = result.stderr
 
     def of(self, check, *healths):
-        """The findings of one check that are no good news, or of those healths."""
+        """Returns the findings of one check that report a problem, or those with one of `healths`."""
         return [one for one in self.json["checks"]
                 if one["check"] == check and one["health"] in (healths or ("warning", "problem"))]
 
@@ -37,7 +37,7 @@ class Report:
 
 
 def check_finding(report, check, health, where, *parts):
-    """One finding of this check that says so, and what to do."""
+    """Verifies that one finding of this check has this health and text, and prints what to do."""
     for one in report.of(check, health):
         text = f"{one['what']}; {one['advice']}"
         if str(where) in one["where"] and all(str(part) in text for part in parts):
@@ -65,7 +65,7 @@ def doctor(program, home):
     return examine
 
 
-def test_a_mount_that_is_well_has_no_problem(mount, doctor, two_jobs):
+def test_a_healthy_mount_has_no_problem(mount, doctor, two_jobs):
     two_jobs[0].write("triton/file", b"x")
     report = doctor("--mount", mount.path)
     assert report.returncode == 0, report.problems()
@@ -85,7 +85,7 @@ def test_each_check_prints_one_line(mount, program, home):
     for line, check in zip(lines, report["checks"]):
         assert line.split()[0] == check["health"]
         assert line[9:].startswith(check["check"]) and check["where"] in line
-        if not check["check"].startswith("free"):  # others write to the file system too
+        if not check["check"].startswith("free"):  # other programs also write to the file system
             assert line.endswith(check["advice"] or check["what"])
 
 
@@ -247,7 +247,7 @@ def test_layers_whose_daemon_is_gone_and_what_is_left_over(mount, doctor, two_jo
     assert report.of("layers") == report.of("staging") == []
 
 
-def test_trash_that_nobody_empties(doctor, store):
+def test_trash_that_is_never_emptied(doctor, store):
     trash = store / ".cacheshim/trash"
     trash.mkdir(parents=True)
     trash.parent.chmod(0o700)
@@ -271,7 +271,7 @@ def test_a_file_system_without_locks(mount_store, store, doctor, job_of, scratch
         fds = [job("os.open", job.path("triton/KEY/lock"), os.O_RDWR | os.O_CREAT)
                for job in (one, two)]
         one("fcntl.flock", fds[0], 2)
-        assert not two("try_flock_path", two.path("triton/KEY/lock"))  # among this mount's processes
+        assert not two("try_flock_path", two.path("triton/KEY/lock"))  # within this mount, locks work
         assert mount.status()["locks"] == "this mount"
         report = doctor("--mount", point)
         check_finding(report, "locks", "warning", point, "exclusion ends at this mount")
@@ -301,7 +301,7 @@ def test_a_device_that_is_not_there_or_not_open_to_users(doctor, store, scratch,
 
 
 def test_no_user_namespaces(program, store, home, scratch):
-    """In a user namespace in which there can be no more of them."""
+    """Run in a user namespace in which no further ones can be created."""
     code = ("echo 0 > /proc/sys/user/max_user_namespaces && "
             f"exec {program} doctor --json --store {store}")
     result = subprocess.run(["unshare", "--user", "--map-root-user", "sh", "-c", code], text=True,
@@ -334,7 +334,7 @@ def test_bad_configuration_and_profiles(doctor, store, scratch):
 
 @pytest.fixture
 def installation(scratch, library):
-    """The installed files again, to be spoilt."""
+    """A copy of the installed files, which the tests damage."""
     prefix = scratch / "prefix"
     built = pathlib.Path(mounts.PROGRAM).parent.parent
     shutil.copytree(built / "bin", prefix / "bin", symlinks=True)
@@ -344,7 +344,7 @@ def installation(scratch, library):
     return prefix
 
 
-def test_an_installation_that_is_not_whole(installation, store, home):
+def test_an_incomplete_installation(installation, store, home):
     def examine():
         return Report(mounts.run(installation / "bin/cacheshim", "doctor", "--json", "--store", store,
                                  env={"HOME": str(home)}))
@@ -413,13 +413,13 @@ def test_default_caches_that_belong_to_another(doctor, store, home):
     (home / ".triton/cache").mkdir(parents=True)
     for path in (home / ".triton", home / ".triton/cache"):
         path.chmod(0o755)
-    for user in (20001, None):  # and as root, of whoever HOME is
+    for user in (20001, None):  # also if root runs it: the owner of HOME counts
         report = doctor("--store", store, user=user)
         check_finding(report, "default caches", "warning", home / ".triton/cache", "belongs to uid 0",
                       "PermissionError", "chown -R 20001")
     os.chown(home / ".triton/cache", 20001, 20001)
     assert doctor("--store", store, user=20001).of("default caches") == []
-    (home / ".cache").mkdir(mode=0o755)  # by a `sudo pip`
+    (home / ".cache").mkdir(mode=0o755)  # as `sudo pip` leaves it
     report = doctor("--store", store, user=20001)
     assert [one["where"] for one in report.of("default caches")] == [str(home / ".cache")]
     gone = doctor("--store", store, env={"HOME": str(home / "none")})

@@ -17,7 +17,7 @@ def explain(mount, path, job=None):
     return json.loads(mount.cli("explain", str(path), "--json", *options).stdout)
 
 
-def test_what_another_job_has_published(mount, job_of):
+def test_an_entry_that_another_job_has_published(mount, job_of):
     one = job_of(mount, "one", 20001, env={"CACHESHIM_CYCLE": "3"})
     two = job_of(mount, "two", 20002)
     one.put_group("KEY", KERNEL)
@@ -35,7 +35,7 @@ def test_what_another_job_has_published(mount, job_of):
     assert directory["kind"] == "directory" and directory["published"]["job"] == "one"
 
 
-def test_every_way_to_say_a_path(mount, two_jobs):
+def test_every_spelling_of_a_path(mount, two_jobs):
     two_jobs[0].put_group("KEY", KERNEL)
     two_jobs[1].exists(CUBIN)
     for path, job in ((mount.path / CUBIN, "uid-0"), (mount.store / CUBIN, "uid-0"),
@@ -91,7 +91,7 @@ def test_a_conflict(mount, two_jobs):
     assert explain(mount, CUBIN, "one")["from"] == "base"
 
 
-def test_what_the_job_has_removed_or_written_itself(mount, two_jobs):
+def test_names_that_the_job_has_removed_or_written_itself(mount, two_jobs):
     one, two = two_jobs
     one.put_group("KEY", KERNEL)
     two("os.remove", two.path(CUBIN))
@@ -102,14 +102,14 @@ def test_what_the_job_has_removed_or_written_itself(mount, two_jobs):
     assert "a file of its own" in explain(mount, "triton/KEY/k.json", "two")["hidden"]
 
 
-def test_what_nobody_has(mount, two_jobs):
+def test_a_path_that_does_not_exist(mount, two_jobs):
     two_jobs[0].exists("triton/KEY")
     answer = explain(mount, CUBIN, "one")
     assert answer["from"] == "nowhere" and "published" not in answer and "hidden" not in answer
     assert "nowhere" in mount.cli("explain", CUBIN, "--job", "one").stdout
 
 
-def test_what_was_evicted(mount_store, store, scratch, job_of):
+def test_an_evicted_entry(mount_store, store, scratch, job_of):
     config = scratch / "c.toml"
     config.write_text('[gc]\nmax_size = 0\nmin_age = 0\n')
     mount = mount_store(store, "--config", config)
@@ -122,7 +122,7 @@ def test_what_was_evicted(mount_store, store, scratch, job_of):
     assert answer["published"]["job"] == "one"
 
 
-def test_a_jobs_own_affairs_are_its_own(mount, two_jobs):
+def test_explain_shows_a_jobs_files_only_to_its_user(mount, two_jobs):
     one, two = two_jobs
     one.write("triton/x", b"x")
     two.exists("triton")

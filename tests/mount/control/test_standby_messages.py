@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about a mount whose daemon is dead or hangs: with a standby, none advises to unmount."""
+"""Messages about a mount whose daemon is dead or hangs: if there is a standby, none advises to unmount."""
 
 import fcntl
 import json
@@ -43,12 +43,12 @@ def advice(program, mount, check):
 
 
 def dead_messages(program, mount):
-    """Everything that the program says about the dead mount."""
+    """Returns everything that the program prints about the dead mount."""
     texts = [mount.cli(*argv, check=False).stderr for argv in COMMANDS]
     return texts + advice(program, mount, "mount") + advice(program, mount, "dead mounts")
 
 
-def test_a_dead_mount_without_a_standby_is_to_be_unmounted(program, mount):
+def test_messages_advise_to_unmount_a_dead_mount_without_a_standby(program, mount):
     mount.kill_daemon()
     texts = dead_messages(program, mount)
     assert len(texts) == len(COMMANDS) + 2
@@ -56,9 +56,9 @@ def test_a_dead_mount_without_a_standby_is_to_be_unmounted(program, mount):
         assert f"'cacheshim unmount {mount.path}'" in text and "standby" not in text
 
 
-def test_a_dead_mount_that_a_standby_takes_over_is_not_to_be_unmounted(program, mount, run_lock):
+def test_no_message_advises_to_unmount_a_dead_mount_that_a_standby_takes_over(program, mount, run_lock):
     mount.kill_daemon()
-    with open(run_lock, encoding="utf-8") as file:  # as a standby that is about to mount
+    with open(run_lock, encoding="utf-8") as file:  # like a standby that is about to mount
         fcntl.flock(file, fcntl.LOCK_EX)
         texts = dead_messages(program, mount)
         refused = mount.unmount()

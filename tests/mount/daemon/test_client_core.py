@@ -10,7 +10,7 @@ import pytest
 from jobs import threads, wait_until
 
 UID = 20001
-POLICY = 41 - 3  # proc(5), /proc/PID/stat; counted behind the command
+POLICY = 41 - 3  # the index of proc(5)'s field 41, counted after the command's name
 
 IDLE_AND_BACK = """
 import os
@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def guests(pid):
-    """The threads of a process that are SCHED_IDLE now, with the cores that they may run on."""
+    """Returns the threads of a process that are SCHED_IDLE now, with the cores on which they may run."""
     found = {}
     for task in threads(pid):
         fields = (task / "stat").read_text().rpartition(")")[2].split()
@@ -37,14 +37,16 @@ def guests(pid):
 
 
 def are_ordinary(pid, uses_io_uring):
-    """Whether all threads of a process are, and may run where we may, if none has a core of its own."""
+    """Returns whether no thread of a process is SCHED_IDLE, and, without rings, each may run on every core. (The
+    threads of rings are bound to cores.)"""
     tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
     return not guests(pid) and (uses_io_uring or all(
         os.sched_getaffinity(task) == os.sched_getaffinity(0) for task in tasks))
 
 
 def are_none_for_a_while(pid):
-    """A stay that ends for another reason is followed by the next one after 64 requests."""
+    """Returns whether no thread is SCHED_IDLE for some time. A receiver that had become ordinary for another reason
+    would be SCHED_IDLE again after 64 requests."""
     for _ in range(20):
         if guests(pid):
             return False
@@ -52,7 +54,7 @@ def are_none_for_a_while(pid):
     return True
 
 
-def test_a_client_that_is_alone_has_the_receiver_on_its_core(mount_store, store, job_of):
+def test_a_receiver_with_a_single_client_runs_on_its_core(mount_store, store, job_of):
     mount = mount_store(store)
     daemon = mount.daemon_pid()
     job = job_of(mount, "j", UID)
@@ -68,9 +70,10 @@ def test_a_client_that_is_alone_has_the_receiver_on_its_core(mount_store, store,
 
 
 def is_let_go(daemon):
-    """Whether the guest becomes an ordinary thread when somebody takes its core for himself.
+    """Returns whether the receiver becomes an ordinary thread again when another process occupies its core.
 
-    The client may go elsewhere, the guest only if it is let go; not seen where it has just moved.
+    The client may move to another core; the receiver can do so only if it is released. The result is unreliable if
+    the client has just moved.
     """
     cores = next(iter(guests(daemon).values()), None)
     if cores is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's limit of open files: the hard one, whoever starts it; children keep their own."""
+"""The daemon uses the hard limit of open files, whoever starts it; its children keep their own limit."""
 
 import os
 import re
@@ -12,11 +12,11 @@ from jobs import wait_until
 
 SOFT = 256
 LOW = 512
-FILES = 3 * SOFT  # that one client has open
+FILES = 3 * SOFT  # the number of files that one client opens
 
 
 def limited(soft, hard):
-    """For a command: the limit of open files of the shell that starts it."""
+    """Returns a function that sets the limit of open files in a child before its exec."""
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -38,7 +38,7 @@ def limits_of(pid):
 
 @pytest.fixture
 def hard():
-    """A hard limit that is not low and that no test exceeds."""
+    """A hard limit that is high enough, and that no test exceeds."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit < 8192:
         pytest.skip(f"the hard limit here is {limit}")
@@ -49,7 +49,7 @@ def overlay_command(overlay):
     return [mounts.PROGRAM, "overlay", "-o", overlay.directories(), overlay.path]
 
 
-def test_one_client_with_many_files_leaves_the_others_theirs(overlay, scratch, hard):
+def test_one_client_with_many_open_files_does_not_stop_others(overlay, scratch, hard):
     for number in range(FILES):
         (overlay.lowers[0] / str(number)).write_text("x")
     code, text = start(overlay_command(overlay), scratch / "log", SOFT, hard)

@@ -87,7 +87,7 @@ def test_a_full_disk_gives_enospc_to_the_writer_alone(mount_store, small_store, 
     base = tree_of(small_store)
     written, error = one("fill", one.path("triton/big"), 1 << 20, 64 << 20)
     assert error == errno.ENOSPC and written < 24 << 20
-    with pytest.raises(OSError) as caught:  # a copy-up does not fit either
+    with pytest.raises(OSError) as caught:  # there is no space for a copy-up either
         for number in range(100):
             two.write("triton/BASE/kernel.cubin", b"+" * 9000, flags=os.O_WRONLY | os.O_APPEND)
             two.write(f"triton/more{number}", b"+" * 9000)
@@ -96,7 +96,7 @@ def test_a_full_disk_gives_enospc_to_the_writer_alone(mount_store, small_store, 
     assert one.read("triton/BASE/kernel.cubin") == b"of the base" * 1000
     assert two.listdir("triton/BASE") == ["kernel.cubin"]
     one("os.unlink", one.path("triton/big"))
-    # The kernel tells of the file's end after unlink(2) has returned.
+    # The kernel releases the file only after unlink(2) has returned.
     wait_until(lambda: os.statvfs(small_store).f_bfree > 1000, what="the free space")
     two.put_group("KEY", KERNEL)
     assert two.read("triton/KEY/kernel.cubin") == KERNEL["kernel.cubin"]
@@ -149,7 +149,7 @@ def test_two_daemons_serve_one_store(mount_store, store, job_of):
 
 
 def test_one_job_on_two_daemons_has_two_layers(mount_store, store, job_of):
-    """A job on several nodes has a layer on each."""
+    """A job on several nodes has one layer per node."""
     here, there = mount_store(store), mount_store(store)
     first, second = job_of(here, "one", 20001), job_of(there, "one", 20001)
     first.put("KEY", "kernel.cubin", b"here")
@@ -178,7 +178,7 @@ def test_a_store_stays_a_plain_directory(mount, two_jobs):
     one.put_group("KEY", KERNEL)
     two("shutil.rmtree", two.path("triton/KEY"))
     two("os.mkdir", two.path("triton/KEY"))
-    families = mount.status()["profiles"]  # each has a directory from the start
+    families = mount.status()["profiles"]  # each family has a directory from the start
     for job in two_jobs:
         job.close()
     wait_until(lambda: mount.unmount().returncode == 0, what="unmount")
@@ -200,7 +200,8 @@ def test_the_contents_of_a_plain_cache_directory_are_served_and_kept(mount_store
     job = job_of(mount, "one", 20001)
     assert job.read("triton/OLD/deep/er/file") == b"from before"
     assert job.read("triton/OLD/link") == b"from before"
-    families = {name: None for name in mount.status()["profiles"]}  # directories, empty but for triton
+    # All families have directories, which are empty except triton's.
+    families = {name: None for name in mount.status()["profiles"]}
     assert tree_of(store) == {**families, **before}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests over io_uring: that they arrive there, and that no caller waits for another caller's request."""
+"""Requests over io_uring: they use the rings, and no caller waits for another caller's request."""
 
 import contextlib
 import errno
@@ -28,7 +28,7 @@ def rings():
 
 @pytest.fixture
 def core():
-    """One that all who ask are on."""
+    """A core on which all requesting processes run."""
     return min(os.sched_getaffinity(0))
 
 
@@ -56,7 +56,8 @@ def said_by_doctor(mount):
 
 @pytest.mark.parametrize("value, config, way", [
     ("Y", "", "io_uring"), ("N", "", "/dev/fuse"), ("Y", "io_uring = false\n", "/dev/fuse")])
-def test_how_requests_come(mount_store, store, scratch, job_of, value, config, way):
+def test_requests_use_the_way_that_kernel_and_configuration_select(mount_store, store, scratch, job_of,
+                                                                   value, config, way):
     (scratch / "c.toml").write_text(config)
     with mounts.setting(PARAMETER, value):
         mount = mount_store(store, "--config", scratch / "c.toml")
@@ -80,14 +81,15 @@ def test_a_daemon_without_all_cores_uses_the_device(rings, mount_store, store, c
 def waiting_threads(pid):
     waiting = 0
     for thread in threads(pid):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has exited
             waiting += waits_for_an_answer(thread)
     return waiting
 
 
 def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
                                                                      job_of, core):
-    """They all come at once, and take all places for requests: the kernel has none for the others."""
+    """The delayed requests arrive together and occupy all ring entries of their core, so that the kernel has none
+    for others."""
     mount = mount_store(store)
     assert mount.status()["requests"] == "io_uring"
     holder, crowd, other = (on_core(job_of(mount, "j", UID), core) for _ in range(3))
@@ -99,7 +101,7 @@ def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
     with standing_still(mount.daemon_pid()):
         crowd.start("flock_each", fds, fcntl.LOCK_EX)
         wait_until(lambda: waiting_threads(crowd.pid) == 100, what="a hundred requests")
-    with elsewhere_than(core):  # where a question gives them no place
+    with elsewhere_than(core):  # another core has free ring entries for the check
         wait_until(lambda: mount.stats()["lock_waits"] == before + 100, what="a hundred waits")
     other.write("triton/other", b"works")
     holder("os.close", fd)
@@ -108,7 +110,7 @@ def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
 
 @pytest.fixture
 def disk(rings, scratch, overlay):
-    """A plain overlay with a file of its own, over the mount of a daemon that can be made to stand still."""
+    """A plain overlay with its own file, over the mount of a daemon that the test can stop."""
     (scratch / "disk").mkdir()
     lower = mounts.Overlay(scratch / "disk")
     (overlay.lowers[0] / "here").write_text("x")
@@ -125,7 +127,7 @@ def parent_of(pid):
 
 
 def daemon_of(overlay):
-    """It forks to ask its own mount: not such a child."""
+    """The overlay's daemon forks to probe its own mount; such children do not count."""
     found = set(mounts.processes_naming(str(overlay.work)))
     daemon, = (pid for pid in found if parent_of(pid) not in found)
     return daemon
@@ -149,13 +151,13 @@ def test_a_request_that_waits_for_a_disk_delays_at_most_one_other(disk, overlay,
 
 
 def is_at_rest(pid):
-    """Whether it has taken all there is to take."""
+    """Returns whether the daemon has taken all available requests."""
     return all(state_of(thread) == "S" for thread in threads(pid))
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, count):
-    """The answer to a request of a receiver that is held up by now, as one of two is."""
+    """Verifies the reply to a lock request whose receiver is blocked by the disk, as one of two receivers is."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
     fd = holder("os.open", holder.path("here"), os.O_RDONLY)
@@ -168,7 +170,7 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
         holder("os.close", fd)
-        # Of many, one may have waited for a place, and not have been taken.
+        # A few of many requests may have waited for a ring entry, so that the daemon has not received them.
         wait_until(lambda: waiting_threads(crowd.pid) <= count // 20, what="their answers")
     assert crowd.result(timeout=10) == count
     assert waiting.result() is False
@@ -177,7 +179,7 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core,
                                                                        number):
-    """The kernel does not tell of it, and some requests lie with a receiver that is held up."""
+    """The kernel sends no interrupt for such a request, and some requests are with a receiver that is blocked."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
     holder("fcntl.flock", holder("os.open", holder.path("here"), os.O_RDONLY), fcntl.LOCK_EX)
@@ -186,7 +188,7 @@ def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, ove
     with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
-        with standing_still(daemon_of(overlay)):  # each receiver has its share of what comes now
+        with standing_still(daemon_of(overlay)):  # every receiver gets a share of the next requests
             for other, fd in zip(others, fds):
                 other.start("wait_for_flock", fd, fcntl.LOCK_EX)
                 wait_until(lambda: waiting_threads(other.pid) == 1, what="a request")

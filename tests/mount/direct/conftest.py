@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests of direct answers: a base, and processes of a job with and without the library."""
+"""Fixtures for the tests of direct answers: a base, and processes of a job with and without the library."""
 
 import pytest
 from direct import KEY, UID, Race, Turns, warm
@@ -7,7 +7,7 @@ from direct import KEY, UID, Race, Turns, warm
 
 @pytest.fixture
 def base(store):
-    """A few names of each kind."""
+    """A base with a few names of each kind."""
     (store / KEY / "sub").mkdir(parents=True)
     (store / KEY / "file").write_bytes(b"of the base")
     (store / KEY / "sub/deep").write_bytes(b"deep in the base")
@@ -24,13 +24,13 @@ def mount(mount_store, base):
 
 @pytest.fixture
 def shimmed(mount, shimmed_job_of):
-    """A process of job j that serves itself."""
+    """A process of job j with direct answers."""
     return warm(mount, shimmed_job_of(mount, "j", UID))
 
 
 @pytest.fixture
 def plain(mount, job_of):
-    """One of the same job that does not."""
+    """A process of the same job without the library."""
     return job_of(mount, "j", UID)
 
 

@@ -91,10 +91,10 @@ def test_a_change_is_seen_once_it_has_returned(mount, shimmed, shimmed_job_of, p
     assert got != before
     with Count(mount) as count:
         assert shimmed.read("other/file") == b"of no family"
-    assert count.opens == 1  # and what is not concerned is served on
+    assert count.opens == 1  # unchanged files are still answered directly
 
 
-def test_an_answer_that_has_no_place_is_an_error_and_no_crash(shimmed, plain):
+def test_an_invalid_buffer_is_an_error_and_no_crash(shimmed, plain):
     path = shimmed.path(KEY, "file")
     assert shimmed("stat_into_nowhere", path) == plain("stat_into_nowhere", path) == (-1, errno.EFAULT)
 
@@ -108,7 +108,7 @@ def test_a_buffer_smaller_than_declared_ends_the_program(shimmed):
         assert done.returncode == -signal.SIGABRT, call
 
 
-def test_what_statx_refuses_is_refused(shimmed, plain):
+def test_direct_statx_refuses_invalid_arguments(shimmed, plain):
     for process in (shimmed, plain):
         with pytest.raises(OSError) as refused:
             process("told_by_libc", 256, "statx", -100, process.path(KEY, "file").encode(), 0, 0x80000000,
@@ -139,7 +139,7 @@ def test_published_and_evicted_entries_are_seen_at_once(mount, shimmed, job_of):
 @pytest.mark.parametrize("watch", ["fanotify", "inotify", "none"])
 def test_a_file_that_is_known_and_becomes_a_directory_is_opened_as_one(mount_store, base, scratch, watch,
                                                                     shimmed_job_of):
-    """Whoever has opened a file does not ask again whether it is one, unless the base has changed."""
+    """The library remembers that a name is a regular file, until the base changes."""
     config = scratch / "watch.toml"
     config.write_text(f'watch = "{watch}"\n')
     mount = mount_store(base, "--config", config)
@@ -212,7 +212,7 @@ KINDS = ["write", "append", "replace", "unlink", "mkdir", "rmdir", "rename", "sy
 @pytest.mark.parametrize("seed", range(4))
 def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shimmed_job_of, job_of,
                                                         seed):
-    """Each name as two shimmed processes, one of them idle, see it and as the mount shows it."""
+    """Checks each name as two preloaded processes see it, one of them idle, and as the mount shows it."""
     pick = random.Random(seed)
     for key in ("A", "B", "C"):
         (store / "triton" / key / "sub").mkdir(parents=True)
@@ -247,7 +247,7 @@ def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shim
 
 
 def test_the_mount_answers_for_an_absent_awaited_name(mount, shimmed):
-    """Another job may be building it."""
+    """Another job may be building the entry."""
     for name, looks in (("__grp__k.json", 0), ("k.ptx", 1)):
         with Count(mount) as count:
             assert not shimmed.exists(f"{KEY}/{name}")

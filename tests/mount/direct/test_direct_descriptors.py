@@ -20,7 +20,7 @@ def open_directly(mount, process):
     return fd
 
 
-def test_its_name_is_the_one_that_the_application_uses(mount, shimmed):
+def test_the_name_of_a_descriptor_is_the_one_that_the_application_uses(mount, shimmed):
     fd = open_directly(mount, shimmed)
     assert shimmed("os.readlink", f"/proc/self/fd/{fd}") == f"{mount.path}/{KEY}/file"
 
@@ -54,7 +54,7 @@ def test_locks_of_one_job_exclude_each_other_however_the_file_was_opened(mount, 
     assert not plain("try_flock", by_mount)
 
 
-def test_record_locks_are_the_mounts_too(mount, shimmed, plain):
+def test_record_locks_are_taken_on_the_mount_too(mount, shimmed, plain):
     directly = open_directly(mount, shimmed)
     by_mount = plain("hold", plain.path(KEY, "file"), os.O_RDWR)
     shimmed("fcntl.lockf", directly, fcntl.LOCK_SH)
@@ -62,7 +62,7 @@ def test_record_locks_are_the_mounts_too(mount, shimmed, plain):
         plain("fcntl.lockf", by_mount, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_it_reads_on_from_where_it_was(mount, shimmed):
+def test_a_reopened_descriptor_keeps_its_offset(mount, shimmed):
     fd = open_directly(mount, shimmed)
     assert shimmed("os.read", fd, 3) == BYTES[:3]
     shimmed("os.set_inheritable", fd, True)
@@ -82,7 +82,7 @@ def test_a_file_that_was_not_used_for_a_day_is_opened_by_the_mount_once(mount, s
 
 
 def test_a_use_is_recorded_once_for_the_files_of_an_entry(mount, shimmed, store):
-    """Eviction takes the latest use of an entry's files."""
+    """For eviction, the latest use of an entry's files counts."""
     os.utime(store / KEY / "sub/deep", (1, 1))
     for name in ("file", "sub/deep"):
         with Count(mount) as count:
@@ -101,7 +101,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_is_changed_by_it_is_the_views_file(mount, shimmed, plain, store, what):
+def test_changes_by_a_descriptor_affect_the_views_file(mount, shimmed, plain, store, what):
     os.setxattr(store / KEY / "file", "user.base", b"x")
     call, look, expected = CHANGES[what]
     before = os.stat(store / KEY / "file")
@@ -140,7 +140,7 @@ OTHER_WAYS = {
 
 @RAW_ONLY
 @pytest.mark.parametrize("way", OTHER_WAYS)
-def test_what_is_changed_by_it_in_other_ways_is_the_views_file_too(mount, shimmed, store, way):
+def test_changes_by_a_descriptor_in_other_ways_affect_the_views_file(mount, shimmed, store, way):
     os.setxattr(store / KEY / "file", "user.base", b"x")
     before = os.stat(store / KEY / "file")
     fd = open_directly(mount, shimmed)
@@ -153,7 +153,7 @@ def test_what_is_changed_by_it_in_other_ways_is_the_views_file_too(mount, shimme
 
 
 @RAW_ONLY
-def test_locks_by_number_are_the_mounts(mount, shimmed, plain):
+def test_locks_by_raw_calls_are_taken_on_the_mount(mount, shimmed, plain):
     one, two = open_directly(mount, shimmed), open_directly(mount, shimmed)
     by_mount = plain("hold", plain.path(KEY, "file"), os.O_RDWR)
     assert plain("try_flock", by_mount)
@@ -176,7 +176,7 @@ LOOKS = {
 
 @RAW_ONLY
 @pytest.mark.parametrize("way", LOOKS)
-def test_it_is_shown_as_the_views_in_other_ways_too(mount, shimmed, way):
+def test_other_ways_show_a_descriptor_as_the_views_file(mount, shimmed, way):
     fd = open_directly(mount, shimmed)
     (offset, layout, device), call = LOOKS[way]
     try:
@@ -192,7 +192,7 @@ def test_a_descriptor_whose_file_was_replaced_stays_unchanged(mount, shimmed, pl
     fd = open_directly(mount, shimmed)
     plain.write(f"{KEY}/n", b"new")
     plain("os.rename", plain.path(KEY, "n"), plain.path(KEY, "file"))
-    assert shimmed("try_flock", fd)  # of a file without a name
+    assert shimmed("try_flock", fd)  # the lock is on a file without a name
     assert shimmed("os.read", fd, 100) == BYTES
 
 

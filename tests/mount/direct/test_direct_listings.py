@@ -74,7 +74,7 @@ def test_python_lists_scans_and_reads_links_without_the_mount(mount, shimmed, pl
     assert count.looks == 1
 
 
-def test_what_is_no_directory_is_none(mount, shimmed):
+def test_opening_a_stream_on_a_non_directory_fails(mount, shimmed):
     with Count(mount) as count, pytest.raises(FileNotFoundError):
         shimmed("open_stream", shimmed.path(KEY, "missing"))
     assert count.looks == 1
@@ -151,7 +151,7 @@ def test_a_listing_that_is_under_way_has_each_name_that_stays_once(mount, shimme
     assert stays <= set(names)
 
 
-def test_what_is_listed_elsewhere_stays_direct(mount, shimmed, plain):
+def test_changes_elsewhere_keep_a_listing_direct(mount, shimmed, plain):
     plain.write(f"{KEY}/sub/n", b"new")
     for directory, looks in ((KEY, 0), (f"{KEY}/sub", 0), ("triton", 0), ("other/directory", 1)):
         with Count(mount) as count:
@@ -179,7 +179,8 @@ def test_published_and_evicted_entries_are_listed_at_once(mount, shimmed, job_of
 
 
 def test_a_lock_file_that_the_view_hides_is_in_no_listing(own_profiles, mount_store, base, shimmed_job_of, job_of):
-    """Others have it locked still: it stays in the base, and goes from the view of the job that removed it."""
+    """Other processes still hold a lock on the file: it stays in the base, but disappears from the view of the job
+    that removed it."""
     (own_profiles / "mine.toml").write_text('name = "mine"\nvariable = "MINE_DIR"\nevidence = "read"\n'
                                             '[class]\nlock = ["*.lock"]\n')
     (base / "mine/directory").mkdir(parents=True)
@@ -203,7 +204,7 @@ def test_a_lock_file_that_the_view_hides_is_in_no_listing(own_profiles, mount_st
     assert names_of(other, other.path("mine/directory")) == [".", "..", "x.lock"]
 
 
-def test_what_is_done_by_a_streams_descriptor_is_the_views(mount, shimmed, plain, store):
+def test_changes_by_a_streams_descriptor_affect_the_view(mount, shimmed, plain, store):
     for most in (0, 2, None):
         before = sorted(os.listdir(store / KEY))
         stream = open_directly(mount, shimmed, shimmed.path(KEY))
@@ -233,7 +234,7 @@ def test_what_is_done_by_a_streams_descriptor_is_the_views(mount, shimmed, plain
         warm(mount, shimmed)
 
 
-def test_changes_of_a_streams_directory_itself_are_the_views(mount, shimmed, store):
+def test_changes_of_a_streams_directory_itself_affect_the_view(mount, shimmed, store):
     stream = open_directly(mount, shimmed, shimmed.path(KEY))
     fd = shimmed("stream_descriptor", stream)
     before = os.stat(store / KEY)
@@ -256,7 +257,7 @@ def test_a_stream_takes_and_leaves_no_descriptors(mount, shimmed):
         held = set(shimmed("open_numbers")) - set(before)
         assert len(held) == 1 + uses_descriptor
         told = shimmed("subprocess.run", ["/bin/ls", "/proc/self/fd"], close_fds=False, capture_output=True)
-        assert not held - {3} & {int(number) for number in told.stdout.split()}  # 3: ls's own
+        assert not held - {3} & {int(number) for number in told.stdout.split()}  # 3 is opened by ls itself
         shimmed("close_stream", stream)
         assert shimmed("open_numbers") == before
 
@@ -278,14 +279,14 @@ def test_a_removed_directory_is_not_listed_anew(mount, shimmed, plain):
     plain.write(f"{KEY}/sub/other", b"of another directory")
     assert names_of(shimmed, shimmed.path(KEY, "sub")) == [".", "..", "other"]
     shimmed("rewind_stream", stream)
-    assert "other" not in shimmed("names_of_stream", stream)  # another directory of the same name
+    assert "other" not in shimmed("names_of_stream", stream)  # a new directory of the same name
     shimmed("close_stream", stream)
 
 
-def test_many_streams_at_once_are_all_right(mount, shimmed):
+def test_many_streams_can_be_open_at_once(mount, shimmed):
     with Count(mount) as count:
         streams = [shimmed("open_stream", shimmed.path(KEY)) for _ in range(200)]
-    assert 32 <= count.looks <= 64  # the table's room
+    assert 32 <= count.looks <= 64  # the size of the library's table
     for stream in streams:
         assert shimmed("names_of_stream", stream) == KEY_NAMES
         shimmed("close_stream", stream)
@@ -311,7 +312,7 @@ def test_a_large_directory_is_listed_whole_and_can_be_sought(mount, shimmed, sto
 
 @pytest.mark.parametrize("mode", [0o700, 0o711, 0o733, 0o750, 0o555])
 @pytest.mark.parametrize("group", [0, UID])
-def test_directories_that_not_everybody_may_read_are_the_mounts(mount, shimmed, plain, store, mode, group):
+def test_the_mount_lists_directories_that_not_everybody_may_read(mount, shimmed, plain, store, mode, group):
     directory = store / "triton/CLOSED"
     directory.mkdir(mode=0o700)
     (directory / "secret").write_bytes(b"x")
@@ -436,7 +437,7 @@ WAYS = {
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_stream_is_not_in_the_way_of(mount, shimmed, way):
+def test_a_stream_does_not_disturb(mount, shimmed, way):
     with Count(mount) as count:
         done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{ENDS}{WAYS[way]}", shimmed.path(KEY)],
                        capture_output=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes during a process's call, or while the process runs for days."""
+"""Changes that happen during a process's call, or while a process runs for days."""
 
 import errno
 import struct
@@ -9,7 +9,7 @@ from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 HOURS = 3600
-BASE_CHANGES = 48  # where MountPage has them (common/direct_page.h)
+BASE_CHANGES = 48  # the offsets in MountPage (common/direct_page.h)
 
 
 def base_changes(mount):
@@ -44,7 +44,7 @@ def test_root_that_maps_its_view_while_the_jobs_user_comes_keeps_a_view_of_its_o
         mount, turns, job_of, file):
     root = turns.job("k", 0)
     path = root.path(KEY, "file")
-    root.exists("none")  # the job begins
+    root.exists("none")  # this lookup begins the job
     with turns.held(root, "before", file, "look", path):
         user = job_of(mount, "k", UID)
         assert user.read(f"{KEY}/file") == b"of the base"
@@ -92,7 +92,8 @@ def is_ours():
 
 
 def run_code(turns, scratch, code):
-    """In a process of its own, with a directory that has other bytes under the names of the base."""
+    """Runs code in a process, with a second directory whose files have the same names as those of the base but other
+    bytes."""
     process = warm(turns.mount, turns.job("j", UID))
     other = scratch / "elsewhere"
     (other / KEY).mkdir(parents=True)
@@ -102,7 +103,7 @@ def run_code(turns, scratch, code):
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_who_takes_the_held_directories_number_in_the_middle_of_a_call_is_not_asked(turns, scratch):
+def test_a_file_that_takes_the_held_directorys_number_during_a_call_is_not_used(turns, scratch):
     run_code(turns, scratch, """
 look(100)
 assert os.readlink('/proc/self/fd/500').endswith('/base')
@@ -114,7 +115,7 @@ assert is_ours()
 """)
 
 
-def test_a_number_that_is_taken_while_the_directory_gets_it_is_the_programs(turns, scratch):
+def test_a_number_that_the_program_reuses_while_the_directory_is_opened_stays_the_programs(turns, scratch):
     run_code(turns, scratch, """
 for _ in held_while('looked', '500', lambda: look(100)):
     os.dup2(fd, 500)

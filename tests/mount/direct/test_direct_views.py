@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes read from the base, and for how long: users, owners, daemons, and changes of a process's identity."""
+"""Which processes read from the base directly, and for how long: users, owners, daemons, and changes of a process's
+identity."""
 
 import errno
 import os
@@ -35,8 +36,8 @@ def test_root_has_a_view_of_its_own_once_another_comes(mount, shimmed_job_of):
     warm(mount, user)
 
 
-def test_root_is_served_nothing_of_a_job_that_the_daemon_cannot_tell(mount, shimmed_job_of):
-    """The daemon reads root's job in its environment, and has another one for root where that cannot be read."""
+def test_root_gets_no_direct_answers_if_the_daemon_cannot_read_its_job(mount, shimmed_job_of):
+    """The daemon reads root's job from root's environment; if it cannot read that, root gets another job."""
     warm(mount, shimmed_job_of(mount, "h", 0))
     hidden = shimmed_job_of(mount, "h", 0)
     hidden("hide_environment")
@@ -63,7 +64,7 @@ def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimme
 def test_a_process_that_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     assert process("os.stat", process.path(KEY, "file")).st_uid == 0
-    process("os.setresuid", UID, UID, 0)  # to whom root's job, which is still free, belongs from now on
+    process("os.setresuid", UID, UID, 0)  # the user to whom root's job, which has no owner yet, belongs from now on
     assert process("os.stat", process.path(KEY, "file")).st_uid == UID
     warm(mount, process)
     process("os.setresuid", 0, 0, 0)
@@ -89,7 +90,7 @@ def test_the_end_of_a_job_ends_its_filter(mount, shimmed, plain):
     shimmed.read("other/file")
     mount.end_job("j", "failure")
     assert not (mount.run_directory() / "views/j").exists()
-    assert shimmed.read(f"{KEY}/file") == b"of the base"  # it has begun again
+    assert shimmed.read(f"{KEY}/file") == b"of the base"  # the job has begun again
     plain.write(f"{KEY}/file", b"of the second layer")
     assert shimmed.read(f"{KEY}/file") == b"of the second layer"
     warm(mount, shimmed)
@@ -108,7 +109,7 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
     directory = mount.run_directory()
     mount.kill_daemon()
     with pytest.raises(OSError):
-        process.read("other/file")  # no family: there is no other place for it
+        process.read("other/file")  # `other` is not a family, so no default path replaces it
     assert mounts.times_mounted(directory / "base") == 1
     mount.detach()
     mount.mount()
@@ -133,7 +134,8 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
 
 
 def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mount, shimmed):
-    """Each daemon counts the base's changes from the beginning: what was known at a count is not known now."""
+    """Each daemon counts the base's changes from 0: what the library recorded at a count of the old daemon is no
+    longer valid."""
     assert shimmed.read(f"{KEY}/file") == b"of the base"
     assert mount.unmount().returncode == 0
     (mount.store / KEY / "file").unlink()
@@ -144,12 +146,12 @@ def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mo
 
 
 def test_a_daemon_without_its_mount_is_not_asked_again(mount, scratch, shimmed):
-    shimmed("hold", shimmed.path(KEY))  # so that the daemon lives on
+    shimmed("hold", shimmed.path(KEY))  # an open file keeps the old daemon alive
     mount.detach()
     (scratch / "second" / KEY).mkdir(parents=True)
     (scratch / "second" / KEY / "file").write_bytes(b"of the second")
     second = mounts.Mount(scratch / "second", mount.path).mount()
-    shimmed("os.setuid", UID)  # all is to be found out anew
+    shimmed("os.setuid", UID)  # the process discards what it has recorded
     for _ in range(40):
         assert shimmed.read(f"{KEY}/file") == b"of the second"
         assert shimmed.exists(f"{KEY}/file")
@@ -182,7 +184,7 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
     name = f"{directory}/base".replace("\\", "\\134")
     options = next(line.split()[5] for line in table if line.split()[4] == name).split(",")
     assert {"ro", "nosymfollow", "nosuid", "nodev"} <= set(options)
-    shimmed("hold", shimmed.path(KEY, "file"))  # stays open, and holds nobody up
+    shimmed("hold", shimmed.path(KEY, "file"))  # remains open, and does not delay the unmount
     assert mount.unmount().returncode == 0
     assert not directory.exists()
     assert (mount.store / KEY / "file").read_bytes() == b"of the base"
@@ -190,7 +192,7 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
 
 @pytest.fixture
 def container(mount):
-    """A process that has all mounts of now in a mount namespace of its own."""
+    """A process in its own mount namespace that keeps all mounts of this time."""
     own = os.readlink("/proc/self/ns/mnt")
     with subprocess.Popen(["unshare", "-m", "sleep", "600"]) as process:
         wait_until(lambda: os.readlink(f"/proc/{process.pid}/ns/mnt") != own, what="a namespace")
@@ -198,7 +200,7 @@ def container(mount):
         process.kill()
 
 
-def test_a_process_whose_mount_only_a_container_has_asks_the_next_one(
+def test_a_process_whose_mount_only_a_container_keeps_uses_the_next_mount(
         mount, shimmed, job_of, container):
     daemon = mount.daemon_pid()
     with Count(mount) as count:
@@ -286,7 +288,7 @@ def test_a_process_with_a_call_filter_is_not_killed_for_our_calls(mount, shimmed
     assert 50 <= count.looks < 100
 
 
-def test_without_a_run_directory_all_goes_to_the_mount(mount, job_of, library, scratch):
+def test_without_a_run_directory_the_mount_answers_all_calls(mount, job_of, library, scratch):
     script = ("mount --make-rprivate / && umount -l \"$0\" && exec \"$@\"")
     code = ("import os, sys; p = sys.argv[1]\nfor i in range(5):\n"
             " assert open(p, 'rb').read() == b'of the base' and not os.path.exists(p + 'x')")
@@ -302,7 +304,7 @@ def test_without_a_run_directory_all_goes_to_the_mount(mount, job_of, library, s
     assert mount.stats()["hits_direct"] == 0
 
 
-def test_few_descriptors_and_closed_ones_are_no_trouble(mount, shimmed, scratch):
+def test_low_limits_and_closed_descriptors_do_no_harm(mount, shimmed, scratch):
     code = """
 import os, resource, sys
 p = sys.argv[1]
@@ -357,7 +359,7 @@ check()
     "if os.fork() == 0:\n  os.closerange(3, 4000); check(); os._exit(0)\n"
     "assert os.wait()[1] == 0",
 ], ids=["closerange", "close", "dup2", "subprocess", "exec", "fork"])
-def test_the_held_directory_is_not_in_the_way_and_nothing_takes_its_place(mount, shimmed, ways):
+def test_the_held_directory_disturbs_no_call_and_no_file_replaces_it(mount, shimmed, ways):
     with Count(mount) as count:
         done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{HOLDS}{ways}\ncheck()",
                                           shimmed.path(KEY, "file")], capture_output=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel caches a name as absent until the daemon invalidates it, when the base has got it. Direct answers show the name before
-that: the calls that follow must not fail with ENOENT."""
+"""The kernel caches a name as absent until the daemon invalidates it, after the name has appeared in the base.
+Direct answers show the name before that: the calls that follow must not fail with ENOENT."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from jobs import standing_still, threads, wait_until, waits_for_an_answer
 
 NEW = f"{KEY}/new"
 
-# Each needs the directory NEW, or its file `there`.
+# Each call needs the directory NEW, or its file `there`.
 CALLS = {
     "create": lambda at: ("os.open", at("x"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600),
     "open-for-writing": lambda at: ("os.open", at("there"), os.O_RDWR),
@@ -35,7 +35,7 @@ CALLS = {
 
 def is_absent(process, path):
     with contextlib.suppress(FileNotFoundError):
-        process("os.close", process("os.open", path, os.O_DIRECTORY))  # by the mount
+        process("os.close", process("os.open", path, os.O_DIRECTORY))  # through the mount
         return False
     return True
 
@@ -53,7 +53,7 @@ def test_a_name_that_the_base_has_got_can_be_used_at_once(mount, shimmed, base, 
     shimmed.write(f"{KEY}/own", b"own")
     assert is_absent(shimmed, shimmed.path(NEW))
     wanted = CALLS[call](lambda name: os.path.join(shimmed.path(NEW), name))
-    with standing_still(mount.daemon_pid()):  # so that it does not tell the kernel
+    with standing_still(mount.daemon_pid()):  # the daemon cannot invalidate the kernel's cache
         (base / NEW).mkdir()
         (base / NEW / "there").write_bytes(b"there")
         with pytest.raises(FileExistsError):
@@ -75,8 +75,8 @@ def test_a_name_of_which_the_directory_is_missing_still_gives_enoent(mount, shim
 
 
 @pytest.mark.parametrize("how", ["rename", "link", "create", "mkdir", "symlink"])
-def test_a_name_that_another_has_taken_meanwhile_is_there(mount_store, store, job_of, how):
-    """The kernel has just been told that the name is absent when the daemon finds it."""
+def test_a_name_that_another_process_has_created_meanwhile_is_found(mount_store, store, job_of, how):
+    """The kernel has just cached the name as absent when the daemon finds it."""
     mount = mount_store(store)
     job = job_of(mount, "one", 20001)
     (store / "other").mkdir()

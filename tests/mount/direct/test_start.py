@@ -13,7 +13,7 @@ SAY_WHERE = 'echo "$TRITON_CACHE_DIR"'
 
 @pytest.fixture
 def start_in(mount, two_jobs, library, scratch):
-    """Runs a shell script as a process of the first job, where another one has changed the mounts."""
+    """Runs a shell script as a process of the first job after another script has changed the mounts."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
 
     def start(change, script):
@@ -43,7 +43,7 @@ def test_without_a_record_by_mountinfo(start_in, mount):
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")
 
 
-def test_without_either_there_is_none(start_in, mount):
+def test_without_record_and_mountinfo_no_mount_is_found(start_in, mount):
     done = start_in(f"mount -t tmpfs none '{mount.run_directory()}' && mount -t tmpfs none /proc", SAY_WHERE)
     assert (done.returncode, done.stdout) == (0, "\n")
     assert "cannot read /proc/self/mountinfo" in done.stderr
@@ -65,7 +65,7 @@ def test_a_view_that_is_bound_over_the_mount_is_that_view(start_in, mount):
 
 
 def test_a_record_that_a_killed_daemon_has_left(start_in, mount):
-    """The dead mount is there, and the first call on it says so."""
+    """The dead mount still exists, and the first call on it reports that."""
     mount.kill_daemon()
     done = start_in("true", SAY_WHERE)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded behind the library, it makes certain what is rare. $TURNS is a directory, in which
-// these symlinks count:
+// Preloaded after the library, it makes rare interleavings certain. $TURNS is a directory in which
+// these symlinks have an effect:
 //
-//   late             as many seconds as this says, time(2) is late
-//   before, after    the next open of a path that ends so waits, before or after it is made: the
-//   link is then
-//                    called `held`, and the call goes on when that has been removed, within a
-//                    minute
-//   looked           the same after the next statx(2) of a descriptor whose number ends so
+//   late             time(2) returns a time that is late by as many seconds as the target says
+//   before, after    the next open of a path with this ending waits before or after the call. The
+//                    link is then renamed to `held`, and the call continues when that has been
+//                    removed, after a minute at most
+//   looked           the same after the next statx(2) of a descriptor whose number has this ending
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,7 +25,7 @@
 
 namespace {
 
-constexpr useconds_t kLookUs = 1000;  // between two looks whether the call may go on
+constexpr useconds_t kLookUs = 1000;  // the interval between checks whether the call may continue
 constexpr int kMostLooks = 60'000;
 
 template <class Function>
@@ -41,7 +40,7 @@ std::string link_of(const char* name) {
   return directory == nullptr ? std::string() : std::string(directory) + "/" + name;
 }
 
-// Empty where there is none.
+// Returns the target of the symlink; empty if there is none.
 std::string text_of(const std::string& link) {
   std::array<char, 4096> text{};
   const ssize_t length = ::readlink(link.c_str(), text.data(), text.size());
@@ -92,18 +91,18 @@ extern "C" int statx(int dirfd, const char* path, int flags, unsigned mask,
   return result;
 }
 
-// Makes so many looks at a path in the child of a vfork.
+// Calls stat(2) for a path that many times in the child of a vfork.
 extern "C" void look_in_a_vfork(const char* path, int times) {
   const pid_t child = ::vfork();
   if (child == 0) {
     struct stat status;
-    for (int i = 0; i < times; ++i) (void)::stat(path, &status);  // that it is made counts
+    for (int i = 0; i < times; ++i) (void)::stat(path, &status);  // only the call matters
     ::_exit(0);
   }
   (void)::waitpid(child, nullptr, 0);
 }
 
-// fstat(2) as programs built against glibc before 2.33 call it, which most do with a place on the
+// fstat(2) as programs built against glibc before 2.33 call it; most of them have a buffer on the
 // stack.
 extern "C" int __fxstat(int version, int fd, struct stat* out) noexcept;
 extern "C" int fstat_to_the_stack(int version, int fd) {

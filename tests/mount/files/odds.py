@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Odd corners of POSIX: `odds.py NAME DIRECTORY` does one of them and prints what it saw.
+"""Unusual parts of POSIX: `odds.py NAME DIRECTORY` performs one of them and prints the results.
 
-It runs as any user, on a plain directory and on a view, and must print the same on both: nothing that
+It runs as any user, in a plain directory and in a view, and must print the same in both. So it prints nothing that
 depends on the directory's path, on inode numbers, times or the order of a listing.
 """
 
@@ -41,7 +41,7 @@ def write(path, data=b"data"):
 
 
 def prepare(_):
-    """What each of the others finds, in the base or made by the job itself."""
+    """Creates what the other functions expect, in the base or in the job's layer."""
     os.mkdir("watched")
     for name in ("changed", "moved", "moved-out", "removed"):
         write(f"watched/{name}")
@@ -63,7 +63,7 @@ def prepare(_):
 def prepare_listing(_):
     os.mkdir("many")
     for number in range(400):
-        write(f"many/file{number:03}{'x' * 120}")  # long: more than one call of getdents fetches
+        write(f"many/file{number:03}{'x' * 120}")  # with long names, so that one getdents call cannot fetch all of them
 
 
 class DirEntry(ctypes.Structure):
@@ -86,7 +86,7 @@ def read_names(stream, most=1 << 30):
 
 
 def listing_positions(_):
-    """telldir and seekdir lead back to the same names, wherever in the directory."""
+    """seekdir returns to the same names as telldir recorded, anywhere in the directory."""
     stream = libc.opendir(b"many")
     places = []
     while True:
@@ -105,7 +105,7 @@ def listing_positions(_):
 
 
 def listing_under_change(_):
-    """What is neither made nor removed meanwhile is listed once, before and after a seekdir."""
+    """Names that are neither created nor removed meanwhile are listed exactly once, before and after a seekdir."""
     stream = libc.opendir(b"many")
     first = read_names(stream, 100)
     place = libc.telldir(stream)
@@ -138,7 +138,7 @@ INOTIFY_ISDIR = 0x40000000
 
 
 def inotify_events(fd):
-    """All events so far, as text. Cookies are numbered in the order of their coming."""
+    """Returns all events so far, as text. Cookies are numbered in the order of their arrival."""
     try:
         data, cookies, events = os.read(fd, 1 << 20), {0: ""}, []
     except BlockingIOError:
@@ -155,7 +155,8 @@ def inotify_events(fd):
 
 
 def inotify_events_to_the_end(fd):
-    """Those of a watch that ends: whenever its object goes, before or after its directory's event."""
+    """Returns the events of a watch that ends when its object is removed, which may be before or after its
+    directory's event."""
     events, deadline = [], time.monotonic() + 10
     while not any("ignored" in event for event in events) and time.monotonic() < deadline:
         select.select([fd], [], [], 10)
@@ -164,7 +165,8 @@ def inotify_events_to_the_end(fd):
 
 
 def is_of_a_reader(event):
-    """A directory listed: by anybody, such as a machine's own indexer in the plain directory."""
+    """Returns whether the event is an open or close of a directory, which any process may cause, for example a file
+    indexer."""
     return event.endswith("directory") and event.split()[1] in ("open", "access", "close")
 
 
@@ -283,7 +285,7 @@ def link_from_descriptor(fd, name):
 
 
 def still_open(_):
-    """Descriptors whose file was renamed, replaced, or has another name left."""
+    """Tests descriptors whose file was renamed, replaced, or has another name left."""
     fd = os.open("held/file", os.O_RDWR)
     link_from_descriptor(fd, "held/linked")
     print("nlink", os.fstat(fd).st_nlink, os.stat("held/linked").st_nlink)
@@ -305,7 +307,7 @@ def still_open(_):
 
 
 def hard_links(_):
-    """What is done by one name is seen by the other, whose attributes and bytes are known already."""
+    """A change by one name is visible by the other name, whose attributes and bytes are already cached."""
     for name in sorted(os.listdir("linked")):
         with open(f"linked/{name}", "rb") as file:
             print(name, os.fstat(file.fileno()).st_nlink, file.read())
@@ -335,7 +337,7 @@ def record_of(writer, number):
 
 
 def append(_):
-    """No record of several writers is lost or torn; every second one opens the file anew."""
+    """No record of several writers is lost or truncated; every second writer reopens the file for each record."""
     children = []
     for writer in range(WRITERS):
         pid = os.fork()
@@ -390,7 +392,7 @@ def long_names(_):
 
 
 def long_paths(directory):
-    """Paths of PATH_MAX - 1 bytes, the most that there can be, and longer ones."""
+    """Tests paths of PATH_MAX - 1 bytes, the maximum, and longer ones."""
     for size in (4094, 4095, 4096, 4097):
         path = directory
         fd = os.open(directory, os.O_RDONLY)
@@ -432,7 +434,8 @@ def masks(_):
 
 
 def groups(_):
-    """Groups of the caller: whom it may give a file to, and what a setgid directory hands down."""
+    """Tests the caller's groups: to which of them the caller may give a file, and which group a setgid directory
+    passes on."""
     extra = sorted(os.getgroups())
     print("groups", extra)
     write("shared/file")
@@ -457,7 +460,7 @@ def groups(_):
 
 
 def set_id_bits(_):
-    """Set-id bits go when the file is written to or given away, by others than root."""
+    """Set-id bits are cleared when a user other than root writes to the file or changes its owner."""
     for what, call in (("write", lambda fd: os.write(fd, b"x")),
                        ("write nothing", lambda fd: os.write(fd, b"")),
                        ("truncate", lambda fd: os.ftruncate(fd, 1)),

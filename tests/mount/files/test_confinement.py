@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No job reaches through the daemon what its user could not reach without it."""
+"""No job reaches files through the daemon that its user could not reach without it."""
 
 import os
 
@@ -48,7 +48,7 @@ def test_a_linked_directory_as_parent_leads_nowhere_else(job, secret, target):
         job("os.rename", job.path("triton/mine"), job.path("triton/out/moved"))
 
 
-def test_links_in_the_base_lead_out_no_better(mount_store, store, secret, job_of):
+def test_links_in_the_base_do_not_lead_out_of_the_store(mount_store, store, secret, job_of):
     (store / "triton/KEY").mkdir(parents=True)
     (store / "triton/KEY/file").symlink_to(secret / "file")
     (store / "triton/LINKED").symlink_to(secret)
@@ -70,7 +70,8 @@ def test_dots_do_not_climb_out(job, secret):
 
 
 def test_a_directory_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount, job_of, secret):
-    """One process exchanges a directory and a link out of the store; another works below the name."""
+    """One process repeatedly exchanges a directory and a link that leads out of the store; another works below the
+    name."""
     swapper, worker = job_of(mount, "one", 20001), job_of(mount, "one", 20001)
     worker("os.makedirs", worker.path("triton/swap"))
     worker.write("triton/swap/file", b"in the view")
@@ -126,7 +127,7 @@ def test_names_of_whiteouts_cannot_be_forged(mount_store, store, job_of, name):
         one.write(f"triton/KEY/{name}", b"forged")
         assert one.read(f"triton/KEY/{name}") == b"forged"
     except OSError:
-        pass  # refused: good as well
+        pass  # a refusal is correct too
     assert one.read("triton/KEY/file") == b"of the base"
     assert "file" in one.listdir("triton/KEY")
 
@@ -137,8 +138,8 @@ def _state(path):
             path.read_bytes() if path.is_file() else None, os.listxattr(path))
 
 
-def test_what_a_view_has_removed_stays_the_bases(mount_store, store, job_of):
-    """An open descriptor outlives the name; changes by way of it are the job's alone."""
+def test_a_directory_that_a_view_has_removed_is_unchanged_in_the_base(mount_store, store, job_of):
+    """An open descriptor remains valid after the name is gone; changes through it affect only the job."""
     (store / "triton/directory").mkdir(parents=True)
     (store / "triton/file").write_bytes(b"of the base")
     (store / "triton/replaced").write_bytes(b"of the base")
@@ -154,7 +155,7 @@ def test_what_a_view_has_removed_stays_the_bases(mount_store, store, job_of):
 
 def test_a_removed_directory_that_an_earlier_run_of_the_job_had_stays_the_bases(mount_store, store,
                                                                             job_of):
-    """The kernel still knows the directory from when the job's layer had it."""
+    """The kernel still has the directory cached from the time when it was in the job's layer."""
     (store / "triton/directory").mkdir(parents=True)
     mount = mount_store(store)
     one = job_of(mount, "one", 20001)
@@ -167,5 +168,5 @@ def test_a_removed_directory_that_an_earlier_run_of_the_job_had_stays_the_bases(
     try:
         one("os.fchmod", held, 0o700)
     except OSError:
-        pass  # refused: good as well
+        pass  # a refusal is correct too
     assert _state(store / "triton/directory") == before

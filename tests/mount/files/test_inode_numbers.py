@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""st_ino of copied-up objects on a plain overlay: before the change, after it, after a remount."""
+"""st_ino of copied-up objects in a plain overlay: before the change, after it, and after a remount."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def filled(overlay):
-    """A lower with a file, a symlink, a FIFO, two names of one file, and a directory with a file."""
+    """A lower with a file, a symlink, a FIFO, two names of one file, and a directory that contains a file."""
     lower = overlay.lowers[0]
     for name in ("file", "renamed", "one"):
         (lower / name).write_text(name)
@@ -23,7 +23,7 @@ def filled(overlay):
 
 
 def numbers(directory):
-    """st_ino by path; each listing must agree with stat."""
+    """Returns st_ino by path; verifies that each listing agrees with stat."""
     found = {}
     for path, directories, files in os.walk(directory):
         listed = {entry.name: entry.inode() for entry in os.scandir(path)}
@@ -97,7 +97,7 @@ def test_new_objects_do_not_take_the_numbers_of_removed_copies(filled):
     assert len(set(after.values())) == len(after)
 
 
-def test_records_go_with_their_copies(filled):
+def test_records_are_removed_with_their_copies(filled):
     copy_all_up(filled.path)
     for name in ("file", "symlink", "fifo", "one", "two", "directory/below/file"):
         os.unlink(filled.path / name)
@@ -119,7 +119,7 @@ def test_several_file_systems_number_alike_at_each_mount(program, scratch):
         for lower in overlay.lowers:
             (overlay.path / lower.name).write_text("changed")
         remount(overlay)
-        os.stat(overlay.path / "lower2")  # another order than before
+        os.stat(overlay.path / "lower2")  # looked up in another order than before
         os.stat(overlay.path / "lower1")
         assert numbers(overlay.path) == before
     finally:
@@ -128,7 +128,7 @@ def test_several_file_systems_number_alike_at_each_mount(program, scratch):
             mounts.run("umount", "-l", lower)
 
 
-def test_a_job_keeps_them_when_its_daemon_is_another(store, mount_store, job_of):
+def test_a_job_keeps_its_inode_numbers_with_another_daemon(store, mount_store, job_of):
     (store / "pip").mkdir()
     (store / "pip/file").write_text("base")
     mount = mount_store(store)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""st_mtime and st_ctime of files that are written to through a mapping (xfstests generic/080, /215).
+"""st_mtime and st_ctime of files that are written through a mapping (xfstests generic/080, /215).
 
-The kernel maps the backing file of one that it reads and writes by itself, such as `new`: there the first
-write counts, as on a local file system. Of others it is told of by msync(2), munmap(2) and close(2).
+For a file with passthrough, such as `new`, the kernel maps the backing file: there the first write changes the
+times, as on a local file system. For other files, the kernel reports writes at msync(2), munmap(2) and close(2).
 """
 
 import mmap
@@ -32,7 +32,7 @@ def mounted(overlay):
 
 
 def make_old(path):
-    """Gives a file an old st_mtime, which the kernel has seen since. Returns st_ctime."""
+    """Sets an old st_mtime, and lets the kernel cache it. Returns st_ctime."""
     os.utime(path, (OLD, OLD))
     status = os.stat(path)
     assert status.st_mtime == OLD
@@ -41,7 +41,7 @@ def make_old(path):
 
 
 class Mapping:
-    """A shared mapping of a file, whose descriptor stays open or not."""
+    """A shared mapping of a file, whose descriptor may be closed."""
 
     def __init__(self, path, keeps_descriptor=False, flags=0):
         self._fd = os.open(path, os.O_RDWR | flags, 0o644)
@@ -132,7 +132,7 @@ def test_fstat_of_an_unlinked_file_shows_the_write(mounted):
 
 
 def test_a_mapping_of_another_process_that_has_closed_its_descriptor_counts(mounted):
-    """Each write after an msync changes the times once more."""
+    """Each write after an msync changes the times again."""
     path = mounted.path / "new"
     code = ("import mmap, os, sys\n"
             "fd = os.open(sys.argv[1], os.O_RDWR)\n"
@@ -158,7 +158,8 @@ def test_a_mapping_of_another_process_that_has_closed_its_descriptor_counts(moun
 
 @PASSTHROUGH
 def test_the_kernel_keeps_attributes_again_once_nobody_can_write(mounted):
-    """What it has kept shows when the upper's file is touched beside the mount, which nobody tells it."""
+    """Touch the upper's file outside the mount, which the kernel does not notice: the old time shows that it is
+    cached."""
     path = mounted.path / "new"
     mapping = Mapping(path, keeps_descriptor=True)
     ages = iter(range(OLD, OLD + 1000))
@@ -171,7 +172,7 @@ def test_the_kernel_keeps_attributes_again_once_nobody_can_write(mounted):
 
     assert not keeps_attributes()
     mapping.close_descriptor()
-    assert not keeps_attributes()  # the mapping is still there
+    assert not keeps_attributes()  # the mapping still exists
     mapping.close()
     wait_until(keeps_attributes, what="attributes that the kernel keeps")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same calls on a plain directory and on a view: tests/parity, run on a real mount."""
+"""Makes the same calls in a plain directory and in a view: tests/parity, run on a real mount."""
 
 import os
 import random
@@ -15,7 +15,7 @@ ROUNDS = int(os.environ.get("CACHESHIM_MODEL_ROUNDS", "20"))
 
 @pytest.fixture
 def parity(scratch, store, mount_store, request):
-    """Prepares both directories, mounts, and compares as a user: parity(uid, "", options)."""
+    """Prepares both directories, mounts, and compares them as a user: parity(uid, "", options)."""
     if not os.access(PROGRAM, os.X_OK):
         pytest.fail(f"no program at {PROGRAM}: build first, or set CACHESHIM_PARITY")
 
@@ -29,7 +29,7 @@ def parity(scratch, store, mount_store, request):
                               "--owner", uid, *options)
         assert prepared.returncode == 0, prepared.stderr
         mount = mount_store(store)
-        view = mount.path / ".jobs/{job}" / directory  # a try to shrink a failure has its own job
+        view = mount.path / ".jobs/{job}" / directory  # each attempt to shrink a failure has its own job
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", view, *options],
                          job="parity", timeout=500,
                          env={**(env or {}), "CACHESHIM_MOUNT": str(mount.path)})
@@ -41,7 +41,7 @@ def parity(scratch, store, mount_store, request):
 
 @pytest.mark.timeout_s(600)
 def test_locks_of_preloaded_processes(parity, library, scratch):
-    """Without those that close a descriptor that the library has opened directly in the base."""
+    """Leaves out the cases that close a descriptor that the library has opened directly in the base."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
     parity(12345, "", "parity", "--filter", "@(record locks *O_RDWR*|deadlock*|flock*|waiting*)",
            env={"LD_PRELOAD": str(copy)})
@@ -54,7 +54,7 @@ def test_every_operation_on_every_state_of_a_name(parity, uid):
 
 
 def chosen_round():
-    """The one of CACHESHIM_MODEL_SCRIPT, a file with what a failure printed; else random ones."""
+    """Selects the round in CACHESHIM_MODEL_SCRIPT, a file with the output of a failure; without it, random rounds."""
     if script := os.environ.get("CACHESHIM_MODEL_SCRIPT"):
         return ["--script", script]
     seed = os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30))
@@ -80,7 +80,7 @@ def test_random_data(parity, uid):
 
 @pytest.fixture
 def overlay_parity(scratch, overlay):
-    """The same on a plain overlay with real owners: overlay_parity(owner, "", uid, options)."""
+    """Does the same in a plain overlay with real owners: overlay_parity(owner, "", uid, options)."""
     def compare(owner, kind, uid, *options):
         native = scratch / "native"
         native.mkdir()
@@ -90,7 +90,7 @@ def overlay_parity(scratch, overlay):
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
                               overlay.lowers[0], "--owner", owner, *same, timeout=200)
         assert prepared.returncode == 0, prepared.stderr
-        # Half of them with nodiratime, for which the overlay copies the mounts of its directories.
+        # Half of them use nodiratime, for which the overlay copies the mounts of its directories.
         overlay.mount(*(["nodiratime"] if uid else []))
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", overlay.path,
                                *same], timeout=500)
@@ -108,7 +108,7 @@ def test_every_operation_on_a_plain_overlay(overlay_parity, uid):
 
 @pytest.mark.timeout_s(600)
 def test_several_users_on_a_plain_overlay(overlay_parity):
-    """Permissions, set-id bits, sticky directories, ACLs, devices: cases that root acts out."""
+    """Tests permissions, set-id bits, sticky directories, ACLs and devices, with root acting as several users."""
     overlay_parity(20001, "", 0, "--several-users", "--filter",
                    "@(others-*|*ACL*|*set-*|capability-*|devices|trusted-*)")
 
@@ -122,7 +122,7 @@ def test_random_operations_on_a_plain_overlay(overlay_parity, uid):
 
 @pytest.mark.timeout_s(600)
 def test_random_data_on_a_plain_overlay(overlay_parity):
-    """Where the kernel reads and writes by itself what is open for both, too."""
+    """In this mode, the kernel itself also reads and writes files that are open for both reading and writing."""
     seed = int(os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30)))
     overlay_parity(0, "-data", 0, "--seed", seed, "--rounds", ROUNDS)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that the kernel reads and writes by itself: passthrough is in use, and only the speed differs."""
+"""Passthrough, by which the kernel itself reads and writes files: it is in use, and changes only the speed."""
 
 import mmap
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(KERNEL < (6, 9), reason="FUSE passthrough came w
 
 
 def bytes_moved(pid):
-    """What a process has read and written so far, requests and answers included."""
+    """Returns the number of bytes that a process has read and written so far, including requests and replies."""
     with open(f"/proc/{pid}/io", encoding="ascii") as file:
         fields = dict(line.split(": ") for line in file)
     return int(fields["rchar"]) + int(fields["wchar"])
@@ -42,8 +42,8 @@ def test_the_daemon_does_not_see_what_is_read_where_nothing_is_published(mount, 
     assert moved_by(mount, lambda: job.read("triton/KEY/large")) < MIB
 
 
-def test_what_two_jobs_write_with_shared_uids_goes_by_way_of_the_daemon(mount, job_of):
-    """The other uid's view is told of it."""
+def test_writes_of_a_job_of_several_uids_go_through_the_daemon(mount, job_of):
+    """The daemon must see the writes, to invalidate the other uid's view."""
     mount.cli("job", "start", "--shared-uids", "both")
     one, two = job_of(mount, "both", 20001), job_of(mount, "both", 20002)
     one("os.makedirs", one.path("triton/KEY"))
@@ -51,8 +51,8 @@ def test_what_two_jobs_write_with_shared_uids_goes_by_way_of_the_daemon(mount, j
     assert two.read("triton/KEY/large") == b"x" * 8 * MIB
 
 
-def test_a_mapping_holds_publishing_back_when_its_descriptor_is_closed(mount, job_of):
-    """Through it the job could go on changing what has become the base's."""
+def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_of):
+    """Through the mapping, the job could otherwise change the published file."""
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))
     job("write_and_keep_mapped", job.path("triton/KEY/kernel.cubin"), b"written")
@@ -65,7 +65,7 @@ def test_a_mapping_holds_publishing_back_when_its_descriptor_is_closed(mount, jo
 
 
 def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
-    """The file stays in the mode that the mapping is in: no pages of the other are kept."""
+    """The file keeps the I/O mode of the mapping: the kernel keeps no pages of the other mode."""
     one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
                   for _ in range(2))
     one("os.makedirs", one.path("triton/KEY"))
@@ -75,8 +75,8 @@ def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
     assert other.read("triton/KEY/file") == b"mappedn"
 
 
-def test_pages_of_before_are_not_shown(mount, job_of):
-    """By turns through the daemon, whose pages the kernel keeps, and past it."""
+def test_outdated_pages_are_not_shown(mount, job_of):
+    """Alternates between reads through the daemon, whose pages the kernel caches, and passthrough."""
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))
     for turn in range(4):
@@ -100,7 +100,7 @@ def test_a_base_file_is_copied_up_and_not_touched(store, mount_store, job_of, fl
 
 
 def test_a_layer_on_a_stacked_file_system_is_served_as_before(scratch, overlay):
-    """The kernel takes no backing file of an overlayfs."""
+    """The kernel refuses passthrough to a file of overlayfs."""
     for name in ("l", "stacked"):
         (scratch / name).mkdir()
     tmpfs = scratch / "tmpfs"

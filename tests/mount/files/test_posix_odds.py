@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Odd corners of POSIX, each seen on a plain directory and in a view (odds.py)."""
+"""Unusual parts of POSIX, compared in a plain directory and in a view (odds.py)."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ def program_of_odds(scratch):
 
 @pytest.fixture
 def directories(scratch, store, mount_store):
-    """directories(uid, fill): a native one and one in a view, filled as root before the mount."""
+    """directories(uid, fill) returns a native directory and one in a view, filled as root before the mount."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"
@@ -54,7 +54,7 @@ def test_a_view_does_what_a_plain_directory_does(directories, program_of_odds, u
     if not in_base:
         for directory in (native, view):
             prepare(directory, uid)
-    # All in a view is its user's own, of his own group.
+    # In a view, every object belongs to its user and the user's group.
     expected = [f"gid {uid}" if line.startswith("gid ") else line
                 for line in odds(name, native, uid)]
     assert expected

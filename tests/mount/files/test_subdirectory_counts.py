@@ -35,12 +35,12 @@ def test_subdirectories_are_counted_where_one_layer_has_the_directory(filled):
     assert os.stat(new / "c").st_nlink == 2
     os.rmdir(filled.path / "removed/below")
     os.rmdir(filled.path / "removed")
-    (filled.path / "removed").mkdir()  # opaque from the start
+    (filled.path / "removed").mkdir()  # opaque from its creation on
     assert count_of_subdirectories(filled.path / "removed") == 0
-    (filled.path / "directory/made").mkdir()  # from here on it is merged
+    (filled.path / "directory/made").mkdir()  # merged from now on
     assert os.stat(filled.path / "directory").st_nlink == 1
     assert os.stat(filled.path).st_nlink == 1
-    os.rename(filled.path / "directory", filled.path / "moved")  # and now it is the upper's alone
+    os.rename(filled.path / "directory", filled.path / "moved")  # only in the upper from now on
     assert count_of_subdirectories(filled.path / "moved") == 2
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No user can make, through a mount, an object that hides names in a layer or in further lowers."""
+"""No user can create, through a mount, an object that hides names in a layer or in another lower."""
 
 import ctypes
 import errno
@@ -33,7 +33,7 @@ def renameat2(source, target, flags):
 
 
 def link_nameless(directory, name):
-    """O_TMPFILE, then linkat(2)."""
+    """Creates a nameless file with O_TMPFILE, and links it with linkat(2)."""
     fd = os.open(directory, os.O_TMPFILE | os.O_WRONLY)
     try:
         if libc.linkat(AT_FDCWD, f"/proc/self/fd/{fd}".encode(), AT_FDCWD, os.fsencode(name),
@@ -50,7 +50,7 @@ def errno_of(call, *args, **options):
 
 
 def markers_in(directory):
-    """Names of ours, devices and attributes that would hide something."""
+    """Returns reserved names, devices and attributes that would hide something."""
     found = []
     for path, directories, files in os.walk(directory):
         for name in (*directories, *files):
@@ -127,7 +127,7 @@ def test_attributes_of_overlayfs_are_refused(filled, attribute):
 
 
 def test_an_opaque_directory_of_a_lower_is_copied_up_without_its_mark(program, scratch):
-    """Otherwise the copy, once a lower itself, would hide its original."""
+    """Otherwise the copy would hide its original if its directory became a lower itself."""
     overlay = mounts.Overlay(scratch, lowers=2)
     top = overlay.lowers[0] / "directory"
     top.mkdir()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw processes' changes of the base become visible by invalidations, in every view with cached names.
+"""Changes of the base by processes outside the mount become visible through invalidations, in every view that has cached
+the names.
 
-The kernel caches names for a minute, so a change that is seen within seconds was invalidated.
+The kernel caches names for a minute, so a change that is visible within seconds was invalidated.
 """
 
 import os
@@ -14,13 +15,13 @@ import pytest
 from jobs import wait_until
 from mounts import setting
 
-SECONDS = 5  # far above what a notice takes, far below a minute
-SETTLE_SECONDS = 7  # a file that changed less than 5 s ago is asked for each second
+SECONDS = 5  # far longer than an invalidation takes, far shorter than a minute
+SETTLE_SECONDS = 7  # the kernel caches attributes of a file that changed less than 5 s ago for only a second
 
 
 @pytest.fixture(params=["fanotify", "inotify"])
 def watched(request, scratch, store, mount_store):
-    """Mounts the store with one way of watching it."""
+    """Mounts the store with one way of watching the base."""
     def mount():
         config = scratch / "watch.toml"
         config.write_text(f'watch = "{request.param}"\n')
@@ -35,7 +36,7 @@ def watched(request, scratch, store, mount_store):
 
 @pytest.fixture(scope="module")
 def old_keys(all_scratch):
-    """Keys whose files have not changed for a while: the kernel keeps their attributes for long."""
+    """Keys whose files have not changed recently, so that the kernel caches their attributes for a minute."""
     top = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     for number in range(40):
         directory = top / str(number)
@@ -49,21 +50,21 @@ def old_keys(all_scratch):
 
 @pytest.fixture
 def key(store, old_keys):
-    """A key of the base."""
+    """A key in the base."""
     (store / "triton").mkdir(parents=True)
     return next(old_keys).rename(store / "triton/KEY")
 
 
 @pytest.fixture
 def views(watched, key, job_of):
-    """Two views that have looked at all of the key, and at names that it has not."""
+    """Two views that have looked up everything in the key, and names that it lacks."""
     mount = watched()
     jobs = [job_of(mount, name, uid) for name, uid in (("one", 20001), ("two", 20002))]
     for job in jobs:
         assert job.listdir("triton/KEY") == ["a", "b"]
         assert job.read("triton/KEY/a") == b"old a"
         assert job.read("triton/KEY/b") == b"old b"
-        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # reading moves the atime
+        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # reading changes the atime
         for missing in ("triton/KEY/c", "triton/NEW", "triton/KEY/d/e"):
             assert not job.exists(missing)
     return jobs
@@ -125,7 +126,7 @@ def test_changed_attributes_are_seen(views, key):
     os.chmod(key / "b", 0o750)
     seen(views, "the time",
          lambda job: job("os.stat", job.path("triton/KEY/a")).st_mtime_ns == 1_000_000_123)
-    # 0750 of another owner: closed to this view's user, so shown as it is.
+    # With mode 0750 and another owner, the directory is closed to this view's user, so the view shows the real mode.
     seen(views, "the mode", lambda job: stat.S_IMODE(job("os.stat", job.path("triton/KEY/b")).st_mode)
          == 0o750)
 
@@ -140,7 +141,7 @@ def test_a_directory_that_another_took_the_place_of_shows_the_other(views, key, 
     seen(views, "the other's file", reads, "triton/KEY/a", b"other a")
     seen(views, "its further file", reads, "triton/KEY/c", b"other c")
     seen(views, "that there is no b", lambda job: not job.exists("triton/KEY/b"))
-    # The directories are watched under their new names.
+    # The directories are now watched under their new names.
     (key / "d").write_bytes(b"late")
     (store / "triton/away/late").write_bytes(b"late too")
     seen(views, "a later file", reads, "triton/KEY/d", b"late")
@@ -172,7 +173,7 @@ def test_everything_expires_when_invalidations_are_lost(watched, key, store, job
     job = job_of(mount, "one", 20001)
     assert job.read("triton/KEY/a") == b"old a"
     assert not job.exists("triton/KEY/last")
-    # More at once than the queue holds, so that some of it is never told.
+    # More events at once than the queue holds, so that some are lost.
     for number in range(500):
         (key / f"n{number}").write_bytes(b"")
     (key / "tmp").write_bytes(b"another one")

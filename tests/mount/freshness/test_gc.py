@@ -29,7 +29,7 @@ def entry(store, key, days_ago, family="triton"):
 
 @pytest.fixture
 def mount_with(mount_store, store, scratch):
-    """Mounts the store with these lines of [gc], and others before."""
+    """Mounts the store with these lines of [gc], after other lines."""
     def mount(lines, before=""):
         config = scratch / "cacheshim.toml"
         config.write_text(f"{before}\n[gc]\n{lines}\n")
@@ -47,12 +47,12 @@ def test_every_open_counts_as_a_use(
     mount = mount_with('max_age = "5d"')
     process = request.getfixturevalue(process_of)(mount, "one", 20001)
     process.read("triton/USED/k.json")
-    process.read("triton/USED/k.json")  # of pages that the kernel has
+    process.read("triton/USED/k.json")  # reads pages that the kernel has cached
     for name in ("k.cubin", "k.json"):
         used(store / "triton/USED" / name, 10)
     again = request.getfixturevalue(process_of)(mount, "one", 20001)
     for _ in range(50):
-        again.exists("triton/USED/k.json")  # so that a shimmed one serves itself
+        again.exists("triton/USED/k.json")  # so that a preloaded process answers directly
     again.read("triton/USED/k.json")
     assert evicted(gc(mount)) == ["triton/LEFT"]
     assert keys(mount) == ["USED"]
@@ -79,7 +79,7 @@ def log_of(mount):
     return open(os.path.join(mount.status()["run_dir"], "log"), encoding="utf-8").read()
 
 
-def test_it_evicts_whole_entries_by_last_use(mount_with, store, job_of):
+def test_gc_evicts_whole_entries_by_last_use(mount_with, store, job_of):
     for number, key in enumerate(("OLDEST", "OLDER", "NEW")):
         entry(store, key, 30 - 10 * number)
     entry(store, "x", 40, family="unknown")
@@ -87,7 +87,7 @@ def test_it_evicts_whole_entries_by_last_use(mount_with, store, job_of):
     job = job_of(mount, "one", 20001)
     assert job.listdir("triton") == ["NEW", "OLDER", "OLDEST"]
     held = job("hold", job.path("triton/OLDEST/k.cubin"))
-    used(store / "triton/OLDEST/k.cubin", 30)  # as if long ago
+    used(store / "triton/OLDEST/k.cubin", 30)  # as if they were used long ago
     planned = gc(mount, "--dry-run")
     assert evicted(planned) == ["unknown/x", "triton/OLDEST"]
     assert planned["dry_run"] and keys(mount) == ["NEW", "OLDER", "OLDEST"]
@@ -151,7 +151,7 @@ def test_recent_entries_are_evicted_and_logged_when_space_runs_out(mount_with, s
     assert "space runs out: evicting 'triton/YOUNG'" in log_of(mount)
 
 
-def test_the_daemon_does_it_by_itself(mount_with, store):
+def test_the_daemon_evicts_automatically(mount_with, store):
     entry(store, "OLD", 30)
     entry(store, "NEW", 1)
     trash = store / ".cacheshim/trash"
@@ -163,7 +163,7 @@ def test_the_daemon_does_it_by_itself(mount_with, store):
     jobs.wait_until(lambda: not list(trash.iterdir()), seconds=30)
 
 
-def test_only_its_keeper_may(mount_with, store):
+def test_only_the_keeper_of_a_store_may_evict(mount_with, store):
     entry(store, "OLD", 30)
     mount = mount_with('max_age = "7d"')
     for command in (["gc"], ["verify", "--repair"]):
@@ -187,7 +187,7 @@ def test_bad_limits_are_refused(store, mount_store, scratch):
         assert f"{config}:2: " in result.stderr and reason in result.stderr
 
 
-def test_a_wipe_in_one_jobs_view_touches_nobody_else(mount_with, store, job_of):
+def test_a_wipe_in_one_jobs_view_affects_no_other_view(mount_with, store, job_of):
     entry(store, "KEY", 1)
     mount = mount_with("")
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw processes' changes of any lower of a plain overlay become visible by invalidations.
+"""Changes of any lower of a plain overlay by processes outside the mount become visible through invalidations.
 
-The kernel caches names for a minute, so a change that is seen within seconds was invalidated.
+The kernel caches names for a minute, so a change that is visible within seconds was invalidated.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ TOP, BOTTOM = 0, LOWERS - 1
 
 
 def is_watched_by(mode, overlay):
-    """Whether the overlay's daemon has that means of the kernel open, and not the other."""
+    """Returns whether the overlay's daemon uses this kernel interface, and not the other one."""
     kinds = set()
     for daemon in mounts.processes_naming(str(overlay.path)):
         for file in open_files(daemon):
@@ -34,7 +34,7 @@ def mode(request):
 
 @pytest.fixture
 def mount(mode):
-    """Mounts an overlay that is watched in one way."""
+    """Mounts an overlay whose lowers are watched in the given way."""
     def mount_watched(overlay):
         with contextlib.ExitStack() as limits:
             if mode == "inotify":
@@ -52,7 +52,7 @@ def layout(request):
 
 @pytest.fixture
 def stack(program, scratch, mode, mount, layout):
-    """Several lowers, on one file system or on two, each with a file of its own in `directory`."""
+    """Several lowers, on one file system or on two, each with its own file in `directory`."""
     overlay = mounts.Overlay(scratch, lowers=LOWERS)
     if layout == "two":
         subprocess.run(["mount", "-t", "tmpfs", "none", overlay.lowers[BOTTOM]], check=True)
@@ -77,7 +77,7 @@ def stack(program, scratch, mode, mount, layout):
 
 @pytest.fixture(params=[TOP, BOTTOM], ids=["top", "bottom"])
 def lower(request, stack):
-    """The one that is changed."""
+    """The lower that the test changes."""
     path = stack.lowers[request.param]
     return path, request.param
 
@@ -128,7 +128,7 @@ def test_changed_data_and_attributes_are_seen(stack, lower):
 
 
 def test_a_directory_that_comes_into_another_lower_brings_its_files(stack):
-    """Where it was missed before: the other lower's directory of that name has been looked into."""
+    """The name was missing in this lower before, and the other lower's directory of that name was looked up."""
     for number, other in ((TOP, BOTTOM), (BOTTOM, TOP)):
         directory = stack.lowers[number] / f"only{other}"
         directory.mkdir()
@@ -199,7 +199,7 @@ def test_changes_of_nested_lowers_are_reported_for_both(program, scratch, mount)
 
 
 def test_a_bound_lower_is_reported_by_its_own_path(program, scratch, mount):
-    """Two mounts of one file system: the kernel tells a directory's path as seen from one of them."""
+    """With two mounts of one file system, the kernel reports a directory's path as seen from one of them."""
     overlay = mounts.Overlay(scratch, lowers=2)
     hidden = scratch / "hidden"
     hidden.mkdir()

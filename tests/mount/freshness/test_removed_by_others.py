@@ -83,10 +83,10 @@ def test_a_lock_or_shared_file_stays_usable_by_its_descriptor(mount, one, job_of
     assert one("os.fstat", new).st_nlink == 1
     assert one("os.fstat", new).st_ino == one("os.stat", one.path(name)).st_ino != before.st_ino
     assert mount.base(name).stat().st_ino == one("os.fstat", new).st_ino
-    if name == LOCK:  # of which the old one's lock says nothing
+    if name == LOCK:  # the lock on the old file does not affect the new one
         one("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert other("try_flock_path", other.path(name))
-    if name == LOCK:  # of shared files the last to close wins
+    if name == LOCK:  # for shared files, the last close wins
         one("os.close", fd)
         assert mount.base(name).read_bytes() == (b"another's" if who == "replaced" else b"")
 
@@ -101,12 +101,13 @@ def test_a_lock_that_its_job_unlinked_while_another_holds_it_has_no_name_there(m
     one("os.unlink", one.path(LOCK))
     assert one("os.fstat", own).st_nlink == 0
     assert two("os.fstat", held).st_nlink == two("os.stat", two.path(LOCK)).st_nlink == 1
-    one("os.fchmod", own, 0)  # it is another's still
+    one("os.fchmod", own, 0)  # the lock still belongs to the other job
     assert mount.base(LOCK).stat().st_mode & 0o777 == 0o666
 
 
 def test_a_lock_that_is_made_between_the_lookup_and_the_creation_is_opened(mount, two_jobs):
-    """Two views make it at once, again and again: the kernel's lookup misses, and its creation finds it."""
+    """Two views repeatedly create the file at the same time: the kernel's lookup does not find it, but its creation
+    does."""
     for job in two_jobs:
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
         job.start("make_and_unlink", job.path(LOCK), 1000)
@@ -164,7 +165,10 @@ def take_away(who, mount, job_of):
 
 @pytest.fixture(params=["raw", "replaced", "gc", "repair", "publisher"])
 def taken_away(request, mount_store, store, scratch, job_of, shimmed_job_of):
-    """taken_away(process): the mount and an open descriptor of PLAIN, whose name another has taken away."""
+    """taken_away(kind) starts a process that opens PLAIN, whose name another process then removes or replaces.
+
+    It returns (mount, process, descriptor, its fstat before the removal, whether the name was replaced).
+    """
     who = request.param
     old = store / "triton/KEY"
     old.mkdir(parents=True)
@@ -210,7 +214,7 @@ def test_a_base_file_stays_usable_by_its_descriptor(taken_away, kind):
     assert one("os.pread", fd, 1000, 0) == data
 
 
-def test_changes_by_such_a_descriptor_concern_nobody_else(taken_away):
+def test_changes_by_a_descriptor_of_a_removed_file_affect_nobody_else(taken_away):
     mount, one, fd, before, is_replaced = taken_away("plain")
     one("os.fchmod", fd, 0o600)
     one("os.utime", fd, (7, 7))
@@ -252,7 +256,7 @@ def test_a_directory_stays_one_by_its_descriptor(mount_store, store, job_of, shi
     assert (after.st_ino, after.st_nlink) == (before.st_ino, 0)
     assert one("os.listdir", fd) == []
     one("os.fsync", fd)
-    one("os.fchown", fd, before.st_uid, before.st_gid)  # which the daemon ignores, but must answer
+    one("os.fchown", fd, before.st_uid, before.st_gid)  # the daemon ignores this call, but must answer it
     for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT):
         with pytest.raises(FileNotFoundError):
             one("os.open", "file", flags, dir_fd=fd)

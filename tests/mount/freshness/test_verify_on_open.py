@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify_on_open: code is compared with its recorded digest before any process reads it."""
+"""verify_on_open: the daemon verifies code against its recorded digest before any process reads it."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def log_of(mount):
 
 
 def damage(mount, *parts):
-    """As a disk does it: other content under the same size."""
+    """Damages files as a disk does: other content with the same size."""
     path = mount.base(*parts)
     data = path.read_bytes()
     path.write_bytes(bytes(byte ^ 1 for byte in data))
@@ -33,7 +33,8 @@ def damage(mount, *parts):
 
 @pytest.mark.parametrize("name", ["k.cubin", "k.json", "__grp__kernel.json"])
 def test_a_damaged_entry_is_missed_as_a_whole_and_built_anew(mount_with, job_of, name):
-    """Whichever of its files is looked for first: who finds one of an entry must find the others."""
+    """The result does not depend on which file is looked up first: a process that finds one file of an entry must
+    find the others."""
     first = mount_with(name="mnt")
     one = job_of(first, "one", 20001)
     whole = one.put_group("KEY", KERNEL)
@@ -123,7 +124,7 @@ def test_unrecorded_files_and_data_files_are_not_verified(
     assert mount.stats()["verify_failures"] == 0
 
 
-def test_a_jobs_own_files_are_its_own(mount_with, job_of):
+def test_files_of_the_jobs_own_layer_are_not_verified(mount_with, job_of):
     mount = mount_with()
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     one.put_group("KEY", KERNEL)
@@ -133,7 +134,7 @@ def test_a_jobs_own_files_are_its_own(mount_with, job_of):
 
 
 @pytest.mark.parametrize("line", ["", "verify_on_open = false"])
-def test_it_is_off_by_default(mount_with, job_of, line):
+def test_verify_on_open_is_off_by_default(mount_with, job_of, line):
     mount = mount_with(line)
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     one.put_group("KEY", KERNEL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes at once, in one job and in several."""
+"""Many processes at once, in one job and in several jobs."""
 
 import pytest
 
@@ -38,14 +38,14 @@ def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, se
 @pytest.mark.parametrize("kind", ["view", "plain"])
 def test_a_process_with_an_open_file_does_not_notice_its_move(mount_store, store, overlay, job_of,
                                                            kind):
-    """Changes of names and looks by them go on at the same time."""
+    """Names are changed and looked up at the same time."""
     mount = mount_store(store) if kind == "view" else overlay.mount().path
     jobs = [job_of(mount, "job", 20001 if kind == "view" else 0) for _ in range(4)]
     top = jobs[0].path("triton/KEY" if kind == "view" else "KEY")
     for directory in range(3):
         jobs[0]("os.makedirs", f"{top}/{directory}")
     for looker in jobs[1:]:
-        looker("os.getpid")  # it runs by now
+        looker("os.getpid")  # returns once the process is running
     for looker in jobs[1:]:
         looker.start("look_at_the_moved", top)
     jobs[0]("move_about", top, 800)
@@ -54,7 +54,7 @@ def test_a_process_with_an_open_file_does_not_notice_its_move(mount_store, store
 
 
 def test_a_cleaner_harms_nobody_else(mount_store, store, job_of):
-    """A job that removes key directories in its own view, while others put and read the same keys."""
+    """A job removes key directories in its own view while others write and read the same keys."""
     mount = mount_store(store)
     keys = [f"KEY{number}" for number in range(12)]
     cleaner = job_of(mount, "cleaner", 20100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that only root has used: the kernel caches root's attributes, and the first user sees new ones."""
+"""A job that only root has used: the kernel caches root's attributes, and the first user must see new ones."""
 
 import json
 import os
@@ -11,11 +11,11 @@ import pytest
 from jobs import as_user, standing_still, wait_until
 
 USER, JOB = 20001, "begun"
-KEEP_SECONDS = 1  # what is only kept for a short time is gone after that
+KEEP_SECONDS = 1  # what the kernel caches only for a short time has expired after that
 
 
 class Rooted:
-    """A job that root has used: `view`, and the paths in it that root has looked at."""
+    """A job that root has used: `view`, and the paths in it that root has looked up."""
 
     def __init__(self, mount):
         self.mount = mount
@@ -28,7 +28,7 @@ class Rooted:
         self.look()
 
     def look(self):
-        """Everything is looked at by root, and is root's."""
+        """Looks up every path as root, which sees itself as the owner."""
         top = self.view / "triton"
         self.paths = [self.view, top, *sorted(top.rglob("*"))]
         assert len(self.paths) == 9
@@ -36,7 +36,7 @@ class Rooted:
         assert (self.view / "triton/OLD/file").read_text() == "of the base"
 
     def by(self, directory):
-        """All paths as seen from another path of the view, the view itself left out."""
+        """Returns all paths as seen from another path of the view, without the view itself."""
         return [str(directory / path.relative_to(self.view)) for path in self.paths[1:]]
 
 
@@ -49,7 +49,7 @@ def rooted(mount_store, store):
 
 @pytest.fixture
 def bound(rooted, scratch):
-    """The view as a container has it."""
+    """The view, bound to another path as in a container."""
     target = scratch / "bound"
     target.mkdir()
     subprocess.run(["mount", "--bind", rooted.view, target], check=True)
@@ -57,7 +57,7 @@ def bound(rooted, scratch):
 
 
 def sees_its_own(paths, job=JOB):
-    """The first calls of the user, the deepest path first."""
+    """Makes the first calls of the user, the deepest path first."""
     result = as_user(USER, ["stat", "-L", "-c", "%u:%g %n", *reversed(paths)], job=job)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [f"{USER}:{USER} {path}" for path in reversed(paths)]
@@ -91,7 +91,7 @@ def test_the_first_user_comes_by_a_bind_of_the_view(rooted, bound):
 
 
 def test_the_first_user_comes_by_a_control_request(rooted, program):
-    """It claims the view without looking at it."""
+    """The request claims the view without a lookup in it."""
     started = as_user(USER, [program, "job", "start", JOB, "--mount", rooted.mount.path])
     assert started.returncode == 0, started.stderr
     sees_its_own([str(path) for path in rooted.paths])
@@ -104,17 +104,19 @@ def test_a_process_that_root_puts_into_a_directory_may_write_there(rooted):
     assert made.stdout.split() == [str(USER)] * 3
 
 
-def test_a_file_that_somebody_was_handed_open_is_no_way_in(rooted):
+def test_an_inherited_open_file_gives_no_access_to_the_view(rooted):
     with open(rooted.view / "triton/log", "w", encoding="utf-8") as log:
-        script = "echo x; stat -c '%u %s' - <&1 >&2; echo y"  # it is asked for: its size has changed
+        # The kernel requests the attributes because the size has changed.
+        script = "echo x; stat -c '%u %s' - <&1 >&2; echo y"
         other = as_user(USER + 1, ["sh", "-c", script], stdout=log)
     assert other.stderr == "0 2\n"
     sees_its_own([str(path) for path in rooted.paths])
 
 
 def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(rooted, job_of):
-    """The kernel knows enough of the view for this to take a while. Each looks at files of its own: of one
-    that two look at, the kernel (6.18) may say to one that it knows the owner anew before it does."""
+    """The kernel has cached so much of the view that the invalidation takes some time. Each process stats its own
+    files: if two processes stat the same file, the kernel (6.18) may show one of them the new owner before the
+    invalidation is complete."""
     many = rooted.view / "triton/many"
     many.mkdir()
     paths = [str(many / f"f{number}") for number in range(3000)]
@@ -128,7 +130,7 @@ def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(roote
         assert one.result() == [USER] * 100
 
 
-def test_strangers_do_not_come_in(rooted):
+def test_strangers_cannot_enter(rooted):
     for path in (rooted.view, rooted.file):
         stranger = as_user(USER, ["stat", path], job="other")
         assert "Permission denied" in stranger.stderr
@@ -139,7 +141,7 @@ def lookups(mount):
     return json.loads((mount.path / ".cacheshim/stats").read_text())["lookups"]
 
 
-def test_roots_opens_ask_for_the_views_name_alone(rooted):
+def test_roots_opens_look_up_only_the_views_name(rooted):
     before = lookups(rooted.mount)
     for _ in range(50):
         assert rooted.file.read_text() == "of root"
@@ -148,8 +150,8 @@ def test_roots_opens_ask_for_the_views_name_alone(rooted):
 
 
 def answers_alone(mount, directory, name):
-    """Whether the kernel tells of `name` in an open directory by what it has kept for long, and by the
-    look-up of the view's name, while the daemon stands still."""
+    """Returns whether the kernel answers a stat of `name` in an open directory from its long-lived cache, after the
+    lookup of the view's name, while the daemon is stopped."""
     code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-I", "-c", code, str(directory), name],
                           stdin=subprocess.PIPE, pass_fds=[directory]) as asking:
@@ -165,7 +167,7 @@ def answers_alone(mount, directory, name):
 
 
 @pytest.mark.parametrize(("top", "name"), [("", "triton"), ("triton/KEY", "file")])
-def test_root_asks_for_no_attributes(rooted, top, name):
+def test_root_needs_no_getattr_requests(rooted, top, name):
     directory = os.open(rooted.view / top, os.O_RDONLY | os.O_DIRECTORY)
     os.stat(name, dir_fd=directory)
     wait_until(lambda: answers_alone(rooted.mount, directory, name), what="an answer")

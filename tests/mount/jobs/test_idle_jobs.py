@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""job_idle: an unused job ends after this time, unless one of its processes lives."""
+"""job_idle: an unused job ends after this time, unless one of its processes is alive."""
 
 import os
 import shutil
@@ -11,9 +11,10 @@ import jobs
 import pytest
 
 IDLE_S = 2
-USER = 24791  # nobody else's: what it leaves is found by it
+USER = 24791  # used only here: the test finds leftover processes by this uid
 WRITE = 'mkdir -p "$CACHE/K" && echo x > "$CACHE/K/file"'
-# Each leaves a process that makes no request to the daemon. The last word is that process.
+# Each script leaves a process that makes no request to the daemon. With `:` as the last command, the shell does not
+# replace itself by `sleep`.
 SLEEPERS = {
     "by its environment": f"{WRITE} & wait; sleep 300; :",
     "by a child with the environment": f"({WRITE}); sleep 300; :",
@@ -33,7 +34,7 @@ def short_mount(mount_store, store, scratch):
 
 @pytest.fixture
 def start_job(short_mount, scratch):
-    """Runs a shell script as a job; all of its processes are gone after the test."""
+    """Runs a shell script as a job; the fixture kills all its processes after the test."""
     groups = []
 
     def start(job, script, env=None):
@@ -51,13 +52,13 @@ def start_job(short_mount, scratch):
 
 
 def end_all(child):
-    """Ends what the script has left, also in sessions of its own: all of the user's processes."""
+    """Kills all processes of the user, including those in other sessions."""
     for entry in os.listdir("/proc"):
         try:
             if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == USER:
                 os.kill(int(entry), signal.SIGKILL)
         except (FileNotFoundError, ProcessLookupError):
-            pass  # it has ended
+            pass  # the process has exited
     child.wait(10)
 
 
@@ -67,7 +68,7 @@ def is_active(mount, job):
 
 
 def wait_for_idle_ends(mount, start_job, name, rounds=2):
-    """Returns when `rounds` jobs without a process, begun one after the other, have ended by themselves."""
+    """Returns when `rounds` jobs without a process, started one after the other, have ended by themselves."""
     for number in range(rounds):
         job = f"{name}-{number}"
         start_job(job, WRITE).wait(20)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`job end --cycle N`: a late end of one attempt does not end the next one."""
+"""`job end --cycle N`: a late end of one attempt does not end the next attempt."""
 
 
-def test_only_the_attempt_that_is_named_ends(mount, job_of):
+def test_only_the_named_attempt_ends(mount, job_of):
     process = job_of(mount, "again", 20001, env={"CACHESHIM_CYCLE": "1"})
     process.write("triton/file", b"x")
     late = mount.cli("job", "end", "again", "--failure", "--cycle", "0", check=False)

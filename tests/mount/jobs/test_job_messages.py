@@ -13,7 +13,7 @@ OTHERS = "job 'one' belongs to uid 20001, not to uid 20002: only its own user an
 
 @pytest.fixture
 def anybodys_program(scratch):
-    """The program where every user can run it."""
+    """A copy of the program that every user can run."""
     copy = scratch / "dist"
     shutil.copytree(pathlib.Path(mounts.PROGRAM).parents[1], copy, symlinks=True)
     return copy / "bin" / "cacheshim"

@@ -16,7 +16,7 @@ def plan(mount, command, job="one"):
 
 
 def held_back(job):
-    """A job that holds something of each kind; its policy lets it all lie until it is told."""
+    """Creates unpublished files of each kind in a job whose policy publishes nothing before a command does."""
     job.put_group("DONE", KERNEL)
     job.put("BEGUN", "k.cubin", b"x")
     job("os.makedirs", job.path("triton/BEGUN/tmp.pid_7_x"))
@@ -56,7 +56,7 @@ def test_dry_run_plans_publishing_by_entry(mount, job_of):
     assert not mount.base("mine").exists()
 
 
-def test_a_plan_of_what_the_base_has_already(mount, job_of):
+def test_a_plan_of_files_that_the_base_already_has(mount, job_of):
     job = job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "end"})
     for name, data in KERNEL.items():
         job.put("KEY", name, data)
@@ -118,7 +118,7 @@ def test_a_job_without_a_layer(mount, job_of):
     assert "would publish 0 files" in mount.cli("job", "publish", "one", "--dry-run").stdout
 
 
-def test_only_its_user_and_root(mount, job_of):
+def test_only_the_jobs_user_and_root_may_plan(mount, job_of):
     job_of(mount, "one", 20001).write("triton/x", b"x")
     for command in ("publish", "discard"):
         argv = [mounts.PROGRAM, "job", command, "one", "--dry-run", "--mount", mount.path]

@@ -12,11 +12,11 @@ USERS = range(20001, 20009)
 
 
 def work_as_caches_do(job, key):
-    """What caches and their tools do to a key, through paths below the mount."""
+    """Does with a key what caches and their tools do, through paths below the mount."""
     directory = job.path("triton", key)
     job("os.makedirs", directory, exist_ok=True)
     job.put(key, "kernel.cubin", b"cubin of " + job.job.encode())
-    job.put(key, "kernel.cubin", b"again of " + job.job.encode())  # over a file that is there
+    job.put(key, "kernel.cubin", b"again of " + job.job.encode())  # replaces an existing file
     file = os.path.join(directory, "kernel.cubin")
     job("os.chmod", file, 0o600)
     job("os.chmod", directory, 0o700)
@@ -222,7 +222,7 @@ def test_uids_of_one_job_see_what_the_others_write_to_an_open_file(mount, progra
     one, two = job_of(mount, "shared", 20001), job_of(mount, "shared", 20002)
     one.write("triton/x", b"first", mode=0o666)
     reader = two("os.open", two.path("triton/x"), os.O_RDONLY)
-    assert two("os.pread", reader, 100, 0) == b"first"  # its pages are kept from here on
+    assert two("os.pread", reader, 100, 0) == b"first"  # the kernel caches its pages from here on
     writer = one("os.open", one.path("triton/x"), os.O_WRONLY)
     one("os.pwrite", writer, b"SECON", 0)
     wait_until(lambda: two("os.pread", reader, 100, 0) == b"SECON", what="the other's bytes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batons, lock files that exclude by existing: removed when their creator is dead, and not before."""
+"""Batons, which exclude by existing, are removed when their creator is dead, and not before."""
 
 import fcntl
 import json
@@ -29,7 +29,7 @@ def reaped(mount):
     return mount.stats()["batons_reaped"]
 
 
-def test_a_dead_makers_baton_goes_and_waiters_go_on(mount, build):
+def test_a_dead_creators_baton_is_removed_and_waiters_continue(mount, build):
     builder, waiter = build
     assert waiter.exists(BATON)
     builder.kill()
@@ -41,10 +41,10 @@ def test_a_dead_makers_baton_goes_and_waiters_go_on(mount, build):
     wait_until(lambda: reaped(mount) == 2, what="the next one's")
 
 
-def test_one_that_lives_keeps_it_however_long_and_may_let_go_itself(mount, build, job_of):
+def test_a_living_creator_keeps_its_baton_and_may_remove_it(mount, build, job_of):
     builder, waiter = build
     other = job_of(mount, "one", 20001)
-    other.kill()  # another's death is nothing to it
+    other.kill()  # the death of another process does not affect it
     assert waiter.exists(BATON)
     builder("os.unlink", builder.path(BATON))
     waiter("os.close", waiter("os.open", waiter.path(BATON), EXCLUSIVE))
@@ -64,7 +64,7 @@ def test_a_file_that_has_taken_a_batons_name_is_left_alone(mount, build):
 
 
 def test_a_baton_that_a_process_locks_stays_when_its_maker_dies(mount, job_of):
-    """filelock 4 makes its lock file by O_EXCL, and leaves it."""
+    """filelock 4 creates its lock file with O_EXCL, and keeps it."""
     maker, other = (job_of(mount, "one", 20001) for _ in range(2))
     made = []
     for directory in (DIRECTORY, f"{DIRECTORY}2"):
@@ -78,7 +78,7 @@ def test_a_baton_that_a_process_locks_stays_when_its_maker_dies(mount, job_of):
 
 
 @pytest.mark.parametrize("how", ["cwd", "file", "grandchild"])
-def test_a_descendant_at_work_in_the_directory_keeps_it(mount, build, how):
+def test_a_descendant_that_works_in_the_directory_keeps_the_baton(mount, build, how):
     builder, waiter = build
     child = builder("work_in_a_child", builder.path(DIRECTORY), how)
     builder.kill()
@@ -89,7 +89,7 @@ def test_a_descendant_at_work_in_the_directory_keeps_it(mount, build, how):
     assert reaped(mount) == 1
 
 
-def test_a_descendant_elsewhere_does_not(mount, build):
+def test_a_descendant_elsewhere_does_not_keep_the_baton(mount, build):
     builder, waiter = build
     child = builder("work_in_a_child", "/", "cwd")
     builder.kill()
@@ -120,12 +120,12 @@ def test_other_names_are_left_alone(mount, job_of):
     assert reaped(mount) == 0
 
 
-def test_a_baton_of_a_daemon_that_died_goes_with_its_maker(mount, build, job_of):
+def test_a_baton_of_a_dead_daemon_is_removed_when_its_creator_dies(mount, build, job_of):
     builder, waiter = build
     mount.kill_daemon()
     mount.mount()
     second = job_of(mount, "one", 20001)
-    assert second.exists(BATON) and reaped(mount) == 0  # its maker lives
+    assert second.exists(BATON) and reaped(mount) == 0  # its creator is alive
     builder.kill()
     wait_until(lambda: not second.exists(BATON), what="the removal")
     assert reaped(mount) == 1
@@ -133,9 +133,9 @@ def test_a_baton_of_a_daemon_that_died_goes_with_its_maker(mount, build, job_of)
 
 
 @pytest.mark.parametrize("child_works", [False, True], ids=["alone", "with a child"])
-def test_a_baton_of_a_daemon_that_died_before_its_maker(mount, build, job_of, child_works):
+def test_a_baton_whose_creator_died_after_the_daemon_is_removed(mount, build, job_of, child_works):
     builder, waiter = build
-    # The path of a directory of a dead mount still names it.
+    # The path of a directory on a dead mount still identifies the directory.
     child = builder("work_in_a_child", builder.path(DIRECTORY), "cwd") if child_works else None
     mount.kill_daemon()
     builder.kill()
@@ -150,18 +150,18 @@ def test_a_baton_of_a_daemon_that_died_before_its_maker(mount, build, job_of, ch
 
 
 @pytest.mark.parametrize("change", ["boot", "unknown", "none", "inode"])
-def test_what_is_known_of_a_maker_when_the_daemon_comes_again(mount, build, job_of, change):
+def test_a_new_daemon_identifies_a_batons_creator(mount, build, job_of, change):
     builder, _ = build
     mount.kill_daemon()
     file, = mount.store.glob(".cacheshim/layers/one/*/batons.jsonl")
     record = json.loads(file.read_text())
     assert (record["path"], record["pid"]) == (BATON, builder.pid)
     if change == "boot":
-        record["boot"] = "another"  # the machine has begun anew: nobody of before lives
+        record["boot"] = "another"  # the machine has rebooted: no process of that time is alive
     elif change == "unknown":
-        record["pid_namespace"] = "pid:[1]"  # of a container's
+        record["pid_namespace"] = "pid:[1]"  # the creator was in a container
     elif change == "inode":
-        record["inode"] += 1  # it was another's
+        record["inode"] += 1  # the record is of another file
         record["boot"] = "another"
     record["newer"] = {"field": 1}
     file.write_text("junk\n" + json.dumps(record) + "\n" if change != "none" else "")

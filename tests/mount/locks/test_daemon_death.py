@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes with locks get when the daemon dies (docs/locks.md, "When the daemon dies")."""
+"""The errors that processes with locks get when the daemon dies (docs/locks.md, "When the daemon dies")."""
 
 import errno
 import fcntl

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon holds a bounded number of descriptors for lock files, however many a job looks up."""
+"""The daemon keeps a bounded number of descriptors for lock files, however many a job looks up."""
 
 import fcntl
 import os
@@ -7,10 +7,10 @@ import os
 from jobs import open_files
 
 COUNT = 1500  # more than NodeTable::kMostHeld
-MOST = 1024 + 100  # and what the daemon has open otherwise
+MOST = 1024 + 100  # plus the daemon's other open files
 
 
-def test_looked_up_lock_files_cost_few_descriptors_and_can_be_locked_again(mount, job_of):
+def test_looked_up_lock_files_use_few_descriptors_and_can_be_locked_again(mount, job_of):
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("inductor/locks"))
     names = [job.path(f"inductor/locks/{number}.lock") for number in range(COUNT)]
@@ -18,7 +18,7 @@ def test_looked_up_lock_files_cost_few_descriptors_and_can_be_locked_again(mount
         job("write_file", name, b"")
     held = len(list(open_files(mount.daemon_pid())))
     assert held < MOST
-    # The first ones were let go: they are found by name again, and excluded as before.
+    # The daemon has closed the first ones: it finds them again by name, and they exclude as before.
     fd = job("os.open", names[0], os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with open(mount.base("inductor/locks/0.lock"), "rb") as raw:
@@ -27,7 +27,7 @@ def test_looked_up_lock_files_cost_few_descriptors_and_can_be_locked_again(mount
             raise AssertionError("a raw process got the lock too")
         except BlockingIOError:
             pass
-    # An open one that was let go keeps working when its name goes.
+    # A file that is open in a process keeps working if the daemon has closed it and its name is removed.
     for name in names[1:]:
         job("os.stat", name)
     os.unlink(mount.base("inductor/locks/0.lock"))

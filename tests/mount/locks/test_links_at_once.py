@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of one view link and remove further names of a file while others stat it, as strict soft locks do."""
+"""Processes in one view link and remove names of a file while others stat it, as strict soft locks do."""
 
 import pathlib
 
@@ -15,13 +15,13 @@ def process_of(request):
 
 @pytest.fixture
 def link_and_remove(mount, process_of, scratch):
-    """The errors of processes that each link and remove a name of one file while two others stat all of them."""
+    """Returns the errors of processes that each link and remove a name of one file while two others stat all names."""
 
     def run(family, removal, linkers):
         jobs = [process_of(mount, "one", 20001) for _ in range(linkers + 2)]
         directory, end = jobs[0].path(family), scratch / "end"
         path, names = f"{directory}/file", [f"{directory}/{number}/name" for number in range(linkers)]
-        for name in names:  # the kernel lets one change of a directory go on at a time
+        for name in names:  # the kernel allows only one change of a directory at a time
             jobs[0]("os.makedirs", str(pathlib.Path(name).parent))
         jobs[0].write(f"{family}/file", b"x")
         for job in jobs[linkers:]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lock files, by a profile's names: one inode of the base for all jobs and for processes beside the mount."""
+"""Lock files, which a profile names: one inode in the base for all jobs and for processes outside the mount."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ NAME = "triton/KEY/lock"
 
 @pytest.fixture
 def both(two_jobs):
-    """Two jobs, and the path of a lock file as each sees it; its directory is in both views."""
+    """Two jobs, and the path of a lock file in each view; the file's directory exists in both."""
     for job in two_jobs:
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
     return two_jobs
@@ -97,7 +97,7 @@ def test_a_lock_stays_open_to_the_next_user_whatever_its_maker_does(mount, both)
 
 @contextlib.contextmanager
 def delayed(call, pid, scratch):
-    """Each call of that name by any thread of the process begins 2 s late. The calls are recorded in scratch / "calls"."""
+    """Delays each call of that name by any thread of the process by 2 s, and records the calls in scratch / "calls"."""
     tracer = subprocess.Popen(["strace", "-f", "-p", str(pid), "-o", scratch / "calls", "-e", f"trace={call}",
                                "-e", f"inject={call}:delay_enter=2000000"],
                               stderr=subprocess.PIPE, text=True)
@@ -105,9 +105,9 @@ def delayed(call, pid, scratch):
         assert "attached" in tracer.stderr.readline()
         yield
     finally:
-        # strace stops each thread before it detaches. One that waits in the kernel for another thread's answer cannot be
-        # stopped, and the other one may be stopped already: then strace would wait without end. The death of a tracer
-        # lets all threads go.
+        # Killed, because a normal end could hang: strace stops each thread before it detaches. A thread that waits in
+        # the kernel for another thread's answer cannot be stopped, and the other one may already be stopped. The death
+        # of a tracer releases all threads.
         tracer.kill()
         tracer.wait()
         tracer.stderr.close()
@@ -115,11 +115,12 @@ def delayed(call, pid, scratch):
 
 @pytest.mark.parametrize("name", [NAME, "other/x.lock"], ids=["class lock", "unknown cache"])
 def test_a_new_lock_file_has_its_mode_from_the_first_instant(mount, job_of, scratch, name):
-    """A process beside the mount may open the file before the daemon's fchmod, which sets the mode for any umask."""
+    """A process outside the mount may open the file before the daemon's fchmod, which sets the mode independently of
+    the umask."""
     one = job_of(mount, "one", 20001)
     one("os.makedirs", one.path(os.path.dirname(name)), exist_ok=True)
     call = ("os.open", one.path(name), os.O_RDWR | os.O_CREAT, 0o644)
-    if name != NAME:  # the job's own file, until a process locks it
+    if name != NAME:  # it is the job's own file until a process locks it
         call = ("fcntl.flock", one(*call), fcntl.LOCK_EX)
     assert not mount.base(name).exists()
     with delayed("fchmod", mount.daemon_pid(), scratch):
@@ -142,18 +143,18 @@ def test_stat_stays_the_same_for_its_holder(mount, both):
         assert (now.st_dev, now.st_ino, now.st_nlink) == (before.st_dev, before.st_ino, 1)
 
 
-def test_unlink_by_the_only_one_takes_it_away_for_all(mount, both):
+def test_unlink_by_the_only_user_removes_the_file_for_all(mount, both):
     one, two = both
     fd = create(one)
     one("fcntl.flock", fd, fcntl.LOCK_EX)
     one("os.unlink", one.path(NAME))
     assert not mount.base(NAME).exists() and not two.exists(NAME)
-    assert one("os.fstat", fd).st_nlink == 0  # as filelock looks whether its lock is still one
+    assert one("os.fstat", fd).st_nlink == 0  # filelock checks its lock file in this way
     two("fcntl.flock", create(two), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize("who", ["holder", "waiter", "raw"])
-def test_unlink_waits_for_others_and_hides_it_meanwhile(mount, both, who):
+def test_unlink_hides_a_lock_file_until_others_have_released_it(mount, both, who):
     one, two = both
     fd, own = create(two), create(one)
     inode = mount.base(NAME).stat().st_ino
@@ -169,7 +170,7 @@ def test_unlink_waits_for_others_and_hides_it_meanwhile(mount, both, who):
         wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
     one("os.unlink", one.path(NAME))
     assert not one.exists(NAME) and one.listdir("triton/KEY") == []
-    assert who == "waiter" or two.exists(NAME)  # a waiter does not answer
+    assert who == "waiter" or two.exists(NAME)  # a waiting process cannot answer
     assert mount.base(NAME).stat().st_ino == inode
     if who == "waiter":
         one("os.close", own)
@@ -211,7 +212,7 @@ def test_a_hidden_lock_that_mknod_makes_again_is_not_removed_any_more(mount, bot
     one("os.mknod", one.path(names[0]), 0o644 | stat.S_IFREG)
     assert one("os.stat", one.path(names[0])).st_ino == two("os.stat", two.path(names[0])).st_ino
     two.kill()
-    # The daemon visits both after the end of the holder, in the order of their removals.
+    # After the holder's end, the daemon visits both files in the order of their removal.
     wait_until(lambda: not mount.base(names[1]).exists(), what="the removal of the other lock")
     assert mount.base(names[0]).exists() and one.exists(names[0])
 
@@ -224,13 +225,13 @@ def test_one_creator_of_two_wins(both):
         create(two, flags=exclusive)
 
 
-def test_a_conversion_that_failed_holds_nobody_up(mount, both):
+def test_a_failed_conversion_blocks_nobody(mount, both):
     one, two = both
     fds = [create(job) for job in both]
     with open(mount.base(NAME), "rb") as raw:
         fcntl.flock(raw, fcntl.LOCK_SH)
         one("fcntl.flock", fds[0], fcntl.LOCK_SH)
-        with pytest.raises(BlockingIOError):  # and what it had is gone
+        with pytest.raises(BlockingIOError):  # the failed conversion also releases its old lock
             one("fcntl.flock", fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
         before = mount.stats()["lock_waits"]
         two.start("fcntl.flock", fds[1], fcntl.LOCK_EX)
@@ -258,7 +259,7 @@ def test_a_directory_with_a_lock_is_removed_and_renamed_as_any(mount, both):
     assert one.listdir("triton") == []
 
 
-def test_the_entry_is_begun_anew_though_its_lock_is_there(mount, both):
+def test_an_entry_is_begun_again_although_its_lock_exists(mount, both):
     one, two = both
     create(one)
     one("fcntl.flock", create(one), fcntl.LOCK_EX)
@@ -268,7 +269,7 @@ def test_the_entry_is_begun_anew_though_its_lock_is_there(mount, both):
     one.put_group("KEY", {"k.cubin": b"of one"}, kernel="k")
     wait_until(lambda: mount.base("triton/KEY/__grp__k.json").exists(), what="publishing")
     assert mount.base("triton/KEY/k.cubin").read_bytes() == b"of one"
-    assert not one("try_flock_path", one.path(NAME))  # the very same one
+    assert not one("try_flock_path", one.path(NAME))  # it is the same file
 
 
 def test_a_job_that_may_not_publish_has_locks_of_its_own(mount, job_of):
@@ -284,7 +285,7 @@ def test_a_job_that_may_not_publish_has_locks_of_its_own(mount, job_of):
     assert not quiet("try_flock_path", quiet.path(NAME))
 
 
-def test_status_says_how_far_locks_reach(mount):
+def test_status_reports_the_scope_of_locks(mount):
     assert mount.status()["locks"] == "file system"
     assert "locks" in mount.cli("status").stdout
 

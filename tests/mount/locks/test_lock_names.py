@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renames and links to and from the names of lock files, as on a local file system: uv, portalocker and filelock
-make and break their locks so."""
+"""Renames and links to and from the names of lock files behave as on a local file system: uv, portalocker and
+filelock create and break their locks by them."""
 
 import errno
 import fcntl
@@ -50,7 +50,7 @@ def can_lock_raw(mount, name):
 
 @pytest.fixture(params=["beside", "elsewhere"])
 def mount(request, mount_store, store, scratch):
-    """With layers on the store's file system, and on another."""
+    """A mount with layers on the store's file system, or on another one."""
     options = []
     if request.param == "elsewhere":
         layers = scratch / "layers"
@@ -73,7 +73,7 @@ def both(mount, request, job_of, shimmed_job_of):
     return jobs
 
 
-# uv: a temporary file, renamed to .lock, of which the first descriptor takes the lock.
+# uv renames a temporary file to .lock, and locks it through its first descriptor.
 def test_a_lock_file_is_made_by_a_rename(mount, both):
     one, two = both
     fd = make(one, TEMPORARY, b"4711")
@@ -147,7 +147,7 @@ def test_a_name_that_one_job_has_unlinked_leads_to_the_file_that_the_others_have
     assert one.exists(LOCK) and not can_lock(one, LOCK)
 
 
-# filelock breaks a lock whose holder is dead: it renames the file, and makes it anew.
+# filelock breaks a lock whose holder is dead: it renames the file, and creates it again.
 def test_a_lock_file_is_renamed_away(mount, both):
     one, two = both
     held = make(two, LOCK, b"stale")
@@ -162,7 +162,7 @@ def test_a_lock_file_is_renamed_away(mount, both):
     lock(one, make(one, LOCK, b"fresh"))
     assert two.read(LOCK) == b"fresh" and not can_lock(two, LOCK)
     assert two("os.pread", held, 10, 0) == b"stale"
-    assert not can_lock(one, ASIDE)  # it is the file that two has locked
+    assert not can_lock(one, ASIDE)  # it is the file that job two has locked
     one("os.unlink", one.path(ASIDE))
 
 
@@ -179,7 +179,7 @@ def test_a_lock_file_is_renamed_to_the_name_of_another(mount, both, call):
     assert error == (errno.EEXIST if call == "rename_noreplace" else 0)
 
 
-# filelock's strict soft lock: the claim is a file of its own, linked to the lock's name.
+# filelock's strict soft lock creates a file of its own and links it to the lock's name.
 def test_a_lock_file_is_made_by_a_link(mount, both):
     one, two = both
     fd = make(one, TEMPORARY, b"claim")
@@ -214,7 +214,7 @@ def test_a_lock_file_gets_a_second_name(mount, both):
 
 
 @pytest.mark.parametrize("call", ["link", "rename"])
-def test_a_name_that_is_removed_at_once_was_given_all_the_same(mount_store, store, job_of, call):
+def test_giving_a_name_that_is_removed_at_once_succeeds(mount_store, store, job_of, call):
     mount = mount_store(store)
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flock(2) and fcntl(2) locks through the mount, among the processes of one job."""
+"""flock(2) and fcntl(2) locks through the mount, between the processes of one job."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ def lock_mount(mount_store, store):
 
 @pytest.fixture
 def workers(lock_mount, job_of):
-    """Processes of one job: workers(3)."""
+    """workers(3) starts three processes of one job."""
     def start(count):
         return [job_of(lock_mount, "one", 20001) for _ in range(count)]
     return start
@@ -39,7 +39,7 @@ def open_in(worker, path, flags=os.O_RDWR):
 
 
 def start_waiting(mount, worker, fd, operation=fcntl.LOCK_EX, call="fcntl.flock"):
-    """Returns once the daemon has put it into the queue."""
+    """Returns once the daemon has put the request into the queue."""
     before = mount.stats()["lock_waits"]
     worker.start(call, fd, operation)
     wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
@@ -56,7 +56,7 @@ def test_waiters_get_the_lock_in_the_order_they_came(lock_mount, workers, place)
         start_waiting(lock_mount, worker, own)
     holder("fcntl.flock", fd, fcntl.LOCK_UN)
     for number, worker in enumerate(waiters):
-        worker.result(timeout=10)  # it has the lock, and nobody else
+        worker.result(timeout=10)  # it has the lock, and no other process has it
         assert not holder("try_flock_path", path)
         for later in waiters[number + 1:]:
             with pytest.raises(AssertionError, match="did not come back"):
@@ -66,7 +66,7 @@ def test_waiters_get_the_lock_in_the_order_they_came(lock_mount, workers, place)
 
 
 @BOTH
-def test_shared_locks_go_together_and_a_writer_is_not_overtaken(lock_mount, workers, place):
+def test_shared_locks_coexist_and_a_waiting_writer_is_not_overtaken(lock_mount, workers, place):
     one, two, writer, late = workers(4)
     path = path_of(one, place)
     fds = [open_in(worker, path) for worker in (one, two, writer, late)]
@@ -89,7 +89,7 @@ def test_a_process_with_a_shared_lock_gets_another_past_a_waiting_writer(lock_mo
     first, second = open_in(reader, path), open_in(reader, path)
     reader("fcntl.flock", first, fcntl.LOCK_SH)
     start_waiting(lock_mount, writer, open_in(writer, path))
-    reader("fcntl.flock", second, fcntl.LOCK_SH)  # would wait for itself
+    reader("fcntl.flock", second, fcntl.LOCK_SH)  # otherwise it would wait for itself
     reader("os.close", first)
     reader("os.close", second)
     writer.result(timeout=10)
@@ -144,7 +144,7 @@ def test_a_lock_is_free_when_close_has_returned(workers, place, use_records):
     worker, = workers(1)
     path = path_of(worker, place)
     refused = worker("lock_again_after_close", path, 3000, use_records)
-    # A flock waits 3 ms for the news of a close: too short now and then where the machine stands still.
+    # A flock waits 3 ms for the kernel's report of a close, which is too short if the machine stalls.
     late = [] if use_records else [seconds for seconds in refused if seconds >= 0.003]
     assert refused == late and len(late) <= 3
 
@@ -161,14 +161,14 @@ def test_locks_are_converted_as_flock_says(lock_mount, workers, place):
     two("fcntl.flock", second, fcntl.LOCK_SH)
     with pytest.raises(BlockingIOError):
         one("fcntl.flock", first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    two("fcntl.flock", second, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the one above lost what it had
+    two("fcntl.flock", second, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the failed conversion above has released its lock
     start_waiting(lock_mount, one, first, fcntl.LOCK_SH)
     two("fcntl.flock", second, fcntl.LOCK_SH)
     one.result(timeout=10)
 
 
 @BOTH
-def test_waiting_takes_no_thread_of_the_daemon(lock_mount, workers, place):
+def test_waiting_uses_no_thread_of_the_daemon(lock_mount, workers, place):
     holder, crowd = workers(2)
     path = path_of(holder, place)
     fd = open_in(holder, path)
@@ -191,7 +191,7 @@ def test_record_locks_are_of_ranges_and_processes(lock_mount, workers, place):
     assert not two("try_record", path, 29, 1)
     assert not two("try_record", path, 0, 0, fcntl.F_OFD_SETLK)
     assert two("find_record", path) == (fcntl.F_WRLCK, 10, 20, one.pid)
-    assert two("try_flock_path", path)  # another kind of lock
+    assert two("try_flock_path", path)  # a different kind of lock
     own = open_in(two, path)
     before = lock_mount.stats()["lock_waits"]
     two.start("set_record", own, 0, 100)
@@ -202,7 +202,7 @@ def test_record_locks_are_of_ranges_and_processes(lock_mount, workers, place):
 
 
 @BOTH
-def test_a_waiter_for_other_bytes_is_not_held_up(lock_mount, workers, place):
+def test_a_request_for_other_bytes_does_not_wait(lock_mount, workers, place):
     holder, first, second = workers(3)
     path = path_of(holder, place)
     fd = open_in(holder, path)
@@ -220,7 +220,7 @@ def test_a_waiter_for_other_bytes_is_not_held_up(lock_mount, workers, place):
 
 
 @BOTH
-def test_record_locks_go_when_their_process_closes_the_file_though_a_child_has_it(workers, place):
+def test_a_close_releases_record_locks_although_a_child_has_the_file(workers, place):
     one, two = workers(2)
     path = path_of(one, place)
     child = one("lock_records_and_leave_them_to_a_child", path)
@@ -231,10 +231,10 @@ def test_record_locks_go_when_their_process_closes_the_file_though_a_child_has_i
 
 
 @BOTH
-def test_record_locks_go_with_any_close_of_the_file_by_their_process(workers, place):
+def test_any_close_of_the_file_by_a_process_releases_its_record_locks(workers, place):
     one, two = workers(2)
     path = path_of(one, place)
-    one("set_record", open_in(one, path), 0, 10)  # from now on the kernel tells of closing
+    one("set_record", open_in(one, path), 0, 10)  # from now on the kernel reports closes
     one("set_record", open_in(one, path), 0, 10)
     assert not two("try_record", path)
     one("read_file", path)
@@ -247,7 +247,7 @@ def test_record_locks_of_a_description_stay_with_it(workers, place):
     path = path_of(one, place)
     fd = open_in(one, path)
     one("set_record", fd, 0, 0, fcntl.F_OFD_SETLK)
-    one("read_file", path)  # closing another descriptor takes nothing away
+    one("read_file", path)  # closing another descriptor releases nothing
     assert not two("try_record", path)
     one("os.close", fd)
     wait_until(lambda: two("try_record", path), what="the lock")
@@ -266,7 +266,7 @@ def test_a_killed_owner_of_record_locks_leaves_nothing(lock_mount, workers, plac
     waiter.result(timeout=10)
 
 
-def test_a_lock_is_of_the_job_alone_and_outlives_a_copy_up(lock_mount, job_of):
+def test_a_lock_belongs_to_the_job_and_survives_a_copy_up(lock_mount, job_of):
     one, same, other = (job_of(lock_mount, job, uid)
                         for job, uid in (("one", 20001), ("one", 20001), ("two", 20002)))
     path = one.path("triton/locks/base")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyPI's filelock, FileLock of C++ and `cacheshim lock` exclude each other, through views and beside them."""
+"""PyPI's filelock, the C++ FileLock and `cacheshim lock` exclude each other, in views and beside them."""
 
 import os
 import pathlib
@@ -94,7 +94,7 @@ def test_cpp_holds_and_python_times_out(mount, cache, where):
 def test_no_update_is_lost_between_two_views_and_the_bare_store(mount, cache, shimmed):
     rounds = 200
     raw = mount.base(FAMILY, "kernels.cache")
-    raw.parent.mkdir(parents=True, exist_ok=True)  # else it is there with the first lock
+    raw.parent.mkdir(parents=True, exist_ok=True)  # otherwise the first lock creates it
     writers = [start("one", sys.executable, "-c", ADD, cache, rounds, "python", shimmed=shimmed),
                start("two", CACHE, "add", cache, rounds, "cpp", shimmed=shimmed),
                start("raw", CACHE, "add", raw, rounds, "raw")]
@@ -119,7 +119,7 @@ def test_cacheshim_lock_runs_the_command_as_flock_does(mount, cache):
     refused = locked(lock, "--", *inner, lock, "true")
     assert refused.returncode == 75 and "others have it locked" in refused.stderr
     assert locked("--shared", lock, "--", *inner, "--shared", lock, "true").returncode == 0
-    assert locked(cache.parent, "--", "true").returncode == 0  # a directory
+    assert locked(cache.parent, "--", "true").returncode == 0  # locks a directory
     missing = locked(cache.parent / "none/lock", "--", "true")
     assert missing.returncode == 1 and "cannot open lock file" in missing.stderr
     assert os.path.exists(lock)
@@ -164,7 +164,7 @@ def is_free(job, path, kind):
 
 
 def kill_at_random(mount, rounds, kind, workers=6):
-    """Kills holders and waiters, of two jobs and beside the mount; returns how often one was inside."""
+    """Kills holders and waiters, in two jobs and outside the mount; returns how often one of them held the lock."""
     cache = mount.path / FAMILY / "kernels.cache"
     assert run("one", "mkdir", "-p", cache.parent).returncode == 0
     assert run("two", "mkdir", "-p", cache.parent).returncode == 0
@@ -181,7 +181,7 @@ def kill_at_random(mount, rounds, kind, workers=6):
     try:
         for _ in range(rounds):
             number = random.randrange(workers)
-            time.sleep(random.random() * 0.03)  # anywhere in its work: nothing is waited for
+            time.sleep(random.random() * 0.03)  # a random time, to kill the process at any point of its work
             processes[number].kill()
             processes[number].communicate()
             processes[number] = begin(number)
@@ -189,7 +189,7 @@ def kill_at_random(mount, rounds, kind, workers=6):
         for process in processes:
             process.kill()
             process.communicate()
-    for job, path in places:  # the daemon is told of a close after the process has ended
+    for job, path in places:  # the kernel reports the close only after the process has exited
         wait_until(lambda job=job, path=path: is_free(job, path, kind), what=f"the lock of {job}")
     lines = note.read_text().split()
     assert "broken" not in lines

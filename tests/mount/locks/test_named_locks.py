@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on small files named `*.lock` in caches without a profile: shared from the first lock request on."""
+"""Locks on small files named `*.lock` in caches without a profile: all jobs share them from the first lock request
+on."""
 
 import fcntl
 import os
@@ -41,7 +42,7 @@ def unlock(job, fd, kind="flock"):
 
 
 def can_lock(job, fd, kind="flock"):
-    """Whether the lock can be had by an open descriptor; gives it back."""
+    """Returns whether the lock is available through an open descriptor; releases it."""
     try:
         lock(job, fd, kind)
     except BlockingIOError:
@@ -51,7 +52,7 @@ def can_lock(job, fd, kind="flock"):
 
 
 def flock_raw(path):
-    """flock(1) on the bare store: whether it gets the lock."""
+    """Runs flock(1) on the bare store; returns whether it gets the lock."""
     return subprocess.run(["flock", "--nonblock", path, "true"], check=False).returncode == 0
 
 
@@ -64,7 +65,7 @@ def start_waiting(mount, job, fd):
 @KINDS
 def test_jobs_exclude_each_other_from_the_first_lock_on(mount, two_jobs, kind):
     one, two = two_jobs
-    fds = [create(job) for job in two_jobs]  # both open before anybody locks
+    fds = [create(job) for job in two_jobs]  # both jobs open the file before either locks it
     assert not mount.base("other").exists()
     lock(one, fds[0], kind)
     base = mount.base(NAME)
@@ -111,7 +112,7 @@ def test_a_process_on_the_bare_store_excludes_views_and_is_excluded(mount, two_j
     one.result(timeout=10)
 
 
-def test_a_lock_file_that_the_base_has_already_is_the_one(mount_store, store, job_of):
+def test_a_lock_file_that_the_base_already_has_is_used(mount_store, store, job_of):
     (store / "other/engines").mkdir(parents=True)
     (store / NAME).write_bytes(b"4711\n")
     mount = mount_store(store)
@@ -146,7 +147,7 @@ def test_preloaded_processes_exclude_each_other(mount, shimmed_job_of):
 def test_writes_to_a_jobs_lock_file_stay_its_own(mount, two_jobs):
     one, two = two_jobs
     fds = [create(job) for job in two_jobs]
-    one("os.write", fds[0], b"pid 1\n")  # before the first lock
+    one("os.write", fds[0], b"pid 1\n")  # before the first lock request
     lock(one, fds[0])
     one("os.write", fds[0], b"still 1\n")
     assert not can_lock(two, fds[1])
@@ -154,7 +155,7 @@ def test_writes_to_a_jobs_lock_file_stay_its_own(mount, two_jobs):
     assert one.read(NAME) == b"pid 1\nstill 1\n" and two.read(NAME) == b""
 
 
-def test_a_larger_file_is_locked_in_its_job_alone(mount, two_jobs):
+def test_a_larger_file_is_locked_only_in_its_job(mount, two_jobs):
     one, two = two_jobs
     fds = [create(job) for job in two_jobs]
     for job, fd in zip(two_jobs, fds):
@@ -162,7 +163,7 @@ def test_a_larger_file_is_locked_in_its_job_alone(mount, two_jobs):
     lock(one, fds[0])
     lock(two, fds[1])
     assert not mount.base("other").exists()
-    one("os.ftruncate", fds[0], 0)  # what is locked stays as it is
+    one("os.ftruncate", fds[0], 0)  # a locked file stays shared
     assert not one("try_flock_path", one.path(NAME))
 
 
@@ -177,7 +178,7 @@ def test_a_lock_file_that_grows_while_it_is_locked_stays_shared(two_jobs):
 
 @pytest.mark.parametrize("name", ["other/model.lck", "other/lock", "other/model.lock.tmp",
                                   "triton/KEY/index.lock"])
-def test_other_names_are_locked_in_their_job_alone(mount, two_jobs, name):
+def test_other_names_are_locked_only_in_their_job(mount, two_jobs, name):
     one, two = two_jobs
     fds = [create(job, name) for job in two_jobs]
     lock(one, fds[0])
@@ -186,7 +187,7 @@ def test_other_names_are_locked_in_their_job_alone(mount, two_jobs, name):
 
 
 def test_a_baton_stays_private(mount, two_jobs):
-    """Made by O_EXCL, removed to let go, never locked."""
+    """Created with O_EXCL, removed to release, and never locked."""
     one, two = two_jobs
     batons = [create(job, flags=OPEN | os.O_EXCL) for job in two_jobs]
     for job, fd in zip(two_jobs, batons):
@@ -220,7 +221,7 @@ def test_a_lock_file_with_data_is_published_if_nobody_has_locked_it(mount, job_o
     assert mount.base("other/engines/Cargo.lock").read_bytes() == b"version = 3\n"
 
 
-def test_explain_says_that_it_is_not_published(mount, job_of):
+def test_explain_reports_that_a_lock_file_is_not_published(mount, job_of):
     one = job_of(mount, "one", 20001)
     fd = create(one)
     lock(one, fd)
@@ -239,7 +240,7 @@ def test_a_job_that_may_not_publish_has_locks_of_its_own(mount_store, store, scr
     own = create(refused)
     lock(refused, own)
     assert not mount.base("other").exists()
-    assert not refused("try_flock_path", refused.path(NAME))  # it locks among its own processes
+    assert not refused("try_flock_path", refused.path(NAME))  # this lock excludes only the job's own processes
     lock(trusted, create(trusted))
     assert mount.base(NAME).exists()
     assert refused("read_file", refused.path(NAME)) == b""
@@ -275,7 +276,7 @@ def test_unlink_removes_the_name_of_the_job_and_no_lock(mount, two_jobs):
     one("os.unlink", one.path(NAME))
     assert not one.exists(NAME) and two.exists(NAME)
     assert not can_lock(two, fds[1])
-    again = create(one)  # the name anew: its lock is held still
+    again = create(one)  # the same name again: its lock is still held
     assert not can_lock(one, again)
     one("os.close", fds[0])
     wait_until(lambda: can_lock(one, again), what="the lock")
@@ -299,8 +300,8 @@ def test_a_lock_file_that_is_removed_beside_the_mount_is_made_again(mount, two_j
     with open(base, "rb") as raw:
         fcntl.flock(raw, fcntl.LOCK_EX)
         start_waiting(mount, one, fds[0])
-        base.unlink()  # as filelock does it when it unlocks
-    one.result(timeout=10)  # the lock of a file that is there
+        base.unlink()  # as filelock does when it unlocks
+    one.result(timeout=10)  # gets the lock of the file that now exists
     assert base.exists() and not flock_raw(base)
     assert not can_lock(two, fds[1])
     unlock(one, fds[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record locks of fcntl(2): what a process loses by closing a descriptor, and deadlocks."""
+"""Record locks of fcntl(2): which locks a process loses by closing a descriptor, and deadlocks."""
 
 import errno
 import fcntl
@@ -53,7 +53,7 @@ def test_closing_a_descriptor_from_before_the_first_lock_releases_it(workers, pl
 
 
 @PLACES
-def test_a_waiter_gets_what_such_a_close_releases(lock_mount, workers, place):
+def test_a_waiter_gets_the_lock_that_a_close_releases(lock_mount, workers, place):
     one, two = workers(2)
     path = path_of(one, place)
     earlier = one("os.open", path, os.O_RDONLY)
@@ -65,7 +65,7 @@ def test_a_waiter_gets_what_such_a_close_releases(lock_mount, workers, place):
 
 @pytest.mark.parametrize("place", ["base", "layer"])
 def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, workers, place):
-    """The base's own file has the number that the view shows."""
+    """The base's own file has the inode number that the view shows."""
     one, two = workers(2)
     path = path_of(one, place)
     silent = one("os.open", path, os.O_RDONLY)
@@ -78,7 +78,7 @@ def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, 
 
 
 @PLACES
-def test_locks_of_a_description_survive_such_a_close(workers, place):
+def test_locks_of_a_description_survive_the_close_of_another_descriptor(workers, place):
     one, two = workers(2)
     path = path_of(one, place)
     earlier = one("os.open", path, os.O_RDONLY)
@@ -106,7 +106,7 @@ def test_a_request_that_would_wait_for_itself_gets_edeadlk(lock_mount, workers, 
 
 
 def test_two_jobs_that_wait_for_each_other_get_edeadlk(lock_mount, job_of):
-    """On lock files, which are the same for both."""
+    """Uses lock files, which are the same files for both jobs."""
     one, two = (job_of(lock_mount, name, uid) for name, uid in (("one", 20001), ("two", 20002)))
     fds = []
     for job in (one, two):
@@ -137,7 +137,7 @@ def test_locks_of_descriptions_wait_in_a_cycle_as_on_a_local_file_system(lock_mo
     two.result(timeout=10)
 
 
-# A parent closes one descriptor of a file that it has made, while a child keeps all of them open.
+# A parent closes one descriptor of a file that it has created, while a child keeps all of them open.
 CLOSES_ONE_OF_TWO = """
 import fcntl, os, sys
 first = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
@@ -164,7 +164,7 @@ os.write(tell, b"x")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
-# A child that holds a lock ends while its parent, which has not reaped it, waits for the lock.
+# A child that holds a lock exits while its parent, which has not reaped it, waits for the lock.
 WAITS_FOR_A_ZOMBIE = """
 import fcntl, os, signal, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)

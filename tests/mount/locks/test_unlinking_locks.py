@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes take a lock in turn that unlinks its file at each release, as filelock 3.24 to 3.29 does.
+"""Two processes take turns with a lock whose file is unlinked at each release, as by filelock 3.24 to 3.29.
 
-On a local file system no call of it fails and nobody meets another holder.
+On a local file system no call fails, and never are there two holders.
 """
 
 import os
@@ -13,7 +13,7 @@ COUNT = 500
 
 
 class Raw:
-    """A process beside the mount, of root, in place of a job."""
+    """A process of root outside the mount, used like a job's process."""
 
     def __init__(self, job, mount):
         self._job, self._mount = job, mount
@@ -25,7 +25,7 @@ class Raw:
 
 @pytest.fixture
 def pair(mount, request, job_of, shimmed_job_of):
-    """The two processes of this test's kind."""
+    """The two processes that this test's parameter selects."""
     os.makedirs(mount.base("triton/KEY"))
     kind = request.param
     if kind == "two views":
@@ -42,7 +42,7 @@ def pair(mount, request, job_of, shimmed_job_of):
 
 @pytest.mark.parametrize("pair", ["two views", "one view", "view and store", "two preloaded views",
                                   "preloaded and store"], indirect=True)
-def test_no_call_fails_and_one_holds_it_at_a_time(pair, scratch):
+def test_no_call_fails_and_there_is_one_holder_at_a_time(pair, scratch):
     directory = scratch / "guard"
     directory.mkdir()
     directory.chmod(0o777)

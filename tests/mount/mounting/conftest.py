@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount with a profile of the site's own."""
+"""A mount with a profile that the site has written."""
 
 import pytest
 

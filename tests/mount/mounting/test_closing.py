@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount that is closed for good: waiting requests fail, and a standby distinguishes it from the daemon's death."""
+"""A mount that is closed permanently: waiting requests fail, and a standby can distinguish this from the daemon's
+death."""
 
 import contextlib
 import errno
@@ -25,7 +26,7 @@ def clean_environment(extra=None):
 
 @pytest.fixture
 def start():
-    """Starts a command of the program beside the test."""
+    """Starts a command of the program in the background."""
     started = []
 
     def begin(*argv, env=None):
@@ -49,7 +50,7 @@ def run_dir_of(mount):
 
 
 def is_waiting(process, path):
-    """Whether a standby sleeps in flock(2) on this file."""
+    """Returns whether a standby sleeps in flock(2) on this file."""
     inode = os.stat(path).st_ino
     return any("-> FLOCK" in line and f" {process.pid} " in line and f":{inode} " in line
                for line in pathlib.Path("/proc/locks").read_text().splitlines())
@@ -114,9 +115,9 @@ def test_sigterm_fails_waiting_lock_requests_with_enolck(mount, two_jobs, lock_f
 
 
 @pytest.mark.timeout_s(60)
-def test_sigterm_ends_a_daemon_that_publishes_where_others_look(mount, start, scratch, two_jobs):
-    """The kernel takes a notice of a name when those who look for names in its directory have been answered,
-    and who has the directory open still asks when nobody can reach the mount any more."""
+def test_sigterm_ends_a_daemon_that_publishes_during_lookups(mount, start, scratch, two_jobs):
+    """The kernel processes the invalidation of a name only when the pending lookups in its directory have been
+    answered. A process that has the directory open still sends lookups after the mount is detached."""
     one, two = two_jobs
     cache = mount.base("own-cache")
     cache.mkdir(mode=0o777)
@@ -196,7 +197,7 @@ def test_with_a_grace_time_the_mount_closes_first_and_then_waits_for_its_users(m
     record = record_of(mount)
     unmount = start("unmount", "--grace", 60, mount.path)
     assert error_of(two) == errno.ENOLCK
-    assert json.loads(record.read_text()) == {"cycle": "0"}  # though the grace time has just begun
+    assert json.loads(record.read_text()) == {"cycle": "0"}  # at the very beginning of the grace time
     assert unmount.poll() is None and mounts.is_mounted(mount.path)
     assert error_of(two, "fcntl.flock", lock_fds[1], fcntl.LOCK_EX) == errno.ENOLCK
     assert error_of(two, "fcntl.flock", lock_fds[1], fcntl.LOCK_EX | fcntl.LOCK_NB) == errno.EAGAIN
@@ -204,7 +205,7 @@ def test_with_a_grace_time_the_mount_closes_first_and_then_waits_for_its_users(m
     assert error_of(two, "set_record", lock_fds[1]) == errno.ENOLCK
     assert start("job", "wait", "one", "--mount", mount.path).wait(10) == 69
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_UN)
-    two("fcntl.flock", lock_fds[1], fcntl.LOCK_EX)  # nothing to wait for
+    two("fcntl.flock", lock_fds[1], fcntl.LOCK_EX)  # succeeds without waiting
     assert unmount.poll() is None
     for job, fd in zip(two_jobs, lock_fds):
         job("os.close", fd)
@@ -213,7 +214,7 @@ def test_with_a_grace_time_the_mount_closes_first_and_then_waits_for_its_users(m
     assert not mounts.is_mounted(mount.path)
 
 
-def test_the_mount_is_as_before_where_its_users_outstay_the_grace_time(mount, start, two_jobs,
+def test_the_mount_reopens_if_its_users_stay_beyond_the_grace_time(mount, start, two_jobs,
                                                                       lock_fds):
     one, two = two_jobs
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_EX)
@@ -277,7 +278,7 @@ def test_a_mount_that_is_in_use_is_not_closed(mount, start, two_jobs):
     assert not run_dir_of(mount).with_name(run_dir_of(mount).name + ".closed").exists()
     assert mounts.is_mounted(mount.path)
     one("os.close", fd)
-    again = wait_for_job(start, mount, "one")  # waits can be had again
+    again = wait_for_job(start, mount, "one")  # waits are possible again
     with pytest.raises(subprocess.TimeoutExpired):
         again.wait(0.3)
     assert wait.poll() is None
@@ -327,11 +328,11 @@ def test_a_recorded_closing_ends_a_standby_at_once(mount, stand_by, start, store
     assert json.loads(record.read_text()) == {"cycle": "0"}
     standby = start("mount", "--standby", "--store", store, mount.path)
     assert standby.wait(10) == 0
-    record.write_text('{"cycle": "0", "more": [1, 2]}')  # of a later version
+    record.write_text('{"cycle": "0", "more": [1, 2]}')  # as a later version writes it
     assert start("mount", "--standby", "--store", store, mount.path).wait(10) == 0
 
 
-def test_a_closing_of_another_cycle_does_not_fool_a_standby(mount, stand_by, start, store):
+def test_a_standby_ignores_a_recorded_closing_of_another_cycle(mount, stand_by, start, store):
     assert mount.unmount().returncode == 0
     standby = start("mount", "--standby", "--store", store, mount.path,
                     env={"CACHESHIM_CYCLE": "1"})
@@ -364,7 +365,7 @@ def ask(mount, request):
         os.close(fd)
 
 
-def test_ten_thousand_jobs_are_listed_at_one_moment(mount):
+def test_ten_thousand_jobs_are_listed_consistently(mount):
     for number in range(10_000):
         ask(mount, {"op": "job-start", "job": f"job-{number:05}", "cycle": "0", "run": False})
     listed = json.loads(mount.cli("job", "list", "--json").stdout)
@@ -379,7 +380,7 @@ def test_ten_thousand_jobs_are_listed_at_one_moment(mount):
 
 
 def begin_and_end_jobs(mount, stop):
-    """Of these jobs there is always one that is active, and never more than two."""
+    """One of these jobs is always active, and never more than two are."""
     ask(mount, {"op": "job-start", "job": "zz-0", "cycle": "0", "run": False})
     number = 0
     while not stop.is_set():
@@ -389,7 +390,7 @@ def begin_and_end_jobs(mount, stop):
 
 
 @pytest.mark.parametrize("words", [("--json",), ()], ids=["objects", "rows"])
-def test_a_list_is_of_one_moment_while_jobs_begin_and_end(mount, words):
+def test_a_list_is_consistent_while_jobs_begin_and_end(mount, words):
     for number in range(3000):
         ask(mount, {"op": "job-start", "job": f"aa-{number:05}", "cycle": "0", "run": False})
     stop = threading.Event()
@@ -431,4 +432,4 @@ def test_records_of_older_and_newer_versions_are_listed(mount, two_jobs):
         "7", 20002, record["started"])
     lines = mount.cli("job", "list").stdout.splitlines()
     assert len(lines) == 3
-    assert mount.layer_files("one") == {"triton/file": b"x"}  # what it had is there
+    assert mount.layer_files("one") == {"triton/file": b"x"}  # the job's files still exist

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that see the mount and not its run directory, as in most containers: routes come through the mount."""
+"""Processes that see the mount but not its run directory, as in most containers, read their routes through the
+mount."""
 
 import os
 import shutil
@@ -11,7 +12,7 @@ import pytest
 from jobs import standing_still
 
 USER = 20001
-# An image is given what it needs of this system, and the mount at its own path.
+# The container gets these directories of this system, and the mount at its own path.
 BINDS = ("usr", "bin", "lib", "lib64", "etc", "dev", "proc")
 ENTER = """
 set -e
@@ -34,7 +35,7 @@ exec setpriv --reuid=%(user)d --regid=%(user)d --clear-groups "$@"
 
 @pytest.fixture
 def contain(scratch, library):
-    """Runs a command in a container-like root, with the library preloaded into it alone."""
+    """Runs a command in a container-like root, with the library preloaded only into the command."""
     directory = scratch / "lib"
     directory.mkdir(mode=0o755)
     copy = shutil.copy(library, directory / "libcacheshim.so")
@@ -66,13 +67,13 @@ def test_site_profiles_are_routed_without_the_run_directory(site_mount, contain)
         "site/K/file" in site_mount.layer_files("contained")
 
 
-def test_the_same_with_the_run_directory(site_mount, contain):
+def test_site_profiles_are_routed_with_the_run_directory(site_mount, contain):
     run_directory = site_mount.run_directory().parent
     done = contain(site_mount, "sh", "-c", WRITE, run_bind=run_directory)
     assert (done.returncode, done.stderr) == (0, "")
     before = site_mount.stats()["hits_direct"]
     site_mount.end_job("contained")
-    # The first process begins the job anew; the others find its filter.
+    # The first process begins the job again; the others find its filter.
     read = contain(site_mount, "sh", "-c", "for i in 1 2 3 4; do cat ~/.site-cache/K/file; done",
                    run_bind=run_directory)
     assert read.stdout == "x\n" * 4, read.stderr
@@ -98,7 +99,7 @@ def test_a_dead_mount_leaves_the_built_in_routes(site_mount, contain):
 
 def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
     with standing_still(site_mount.daemon_pid()):
-        # The binds ask nothing of the daemon: the mount's root is known to the kernel.
+        # The bind mounts make no request to the daemon: the kernel has the mount's root cached.
         began = time.monotonic()
         child = subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -112,7 +113,8 @@ def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
 
 
 def test_a_pipe_reaches_its_end_while_the_daemon_hangs(site_mount):
-    """The child that asks the daemon, which cannot always be killed, holds nobody's descriptors."""
+    """The child process that sends requests to the daemon, and cannot always be killed, must not hold descriptors of
+    its parent."""
     with standing_still(site_mount.daemon_pid()):
         pipe = subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c",

@@ -18,7 +18,7 @@ TYPE = "fuse.cacheshim"
 
 
 def entry_of(path):
-    """Source, options of the mount and of the super block, as mountinfo has them."""
+    """Returns the source, the mount's options and the super block's options from mountinfo."""
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
         words = line.split()
         if words[4] == str(path):
@@ -29,7 +29,7 @@ def entry_of(path):
 
 @pytest.fixture
 def mount8(scratch):
-    """mount(8) with a log instead of pipes, which a daemon would keep: mount8(*words, fstab=[lines])."""
+    """mount8(*words, fstab=[lines]) runs mount(8) with a log file instead of pipes, which a daemon would keep open."""
     table = scratch / "fstab"
 
     def call(*words, fstab=()):
@@ -188,7 +188,7 @@ def test_umount_f_frees_a_dead_mount(mount_store, store):
     assert not mounts.is_mounted(mount.path)
 
 
-def test_umount_a_ends_our_mounts(overlay):
+def test_umount_a_unmounts_cacheshim(overlay):
     overlay.mount()
     umount("-a", "-t", TYPE)
     assert not mounts.is_mounted(overlay.path)
@@ -217,7 +217,7 @@ def test_mount_a_twice_mounts_once(overlay, store, scratch, mount8):
     assert "noatime" in entry_of(point)[1]
 
 
-def test_mount_a_twice_knows_a_store_by_a_symlink_and_an_odd_name(scratch, mount8):
+def test_mount_a_twice_recognizes_a_store_by_a_symlink_and_an_unusual_name(scratch, mount8):
     store, point, link = scratch / "a, b\\c", scratch / "a point", scratch / "link"
     store.mkdir()
     point.mkdir()
@@ -248,7 +248,7 @@ def flags_of(path):
 
 
 def test_suid_and_dev_in_fstab_have_effect_for_an_overlay(overlay, mount8):
-    """mount(8) passes neither on: they are its defaults, as for every file system."""
+    """mount(8) does not pass on suid and dev, because they are its defaults for every file system."""
     program = overlay.lowers[0] / "id"
     program.write_bytes(pathlib.Path("/usr/bin/id").read_bytes())
     program.chmod(0o4755)
@@ -358,7 +358,7 @@ def test_remount_is_refused_where_nothing_of_ours_is_mounted(scratch):
 
 @pytest.fixture
 def tmpfs_overlay(overlay, scratch):
-    """On a file system whose own mount keeps access times by relatime."""
+    """An overlay on a file system whose own mount updates access times by relatime."""
     top = scratch / "tmpfs"
     top.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "relatime", "tmpfs", top], check=True)
@@ -366,7 +366,7 @@ def tmpfs_overlay(overlay, scratch):
     for directory in (overlay.upper, overlay.work, overlay.lowers[0]):
         (directory / "directory").mkdir(parents=True)
         (directory / directory.name).write_text("x")
-    (overlay.work / "work").unlink()  # is to be a directory
+    (overlay.work / "work").unlink()  # a directory must have this name
     yield overlay
     overlay.close()
 
@@ -393,7 +393,7 @@ def test_reads_move_access_times_as_the_option_says(tmpfs_overlay, mount8, optio
     assert done.returncode == 0, done.stderr
     read_all(overlay)
     assert [os.stat(path).st_atime != 1000 for path in behind(overlay)] == moved
-    (overlay.path / "upper").rename(overlay.path / "renamed")  # upper and work are on one mount
+    (overlay.path / "upper").rename(overlay.path / "renamed")  # upper and work are below one mount
     (overlay.path / "lower").write_text("y")
     assert (overlay.upper / "lower").read_text() == "y"
 
@@ -404,7 +404,7 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
     now = time.time()
     files = behind(overlay)[:2]
     for path in files:
-        os.utime(path, (now + 1000, now - 200))  # later than the change time: relatime leaves it
+        os.utime(path, (now + 1000, now - 200))  # later than the change time, so that relatime does not update it
     done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     read_all(overlay)
@@ -418,5 +418,5 @@ def test_changes_of_a_lower_beside_the_mount_are_seen(tmpfs_overlay, mount8, opt
     assert done.returncode == 0, done.stderr
     path = overlay.path / "directory/new"
     assert not path.exists()
-    mounts.run("sh", "-c", f"echo x > {overlay.lowers[0]}/directory/new")  # raw, by another process
+    mounts.run("sh", "-c", f"echo x > {overlay.lowers[0]}/directory/new")  # by another process, outside the mount
     jobs.wait_until(path.exists, what="the new file of the lower")

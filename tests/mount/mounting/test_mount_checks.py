@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of `cacheshim mount` and `cacheshim overlay` before they mount: one line that says what, where,
-why and what happens now, and the documented exit code."""
+"""Errors of `cacheshim mount` and `cacheshim overlay` before they mount: one line that says what, where, why and
+what happens now, and the documented exit code."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def attempt(program, scratch):
-    """Runs the program; nothing may be left mounted by one that fails."""
+    """Runs the program, and verifies that a failed one leaves nothing mounted."""
 
     def run(*words, **options):
         before = pathlib.Path("/proc/self/mountinfo").read_text()
@@ -40,7 +40,7 @@ def assert_refused(done, code, *parts):
         assert part in done.stderr
 
 
-def test_a_store_is_not_mounted_over_a_directory_that_holds_something(attempt, store, point):
+def test_a_store_is_not_mounted_over_a_nonempty_directory(attempt, store, point):
     (point / "precious").touch()
     assert_refused(attempt("mount", "--store", store, point), 69,
                    f"mount point '{point}' is not empty: the mount would hide 'precious'",
@@ -51,7 +51,7 @@ def test_a_store_is_not_mounted_over_a_directory_that_holds_something(attempt, s
     assert (point / "precious").exists()
 
 
-def test_an_overlay_is_not_mounted_over_a_directory_that_holds_something(overlay):
+def test_an_overlay_is_not_mounted_over_a_nonempty_directory(overlay):
     (overlay.path / "precious").touch()
     assert_refused(overlay.try_mount(), 69, "is not empty", "'precious'", "-o nonempty")
     overlay.mount("nonempty")
@@ -71,7 +71,7 @@ def test_an_overlay_may_cover_its_own_lower(overlay):
 
 
 def test_a_mount_point_inside_a_lower_is_usable(overlay):
-    """lowerdir=/ is common: the overlay does not see itself below its mount point."""
+    """lowerdir=/ is common: the overlay does not contain itself below its mount point."""
     lower = overlay.lowers[0]
     overlay.path = lower / "merged"
     overlay.path.mkdir()
@@ -217,7 +217,7 @@ def test_a_read_only_store_that_was_mounted_before_is_served_with_ro(attempt, mo
 
 
 def test_a_second_daemon_at_the_same_path_says_who_has_the_run_directory(store, scratch, program):
-    """Each in a mount namespace of its own; /run is common to both."""
+    """Each daemon has its own mount namespace; /run is common to both."""
     point = scratch / "point"
     point.mkdir()
     script = (f'"{program}" mount --store {store} {point} && '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cacheshim overlay`: the overlay alone, its options, and mount.fuse.cacheshim."""
+"""`cacheshim overlay`: a plain overlay, its options, and mount.fuse.cacheshim."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ FLAGS = {"noexec": os.ST_NOEXEC, "nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV,
 
 @pytest.fixture
 def three(program, scratch):
-    """Three lowers: `same` is in all, `one`, `two` and `three` in one each, `directory` in two."""
+    """Three lowers: `same` is in all; `one`, `two` and `three` are in one each; `directory` is in two."""
     one = mounts.Overlay(scratch, lowers=3)
     for name, lower in zip(("one", "two", "three"), one.lowers):
         (lower / "same").write_text(name)
@@ -38,7 +38,7 @@ def owner(path):
 
 
 def is_gone(overlay):
-    """The daemon ends by itself, in a moment, when its mount has gone."""
+    """Waits until the daemon has exited, which it does shortly after its mount is gone."""
     return wait_until(lambda: not list(mounts.processes_naming(str(overlay.work))), what="its end")
 
 
@@ -62,7 +62,7 @@ def test_changes_go_to_the_upper_and_lowers_stay(three):
     assert all(path.read_bytes() == data for path, data in before.items())
 
 
-def test_the_upper_is_taken_up_by_the_next_mount(three):
+def test_the_next_mount_reuses_the_upper(three):
     three.mount()
     (three.path / "two").unlink()
     (three.path / "new").write_text("kept")
@@ -72,7 +72,7 @@ def test_the_upper_is_taken_up_by_the_next_mount(three):
     assert (three.path / "new").read_text() == "kept"
 
 
-def test_it_has_no_directories_of_its_own_and_publishes_nothing(overlay):
+def test_an_overlay_has_no_directories_of_its_own_and_publishes_nothing(overlay):
     overlay.mount()
     assert names(overlay.path) == []
     (overlay.path / ".jobs").mkdir()
@@ -131,7 +131,7 @@ def test_separators_in_names_are_escaped(program, scratch):
         overlay.close()
 
 
-def test_relative_paths_are_meant_where_the_command_runs(overlay, scratch, monkeypatch):
+def test_relative_paths_start_at_the_commands_working_directory(overlay, scratch, monkeypatch):
     monkeypatch.chdir(scratch)
     overlay.mount(directories="lowerdir=lower0,upperdir=upper,workdir=work")
     (overlay.path / "file").write_text("x")
@@ -163,7 +163,7 @@ def test_switches_of_other_overlays_are_ignored_in_one_line(overlay):
     ("squash_to_root", (0, 0)), ("squash_to_uid=20005", (20005, None)),
     ("squash_to_gid=20006", (None, 20006)), ("squash_to_uid=20005,squash_to_gid=20006",
                                              (20005, 20006)), ("owner=squash", (0, 0))])
-def test_squash_shows_everything_as_somebodys(overlay, option, shown):
+def test_squash_shows_one_owner_for_all_objects(overlay, option, shown):
     base = overlay.lowers[0] / "base"
     base.write_text("x")
     os.chown(base, 20001, 20002)
@@ -219,7 +219,7 @@ def test_noacl_ignores_acls(overlay):
 
 
 def test_acls_are_shown_as_on_a_plain_directory(overlay, scratch):
-    """setfacl and getfacl agree with those on the directory that is overlaid."""
+    """setfacl and getfacl have the same results as on the underlying directory."""
     native = scratch / "native"
     for top in (native, overlay.lowers[0]):
         (top / "directory").mkdir(parents=True)
@@ -258,7 +258,7 @@ def test_missing_options_are_usage(program, overlay):
 
 
 @pytest.mark.parametrize("missing", ["lower", "upper", "work", "point"])
-def test_missing_directories_are_told_by_name(overlay, missing):
+def test_missing_directories_are_named(overlay, missing):
     gone = {"lower": overlay.lowers[0], "upper": overlay.upper, "work": overlay.work,
             "point": overlay.path}[missing]
     gone.rmdir()
@@ -319,7 +319,7 @@ def test_in_the_foreground_it_ends_with_its_mount(overlay):
 
 @pytest.mark.usefixtures("device")
 def test_a_user_overlays_directories_without_root(program, overlay):
-    """In a user namespace, where nothing can be given away: what is made is the user's."""
+    """In a user namespace, where the owner of a file cannot be changed: new objects belong to the user."""
     for directory in (overlay.path, overlay.upper, overlay.work):
         os.chown(directory, 20001, 20001)
     theirs = overlay.lowers[0] / "theirs"
@@ -365,7 +365,8 @@ def test_mount8_mounts_a_store(store, scratch):
 
 
 def test_a_store_with_real_owners(mount_store, store):
-    """-o owner=keep: what a job makes is its own, and what it has no right to stays closed."""
+    """With -o owner=keep, new objects belong to the job's user, and objects to which the user has no right stay
+    closed."""
     (store / "triton").mkdir()
     (store / "triton").chmod(0o777)
     (store / "triton/theirs").write_text("x")
@@ -383,7 +384,7 @@ def test_a_store_with_real_owners(mount_store, store):
 
 
 def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratch):
-    """Fresh tmpfs number their files alike."""
+    """New tmpfs mounts use the same inode numbers."""
     for directory in (*three.lowers[:2], scratch / "top"):
         directory.mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "none", directory], check=True)

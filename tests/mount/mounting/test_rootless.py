@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ordinary user mounts and runs without root, in a user and mount namespace."""
+"""An ordinary user mounts and runs commands without root, in a user and mount namespace."""
 
 import os
 
@@ -8,7 +8,7 @@ from jobs import PYTHON, as_user
 
 USER = 20001
 
-# What the command does in its own mount: put an entry, read it, and say where it did so.
+# Runs in the command's own mount: writes an entry, reads it, and prints where.
 WORK = """
 import os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))

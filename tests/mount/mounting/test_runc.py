@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real container of runc with the mount bound as in the recipes, with and without the run directory."""
+"""A real container of runc with the mount bound as the documents describe, with and without the run directory."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def bind(source, target=None, *options):
 
 @pytest.fixture
 def contain(scratch, library, site_mount):
-    """Runs a shell script in a container of one user, with these further mounts."""
+    """Runs a shell script in a container as one user, with these additional mounts."""
     bundle, state = scratch / "bundle", scratch / "runc"
     (bundle / "rootfs").mkdir(parents=True)
     directory = scratch / "lib"
@@ -48,7 +48,7 @@ def contain(scratch, library, site_mount):
                               text=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL,
                               check=False)
     yield run
-    for name in names:  # gone already, unless the test was broken off
+    for name in names:  # they exist only if the test was interrupted
         subprocess.run(["runc", "--root", state, "delete", "--force", name], check=False,
                        stderr=subprocess.DEVNULL)
 

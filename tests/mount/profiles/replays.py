@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each cache family writes its cache, call by call, after its own source (profiles/*.toml cite it).
+"""Replays how each cache family writes its cache, call by call, after the program's source (profiles/*.toml cite it).
 
-A replay is a generator that makes one step of one job a time, so that two can be interleaved. Its data
-carry a mark, so that what two builders made can be told apart.
+A replay is a generator that performs one step of one job at a time, so that two can be interleaved. Its data
+contains a mark, which distinguishes the files of two builders.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ import uuid
 class Replay:
     name: str
     steps: typing.Callable     # (job, mark) → generator
-    files: typing.Callable     # mark → {path: data} that the base gets
-    early: bool = True         # published as soon as it is complete; else at the job's success
+    files: typing.Callable     # mark → {path: data}: the files that are published
+    early: bool = True         # published as soon as it is complete; otherwise when the job succeeds
 
 
 def in_place(job, path, data):
@@ -99,7 +99,7 @@ BUNDLED = ("inductor/triton/0/BUNDLED", "triton/BUNDLED")
 
 
 def triton_bundle(job, mark):
-    for directory in BUNDLED:  # Triton's own where TRITON_CACHE_DIR is set
+    for directory in BUNDLED:  # it is Triton's own cache if TRITON_CACHE_DIR is set
         temporary = f"{os.path.dirname(directory)}/tmp.{uuid.uuid4()}"
         make(job, temporary)
         for name in (*TRITON_NAMES, "__grp__k.json"):
@@ -232,7 +232,7 @@ def deepgemm_files(mark):
             for name in ("kernel.cu", "kernel.cubin")}
 
 
-# ---- vllm/compilation: an Inductor and a Triton cache within, an index written in place at the end
+# ---- vllm/compilation: contains an Inductor and a Triton cache, and an index that is written in place at the end
 
 VLLM = "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0/backbone"
 
@@ -274,7 +274,7 @@ def pip_files(mark):
 # ---- crates/uv-cache/src/lib.rs, Cache::persist
 
 def uv_archive(job, mark):
-    """Makes .lock by a rename that replaces nothing, and unpacks a wheel into an archive, whose name it returns."""
+    """Creates .lock by a rename that replaces nothing, and unpacks a wheel into an archive, whose name it returns."""
     name = mark.hex()[:16]
     in_place(job, "uv/.tmpLo12ck", b"")
     job("rename_noreplace", job.path("uv/.tmpLo12ck"), job.path("uv/.lock"))

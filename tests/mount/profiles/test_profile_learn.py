@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cacheshim profile learn`: its drafts for programs whose profiles are known."""
+"""`cacheshim profile learn`: verifies its drafts for programs whose profiles are known."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 FAILED, USAGE = 1, 2
 
-# How Triton's and DeepGEMM's caches are written (profiles/triton.toml and deepgemm.toml cite their sources).
+# Programs that write their caches as Triton and DeepGEMM do (profiles/triton.toml and deepgemm.toml cite the sources).
 PROGRAMS = {
     "triton": """
 import os, pathlib, uuid
@@ -64,7 +64,7 @@ def learn(*words, **options):
 
 
 def learned(tmp_path, *words, name="learned"):
-    """The profile of a command, which passes `profile check`."""
+    """Returns the profile learned from a command, and verifies that it passes `profile check`."""
     output = tmp_path / "learned.toml"
     result = learn("--name", name, *words)
     assert result.returncode == 0, result.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each family's cache on a mount: cold, warm, and two jobs that build the same at once."""
+"""Uses each family's cache on a mount: cold, warm, and with two jobs that build the same entry at once."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ EARLY = [pytest.param(replay, id=replay.name) for replay in replays.ALL if repla
 
 
 def base_files(mount):
-    """What the base holds, lock files of all left out: {path: data}."""
+    """Returns {path: data} of the base's files, without lock files."""
     families = [top for top in mount.store.iterdir() if top.name != ".cacheshim"]
     return {str(path.relative_to(mount.store)): path.read_bytes()
             for top in families for path in top.rglob("*")
@@ -28,7 +28,8 @@ def read_all(job, paths):
 
 
 def wait_for_all(mount, replay):
-    """What a last close completes is published a moment after the close."""
+    """Waits until everything is published: an entry that a last close completes is published shortly after the
+    close."""
     jobs.wait_until(lambda: set(replay.files(MARKS[0])) <= set(base_files(mount)),
                     what=f"that all of {replay.name} is published")
 
@@ -39,13 +40,13 @@ def run_to_its_end(steps):
 
 
 def expected(replay, mark, found):
-    """The files that `mark` makes; where their content is not known here, as found."""
+    """Returns the files that `mark` creates; if their content is not known here, uses the content that was found."""
     return {path: found.get(path) if data is None else data
             for path, data in replay.files(mark).items()}
 
 
 @pytest.mark.parametrize("replay", FAMILIES)
-def test_cold_it_is_published_and_warm_it_is_found(mount, two_jobs, replay):
+def test_a_cold_cache_is_published_and_then_found_warm(mount, two_jobs, replay):
     one, two = two_jobs
     mark = MARKS[0]
     run_to_its_end(replay.steps(one, mark))
@@ -57,14 +58,14 @@ def test_cold_it_is_published_and_warm_it_is_found(mount, two_jobs, replay):
     assert found == expected(replay, mark, found)
     assert read_all(two, found) == found
     assert mount.layer_files("two") == {}
-    if replay.early:  # what was temporary, or a lock, stays out at the end too
+    if replay.early:  # temporary files and locks are not published at the end either
         mount.end_job("one")
         assert base_files(mount) == found
     assert mount.stats()["publish_conflicts"] == 0
 
 
 def names_in(directory):
-    """At one moment; none where the directory itself is not there."""
+    """Returns the current names; none if the directory itself does not exist."""
     try:
         return set(os.listdir(directory))
     except FileNotFoundError:
@@ -85,7 +86,7 @@ def test_no_entry_is_ever_published_in_part(mount, two_jobs, replay):
 
 
 @pytest.mark.parametrize("replay", FAMILIES)
-def test_two_that_build_the_same_at_once_get_one_of_the_two_whole(mount, two_jobs, replay):
+def test_two_jobs_that_build_the_same_entry_get_one_complete_build(mount, two_jobs, replay):
     builders = [replay.steps(job, mark) for job, mark in zip(two_jobs, MARKS)]
     for _ in itertools.zip_longest(*builders):
         pass
@@ -131,7 +132,7 @@ def test_uv_links_its_wheels_by_a_relative_path(mount, two_jobs):
 
 
 def test_an_extension_that_is_built_already_is_not_built_again(mount, two_jobs):
-    """PyTorch takes the baton and asks ninja each time it starts."""
+    """PyTorch takes the baton and runs ninja each time it starts."""
     one, two = two_jobs
     run_to_its_end(replays.torch_extensions(one, MARKS[0]))
     before = base_files(mount)
@@ -146,7 +147,7 @@ def test_an_extension_that_is_built_already_is_not_built_again(mount, two_jobs):
 def test_a_failed_build_under_a_baton_publishes_nothing(mount, two_jobs):
     one, _ = two_jobs
     steps = replays.torch_extensions(one, MARKS[0])
-    for _ in range(5):  # up to the object file
+    for _ in range(5):  # stops after the object file
         next(steps)
     one("os.remove", one.path(replays.EXTENSION, "lock"))
     assert base_files(mount) == {}
@@ -188,7 +189,7 @@ renamed = true
 """
 
 
-def test_ones_own_profile_makes_a_family(own_profiles, mount_store, store, job_of):
+def test_a_sites_own_profile_defines_a_family(own_profiles, mount_store, store, job_of):
     (own_profiles / "mine.toml").write_text(OWN)
     mount = mount_store(store)
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
@@ -197,7 +198,7 @@ def test_ones_own_profile_makes_a_family(own_profiles, mount_store, store, job_o
     assert two.read("mine/k") == b"x"
 
 
-def test_a_bad_profile_is_refused_and_the_others_go_on(own_profiles, mount_store, store):
+def test_a_bad_profile_is_refused_and_the_others_are_used(own_profiles, mount_store, store):
     (own_profiles / "bad.toml").write_text('name = "bad"\nevidence = "sure"\n')
     (own_profiles / "mine.toml").write_text(OWN)
     mount = mount_store(store)

@@ -28,7 +28,7 @@ def profile(name, variable=None):
 
 @pytest.fixture
 def beside(scratch):
-    """A configuration file, and a profiles.d beside it that root alone can read."""
+    """A configuration file, and a profiles.d beside it that only root can read."""
     directory = scratch / "own"
     (directory / "profiles.d").mkdir(parents=True)
     directory.chmod(0o700)
@@ -38,7 +38,7 @@ def beside(scratch):
 
 @pytest.fixture
 def anybodys_program(scratch):
-    """The program and its shipped profiles where every user can run it."""
+    """Copies of the program and its shipped profiles that every user can use."""
     copy = scratch / "dist"
     shutil.copytree(pathlib.Path(mounts.PROGRAM).parents[1], copy, symlinks=True)
     return copy / "bin" / "cacheshim"
@@ -148,6 +148,6 @@ def test_profile_check_compares_the_given_profiles(scratch):
 def test_profile_check_finds_nothing_wrong_with_the_shipped_profiles():
     directory = pathlib.Path(mounts.PROGRAM).parents[1] / "share/cacheshim/profiles"
     files = sorted(directory.glob("*.toml"))
-    code, lines = check(*files, timeout=300)  # sanitized, on a busy machine
+    code, lines = check(*files, timeout=300)  # sanitized programs are slow on a busy machine
     assert (code, len(lines)) == (0, len(files)), lines
     assert len(files) >= 15 and os.path.isdir(directory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs of several jobs at once over one cold cache: pip, and ccache under ninja."""
+"""Runs real programs in several jobs at once on one cold cache: pip, and ccache under ninja."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input",
 
 @pytest.fixture
 def index():
-    """A server, the wheels that it has by name, and the names that it has been asked for."""
+    """A server, its wheels by name, and the names that clients have requested."""
     wheels = {wheel_name(name): wheel(name, padding) for name, padding in
               (("alpha", 10), ("beta", 50_000), ("gamma", 400_000))}
     downloads = []
@@ -48,7 +48,7 @@ def homes(scratch, count):
 
 
 def responses(mount):
-    """What the base has of pip's: since 23.3 a body has a file of its own, before it is within one."""
+    """Returns pip's responses in the base: since 23.3 the body is a separate file, before it was in the same file."""
     return {path: path.read_bytes() for path in mount.base("pip").rglob("*") if path.is_file()}
 
 
@@ -90,7 +90,7 @@ ccache --print-stats | grep -E '^(direct_cache_hit|preprocessed_cache_hit|cache_
 
 
 def test_ccache_under_ninja_of_several_jobs_compiles_for_the_next(mount, scratch):
-    # Sources are at one path for all, as in CI, or ccache would not take them for the same.
+    # All jobs have their sources at the same path, as in CI; otherwise ccache would treat them as different.
     def build(number, home):
         env = {"CCACHE_DIR": str(mount.path / "ccache"), "HOME": str(home),
                "CCACHE_BASEDIR": str(home), "CCACHE_NOHASHDIR": "1",

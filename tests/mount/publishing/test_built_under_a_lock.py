@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a compiler writes in place while its caller holds a lock file (a profile's built_under):
-published at the unlock, so that the next holder of the lock finds them."""
+"""Files that a compiler writes in place while its caller holds a lock file (a profile's built_under): published at
+the unlock, so that the next holder of the lock finds them."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ WRITE = os.O_WRONLY | os.O_CREAT
 
 @pytest.fixture
 def build(mount, two_jobs):
-    """Two jobs that want the same library; the first has its lock, the second waits for it."""
+    """Two jobs that need the same library; the first has locked it, the second waits for the lock."""
     locks = []
     for job in two_jobs:
         for directory in ("inductor/locks", "inductor/ab"):
@@ -30,7 +30,7 @@ def build(mount, two_jobs):
     return one, two, locks[0]
 
 
-def test_waiting_for_the_lock_finds_it(mount, build):
+def test_a_job_that_waited_for_the_lock_finds_the_library(mount, build):
     one, two, lock = build
     one.write(LIBRARY, b"built")
     assert not mount.base(LIBRARY).exists()
@@ -41,7 +41,7 @@ def test_waiting_for_the_lock_finds_it(mount, build):
 
 
 def locked_by_record(build):
-    """The same, by a record lock of the first on a descriptor of it; the other wants nothing."""
+    """The same with a record lock, held by the first job through a descriptor; the second job requests nothing."""
     one, two, lock = build
     one("fcntl.flock", lock, fcntl.LOCK_UN)
     two.result()
@@ -116,8 +116,8 @@ def test_open_files_wait_for_the_jobs_success(mount, build):
     assert mount.base(LIBRARY).read_bytes() == b"half"
 
 
-def test_a_library_that_is_renamed_into_place_is_one_too(mount, build):
-    """Some linkers write beside it."""
+def test_a_library_that_is_renamed_into_place_is_published(mount, build):
+    """Some linkers write a temporary file beside it."""
     one, two, lock = build
     one.write(LIBRARY + ".12", b"built")
     one("os.rename", one.path(LIBRARY + ".12"), one.path(LIBRARY))
@@ -127,7 +127,7 @@ def test_a_library_that_is_renamed_into_place_is_one_too(mount, build):
     assert two.read(LIBRARY) == b"built"
 
 
-def test_record_locks_count_too(mount, build):
+def test_the_end_of_a_record_lock_publishes_too(mount, build):
     one, two, file = locked_by_record(build)
     one.write(LIBRARY, b"built")
     one("set_record", file, kind=fcntl.F_UNLCK)
@@ -164,7 +164,7 @@ def test_only_the_end_of_an_exclusive_lock_counts(mount, job_of):
 
 @pytest.mark.parametrize("lock_file", [LOCK, "torch-extensions/py311_cpu/op/lock"])
 def test_a_holder_may_remove_the_lock_file_before_it_unlocks(mount, two_jobs, lock_file):
-    """filelock 3.24 to 3.29 does."""
+    """filelock 3.24 to 3.29 does this."""
     one, two = two_jobs
     made = LIBRARY if lock_file == LOCK else os.path.dirname(lock_file) + "/op.so"
     for job in two_jobs:
@@ -179,14 +179,14 @@ def test_a_holder_may_remove_the_lock_file_before_it_unlocks(mount, two_jobs, lo
     one("fcntl.flock", lock, fcntl.LOCK_UN)
 
 
-def test_a_lock_file_that_another_process_removes_tells_nothing(mount, build, job_of):
+def test_the_removal_of_a_lock_file_by_another_process_completes_nothing(mount, build, job_of):
     one, _, _ = build
     one.write(LIBRARY, b"half")
     job_of(mount, "one", 20001)("os.unlink", one.path(LOCK))
     assert not mount.base(LIBRARY).exists()
 
 
-# ---- An entry that is a directory, and whose builders write into it before they lock: torch ≥ 2.14 (load_inline's
+# ---- An entry that is a directory, into which its builders write before they lock: torch ≥ 2.14 (load_inline's
 # main.cpp, then `lock` in the directory), FlashInfer (`tmp/NAME.lock` beside it).
 
 EXTENSION, OPERATOR = "torch-extensions/py311_cpu/op", "flashinfer/0.7.2/90a/cached_ops/op"
@@ -229,14 +229,14 @@ class Builder:
 @pytest.fixture(params=[(EXTENSION, BATON), (OPERATOR, "flashinfer/0.7.2/90a/cached_ops/tmp/op.lock")],
                 ids=["within", "beside"])
 def builders(request, mount, two_jobs):
-    """The first one builds; the second one waits for its lock."""
+    """The first one builds; the second one waits for the first one's lock."""
     one, two = (Builder(job, *request.param) for job in two_jobs)
     one.lock()
     two.start_lock(mount)
     return one, two
 
 
-def test_a_waiter_that_has_begun_the_entry_finds_it(mount, builders):
+def test_a_waiter_that_has_begun_the_entry_finds_the_build(mount, builders):
     one, two = builders
     one.build()
     one.unlock()
@@ -246,26 +246,26 @@ def test_a_waiter_that_has_begun_the_entry_finds_it(mount, builders):
     for name, data in files.items():
         assert two.job.read(f"{two.entry}/{name}") == mount.base(two.entry, name).read_bytes() == data
         base = mount.base(two.entry, name).stat()
-        # ninja compares these.
+        # ninja compares these times.
         assert two.modified(name) == base.st_mtime_ns
     assert [name for name in mount.layer_files("two") if not name.endswith("lock")] == []
     assert not mount.base(BATON).exists()
 
 
-def test_polling_for_the_lock_finds_it_too(mount, two_jobs):
+def test_a_process_that_polls_for_the_lock_finds_the_build(mount, two_jobs):
     one, two = (Builder(job) for job in two_jobs)
     one.lock()
     assert not two.try_lock()
     one.build()
     one.unlock()
-    own = two.modified("main.cpp")  # the kernel keeps the answers
+    own = two.modified("main.cpp")  # the kernel caches the answers
     assert not two.job.exists(LIBRARY_OF_ONE)
     assert two.try_lock()
     assert two.job.read(LIBRARY_OF_ONE) == b"built op.so"
     assert two.modified("main.cpp") == mount.base(SOURCE).stat().st_mtime_ns != own
 
 
-def test_a_build_that_failed_is_nobody_elses(mount, builders):
+def test_a_failed_build_is_not_published(mount, builders):
     one, two = builders
     one.build("main.o")
     one.unlock()
@@ -288,7 +288,7 @@ def test_a_waiter_builds_when_the_builder_is_killed(mount, builders):
     assert mount.base(two.entry, "op.so").read_bytes() == b"built op.so"
 
 
-def test_who_has_another_source_keeps_it(mount, two_jobs):
+def test_a_waiter_with_another_source_keeps_its_source(mount, two_jobs):
     one, two = Builder(two_jobs[0]), Builder(two_jobs[1], source=b"another source")
     one.lock()
     one.build()
@@ -304,7 +304,7 @@ def test_a_job_that_may_not_publish_neither_waits_nor_is_waited_for(mount, two_j
     assert one.try_lock()
     quiet.build()
     quiet.unlock()
-    assert quiet.try_lock()  # the other one has it
+    assert quiet.try_lock()  # the trusted job has locked it
     assert not mount.base(EXTENSION).exists()
     one.build()
     one.unlock()
@@ -312,8 +312,8 @@ def test_a_job_that_may_not_publish_neither_waits_nor_is_waited_for(mount, two_j
     assert set(mount.layer_files("quiet")) >= {SOURCE, f"{EXTENSION}/main.o", LIBRARY_OF_ONE}
 
 
-def test_makers_and_lockers_of_one_baton_share_a_store(mount, two_jobs, job_of):
-    """torch ≤ 2.13 makes what torch ≥ 2.14 locks, and waits for as long as it is there."""
+def test_creators_and_lockers_of_one_baton_share_a_store(mount, two_jobs, job_of):
+    """torch ≤ 2.13 creates the file that torch ≥ 2.14 locks, and waits as long as it exists."""
     locker, later = (Builder(job) for job in two_jobs)
     maker = job_of(mount, "maker", 20003)
     locker.lock()
@@ -332,7 +332,7 @@ def test_makers_and_lockers_of_one_baton_share_a_store(mount, two_jobs, job_of):
     next_maker("os.close", next_maker("os.open", next_maker.path(BATON), os.O_CREAT | os.O_EXCL))
 
 
-def test_a_lock_that_is_held_for_ever_holds_its_own_name_alone(mount, two_jobs):
+def test_a_lock_that_is_held_forever_delays_only_its_own_entry(mount, two_jobs):
     one, two = (Builder(job) for job in two_jobs)
     other = Builder(two_jobs[1], "torch-extensions/py311_cpu/other",
                     "torch-extensions/py311_cpu/other/lock")

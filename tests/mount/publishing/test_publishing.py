@@ -12,13 +12,13 @@ COUNTERS = {
     "flight_waits", "flight_hits", "flight_timeouts", "flight_failures", "entries_published", "files_published",
     "bytes_published", "publish_conflicts", "publish_refused", "entries_rejected", "rebuilds_equal", "entries_replaced", "copy_ups", "lock_waits",
     "batons_reaped", "jobs_active", "worker_restarts",
-    "verify_failures"}  # beyond the contract
+    "verify_failures"}  # not in the documented list
 
 KERNEL = {"kernel.ttir": b"ttir", "kernel.cubin": bytes(range(256)) * 200, "kernel.json": b"{}"}
 
 
 def files_of(directory):
-    """Every file below a directory of the base, by its short path."""
+    """Returns every file below a directory of the base, by relative path."""
     return {str(path.relative_to(directory)): path.read_bytes()
             for path in directory.rglob("*") if path.is_file()}
 
@@ -42,14 +42,14 @@ def test_a_complete_entry_is_in_the_base_when_the_call_returns(mount, two_jobs):
         assert not [name for name in directories + files if "tmp.pid_" in name]
 
 
-def test_the_layer_lets_go_of_what_was_published(mount, two_jobs):
+def test_the_layer_drops_published_files(mount, two_jobs):
     one, _ = two_jobs
     whole = one.put_group("KEY", KERNEL)
     assert mount.layer_names("one") == []
     assert {name: one.read(f"triton/KEY/{name}") for name in whole} == whole
 
 
-def test_another_job_sees_it_at_the_very_next_call(two_jobs):
+def test_another_job_sees_an_entry_at_the_next_call(two_jobs):
     one, two = two_jobs
     assert not two.exists("triton/KEY")
     assert not two.exists("triton/KEY/kernel.cubin")
@@ -62,7 +62,7 @@ def test_another_job_sees_it_at_the_very_next_call(two_jobs):
 
 
 def test_a_job_that_made_the_directory_and_missed_in_it_sees_the_entry_next(two_jobs):
-    """Triton makes the key's directory before it looks into it."""
+    """Triton creates the key's directory before it looks into it."""
     one, two = two_jobs
     two("os.makedirs", two.path("triton/KEY"))
     for name in KERNEL:
@@ -74,7 +74,7 @@ def test_a_job_that_made_the_directory_and_missed_in_it_sees_the_entry_next(two_
 
 
 @pytest.mark.parametrize("times", [30])
-def test_no_publication_is_ever_seen_late(two_jobs, times):
+def test_published_entries_are_visible_at_once(two_jobs, times):
     one, two = two_jobs
     for number in range(times):
         key = f"KEY{number}"
@@ -196,7 +196,7 @@ def test_triton_2_1_names_are_published(mount, two_jobs):
     assert set(files_of(mount.base("triton/OLD"))) == {*KERNEL, "__grp__kernel.json"}
 
 
-def test_no_copy_is_taken_of_a_file_that_is_open_for_writing(mount, two_jobs):
+def test_a_file_that_is_open_for_writing_is_not_published(mount, two_jobs):
     one, two = two_jobs
     one("os.makedirs", one.path("triton/KEY"))
     handle = one("hold", one.path("triton/KEY/kernel.cubin"), os.O_WRONLY | os.O_CREAT)
@@ -223,7 +223,7 @@ def test_success_publishes_what_is_left_and_failure_does_not(mount, job_of):
     assert not mount.base("cache-failure").exists()
 
 
-def test_success_leaves_an_incomplete_entry_of_a_known_cache_out(mount, two_jobs):
+def test_success_does_not_publish_an_incomplete_entry_of_a_known_cache(mount, two_jobs):
     one, _ = two_jobs
     one.put("KEY", "kernel.cubin", b"without its group")
     one.close()
@@ -306,7 +306,7 @@ def test_a_second_link_of_a_published_file_does_not_lead_into_the_base(mount, tw
 
 
 def test_a_published_file_is_changed_in_its_makers_view_only(mount, two_jobs):
-    """The maker's handles and later writes go to a copy of its own."""
+    """The creator's open handles and its later writes use a private copy."""
     one, two = two_jobs
     whole = one.put_group("KEY", KERNEL)
     handle = one("hold", one.path("triton/KEY/kernel.ttir"))
@@ -332,7 +332,7 @@ def test_a_refused_entry_keeps_its_modes_and_times(mount, two_jobs):
 
 
 def test_eight_writers_at_once_leave_one_builders_entry(mount, job_of):
-    """The same keys, contents that differ by job: every entry is all of one job's, at any moment."""
+    """All write the same keys, with contents that differ by job: at any time, every entry has one job's files."""
     jobs = [job_of(mount, f"job{uid}", uid) for uid in range(20001, 20009)]
     keys = [f"KEY{number}" for number in range(20)]
     ninth = job_of(mount, "ninth", 20009)
@@ -349,7 +349,7 @@ def test_eight_writers_at_once_leave_one_builders_entry(mount, job_of):
         assert len(found) == 6 and len(builders) == 1, (key, found)
 
 
-# TRITON_CACHE_DIR=cache: the group names its files by paths that depend on the working directory.
+# With TRITON_CACHE_DIR=cache, the group names its files by paths that depend on the working directory.
 def test_a_group_with_relative_paths_is_not_published_and_makes_room(mount, two_jobs):
     one, two = two_jobs
     relative = b'{"child_paths": {"k.cubin": "cache/KEY/k.cubin"}}'

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of the base that jobs open and then build anew: counted, reported, and replaced by the second job's build."""
+"""Entries of the base that jobs open and then build again: counted, reported, and replaced by the second job's
+build."""
 
 import json
 import os
@@ -19,7 +20,7 @@ def good(text):
 
 
 def reject(job, files):
-    """As Triton does with an entry that it cannot use: opens the group, and compiles."""
+    """Does what Triton does with an entry that it cannot use: opens the group, and compiles."""
     job.read(GROUP)
     job.put_group("KEY", files)
 
@@ -35,7 +36,7 @@ def explain(mount, job):
 
 @pytest.fixture
 def bad(mount, job_of):
-    """The mount, with an entry in the base that its user has published and that is of no use."""
+    """A mount whose base has an entry that its user has published and that is useless."""
     job_of(mount, "first", FIRST).put_group("KEY", BAD)
     assert mount.base(KEY, "kernel.ttir").read_bytes() == b"half of"
     return mount
@@ -150,7 +151,7 @@ def test_cold_builders_at_once_reject_nothing(mount, job_of):
 
 
 def test_a_rank_that_reads_while_another_one_of_its_job_builds_rejects_nothing(mount, job_of):
-    """The builder has begun before the entry was published, and builds to the end."""
+    """The builder has begun before the entry was published, and continues to the end."""
     for name, uid in (("two", TWO), ("three", THREE)):
         builder, reader = job_of(mount, name, uid), job_of(mount, name, uid)
         builder("os.makedirs", builder.path(KEY, "tmp.pid_1_x"), exist_ok=True)
@@ -183,8 +184,9 @@ def test_a_job_that_removes_an_entry_before_it_builds_it_rejects_it(bad, job_of)
     assert bad.base(KEY, "kernel.ttir").read_bytes() == b"two"
 
 
-def test_preloaded_jobs_are_noticed_from_the_second_on(bad, shimmed_job_of):
-    """The daemon does not see what a preloaded process opens: after one rebuild it has the entry opened through the mount."""
+def test_rejections_by_preloaded_jobs_are_detected_from_the_second_on(bad, shimmed_job_of):
+    """The daemon does not see which files a preloaded process opens: after the first rebuild, it makes processes
+    open the entry through the mount."""
     for number, uid in enumerate([ONE, TWO, THREE]):
         assert counts(bad) == (max(number - 1, 0), 0, 0)
         before = bad.stats()["hits_direct"]

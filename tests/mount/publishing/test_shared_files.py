@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of class `shared`: written through to the base, whole, when they are closed."""
+"""Files of class `shared`: a close replaces the base's file as a whole."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ def test_in_place_writes_are_seen_by_others_at_close(both, flags):
     one("os.close", fd)
     assert mount.base(NAME).read_bytes() == two.read(NAME) == one.read(NAME) == NEW
     assert two("os.stat", two.path(NAME)).st_size == len(NEW)
-    # An open descriptor keeps what it was opened on, to the end.
+    # An open descriptor keeps the file on which it was opened.
     assert two("os.pread", reader, len(OLD), 0) == OLD
     assert mount.base(NAME).stat().st_mode & 0o777 == 0o644
     assert staged(mount) == [] and mount.layer_files("one") == {}
@@ -54,7 +54,7 @@ def test_bytes_that_are_not_overwritten_stay(both):
     mount, one, two = both
     fd = open_in(one)
     one("os.pwrite", fd, b"new", 10)
-    assert one("os.pread", fd, 6, 8) == b"oonewo"  # its own writes it sees at once
+    assert one("os.pread", fd, 6, 8) == b"oonewo"  # a writer sees its own writes at once
     one("os.close", fd)
     assert two.read(NAME) == OLD[:10] + b"new" + OLD[13:]
 
@@ -67,7 +67,7 @@ def test_each_close_of_a_descriptor_puts_in_place_what_was_written_until_then(bo
     assert two.read(NAME)[:6] == b"firsto"
     held = open_in(two, os.O_RDONLY)
     one("os.pwrite", fd, b"again", 0)
-    for job, own in ((one, fd), (two, held)):  # of what has been replaced since
+    for job, own in ((one, fd), (two, held)):  # the file has been replaced since
         assert job("os.fstat", own).st_size == len(OLD)
     assert two.read(NAME)[:5] == two("os.pread", held, 5, 0) == b"first"
     one("os.close", fd)
@@ -80,12 +80,12 @@ def test_appending_goes_to_the_end_of_what_was_written(both):
     fd = open_in(one, os.O_WRONLY | os.O_APPEND)
     for piece in (b"one", b"two"):
         one("os.write", fd, piece)
-        one("os.stat", one.path(NAME))  # the size that the kernel knows is the base's again
+        one("os.stat", one.path(NAME))  # makes the kernel cache the base's size again
     one("os.close", fd)
     assert two.read(NAME) == OLD + b"onetwo"
 
 
-def test_truncating_is_whole_too(both):
+def test_truncating_is_atomic_too(both):
     mount, one, two = both
     reader = open_in(two, os.O_RDONLY)
     one("os.truncate", one.path(NAME), 5)
@@ -93,7 +93,7 @@ def test_truncating_is_whole_too(both):
     assert two("os.pread", reader, len(OLD), 0) == OLD
     fd = open_in(one)
     one("os.ftruncate", fd, 2)
-    assert one("os.fstat", fd).st_size == 2  # its own is what a process sees
+    assert one("os.fstat", fd).st_size == 2  # a writer sees its own size
     assert two("os.stat", two.path(NAME)).st_size == 5 and two.read(NAME) == OLD[:5]
     one("os.close", fd)
     assert two.read(NAME) == OLD[:2]
@@ -120,7 +120,7 @@ def test_a_killed_maker_leaves_no_empty_file(both, job_of):
     one.kill()
     wait_until(lambda: not mount.base(name).exists(), what="the removal")
     assert not two.exists(name)
-    two("os.close", open_in(two, os.O_WRONLY | os.O_CREAT, name))  # touch
+    two("os.close", open_in(two, os.O_WRONLY | os.O_CREAT, name))  # as touch(1) does
     assert mount.base(name).read_bytes() == b""
 
 
@@ -137,7 +137,7 @@ def test_a_writer_that_ends_by_itself_has_written(both):
     assert two.read(NAME) == b"whole"
 
 
-def test_a_child_goes_on_with_what_its_killed_parent_began(both):
+def test_a_child_continues_the_write_of_its_killed_parent(both):
     mount, one, two = both
     code = ("import os, signal, sys\n"
             "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)\n"
@@ -171,7 +171,7 @@ def test_files_that_were_unlinked_or_replaced_meanwhile_stay_so(both):
     assert staged(mount) == []
 
 
-def test_of_two_writers_the_last_to_close_is_whole(both):
+def test_the_file_of_the_last_writer_to_close_is_complete(both):
     mount, one, two = both
     fds = [open_in(job, os.O_WRONLY | os.O_TRUNC) for job in (one, two)]
     one("os.write", fds[0], b"of one, longer")
@@ -213,7 +213,7 @@ print(opens, stale)
 
 
 def test_opening_a_repeatedly_replaced_file_succeeds(both):
-    """Many readers on one core: the file is often replaced between their lookup and their open."""
+    """Many readers run on one core: the file is often replaced between their lookup and their open."""
     mount, one, two = both
     env = {**os.environ, "CACHESHIM_JOB": "two"}
     readers = [subprocess.Popen([sys.executable, "-S", "-c", OPEN_OFTEN, two.path(NAME)], text=True,
@@ -231,7 +231,7 @@ def test_opening_a_repeatedly_replaced_file_succeeds(both):
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
 def test_a_reader_never_sees_a_mix(both, shimmed, library):
     mount, one, two = both
-    assert one.exists(NAME) and two.exists(NAME)  # the jobs have their users before root reads in them
+    assert one.exists(NAME) and two.exists(NAME)  # the jobs must have their users before root reads in them
 
     def environment(job):
         return {**os.environ, "CACHESHIM_JOB": job, "CACHESHIM_MOUNT": str(mount.path),
@@ -259,8 +259,8 @@ def test_a_reader_never_sees_a_mix(both, shimmed, library):
             reader.wait()
 
 
-def test_it_is_full_or_old(mount_store, scratch, job_of):
-    """Where there is no space for the copy the writer is told, and the file is as it was."""
+def test_a_full_disk_leaves_the_old_file(mount_store, scratch, job_of):
+    """If there is no space for the copy, the writer gets an error, and the file is unchanged."""
     store = scratch / "small"
     store.mkdir()
     mounts.run("mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "small", store, check=True)

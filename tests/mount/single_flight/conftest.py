@@ -4,7 +4,7 @@ import pytest
 
 @pytest.fixture
 def crowd(mount, job_of):
-    """Processes of as many jobs and users."""
+    """crowd(n) starts n processes, each with its own job and user."""
 
     def make(count, **options):
         return [job_of(mount, f"job{number}", 20001 + number, **options) for number in range(count)]
@@ -14,6 +14,6 @@ def crowd(mount, job_of):
 
 @pytest.fixture
 def flights(mount):
-    """The counters of single flight, without their common beginning."""
+    """Returns the counters of single flight, without their common prefix."""
     return lambda: {name.removeprefix("flight_"): value for name, value in mount.stats().items()
                     if name.startswith("flight_")}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of the tests of single flight."""
+"""Helpers for the tests of single flight."""
 
 import select
 
 from jobs import wait_until
 
-NAME = "stub.so"  # of class flight, and complete when it is its entry's only file
+NAME = "stub.so"  # of class flight; completes its entry if it is the entry's only file
 KEY = "triton/KEY"
 
 
@@ -26,7 +26,7 @@ def wait_for_waits(mount, count):
 
 
 def results_as_they_come(processes):
-    """(process, result) of each call that was started, in the order of their ends."""
+    """Yields (process, result) of each started call, in the order in which they end."""
     waiting = {process.stdout_fd: process for process in processes}
     while waiting:
         ready = select.select(list(waiting), [], [], 60)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A waiter is held until the entry is complete, whichever name completes it, or until its builder gives up."""
+"""A waiter waits until the entry is complete, whichever name completes it, or until its builder gives up."""
 
 import os
 import select
@@ -20,12 +20,12 @@ flight = ["*.o"]
 """
 KEY = "objects/KEY"
 NAME = "a.o"
-TICKS_S = 0.3  # the daemon checks each 50 ms whether a wait is over
+TICKS_S = 0.3  # several of the 50 ms intervals at which the daemon checks whether a wait is over
 
 
 @pytest.fixture
 def mount_with(own_profiles, mount_store, store, scratch):
-    """Mounts with a profile whose flight name completes nothing."""
+    """Mounts a store with a profile whose flight name completes nothing."""
 
     def mount(completion='complete = ["DONE"]', classes="", config=""):
         (own_profiles / "objects.toml").write_text(
@@ -38,7 +38,7 @@ def mount_with(own_profiles, mount_store, store, scratch):
 
 @pytest.fixture
 def crowd(job_of):
-    """Processes of as many jobs and users, or of one job."""
+    """Starts processes, each with its own job and user, or all in one job."""
 
     def make(mount, count, job=None, **options):
         return [job_of(mount, job or f"job{number}", 20001 + (0 if job else number), **options)
@@ -73,7 +73,7 @@ def flights(mount):
 
 
 def begin(mount, crowd, count=4, **options):
-    """One process builds, the others wait."""
+    """Makes one process build, and the others wait."""
     builder, *waiters = crowd(mount, count, **options)
     assert not look(builder)
     for waiter in waiters:
@@ -218,7 +218,7 @@ def test_nobody_waits_for_completion_longer_than_the_timeout(mount_with, crowd):
 def test_a_refused_builder_hands_over_once_the_entry_is_complete(mount_with, crowd):
     mount = mount_with(config="[publish]\nallow = { users = [20002, 20003] }\n")
     builder, second, third = crowd(mount, 3)
-    assert not look(builder)  # leads for its own job alone
+    assert not look(builder)  # builds for its own job only
     assert not look(second)
     wait_for(mount, third)
     put(builder, NAME)
@@ -245,7 +245,7 @@ def test_in_a_complete_entry_nobody_waits_for_a_name_that_completes_nothing(moun
     assert not look(builder)
     put(builder, "DONE")
     for process in (builder, other):
-        put(process, "b.o")  # makes the directory in its own layer
+        put(process, "b.o")  # creates the directory in its own layer
         assert not look(process)
     assert flights(mount) == {"leases": 1, "waits": 0, "hits": 0, "timeouts": 0, "failures": 0}
 
@@ -255,7 +255,7 @@ def test_a_name_that_completes_is_waited_for_in_a_complete_entry(mount_with, cro
     builder, other = crowd(mount, 2)
     put(builder, "DONE")
     for process in (builder, other):
-        put(process, "extra")  # makes the directory in its own layer
+        put(process, "extra")  # creates the directory in its own layer
     assert not look(builder)
     wait_for(mount, other)
     put(builder, NAME)

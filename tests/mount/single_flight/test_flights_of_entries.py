@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single flight for entries that are built elsewhere and renamed into place: waiters wait for the name of a directory."""
+"""Single flight for entries that are built elsewhere and renamed into place: waiters wait for a directory's name."""
 
 import ctypes
 import errno
@@ -43,7 +43,7 @@ def store(store, own_profiles, profile):
 
 @pytest.fixture(params=["plain", "preloaded"])
 def process_of(request, job_of, shimmed_job_of):
-    """A process of a job on a mount."""
+    """Starts a process of a job on a mount."""
     def make(mount, job, uid, **options):
         if request.param == "plain":
             return job_of(mount, job, uid, **options)
@@ -54,7 +54,7 @@ def process_of(request, job_of, shimmed_job_of):
 
 @pytest.fixture
 def crowd(mount, process_of):
-    """Processes of as many jobs and users."""
+    """Starts processes, each with its own job and user."""
     return lambda count: [process_of(mount, f"job{number}", 20001 + number)
                           for number in range(count)]
 
@@ -66,7 +66,7 @@ def flights(mount):
 
 
 def begin(builder, key=KEY):
-    """It asks for the entry and is told that it is not there; from then on it works."""
+    """Looks up the entry, which does not exist; from then on the process is its builder."""
     builder("keep_busy")
     assert not builder.exists(f"{TOP}/kernels/{key}")
 
@@ -87,7 +87,7 @@ def wait_for_waits(mount, count):
     wait_until(lambda: mount.stats()["flight_waits"] >= count, what=f"{count} waits")
 
 
-# ---- what waits
+# ---- calls that wait
 
 ASKS = {
     "stat": (lambda at: ("os.path.exists", at(ENTRY)), True),
@@ -128,7 +128,7 @@ def test_processes_of_one_view_wait_while_the_builder_sees_the_real_state(mount,
 
 
 @pytest.mark.parametrize("jobs", [1, 6])
-def test_processes_that_want_the_same_entries_build_each_once(mount, process_of, flights, jobs):
+def test_processes_that_need_the_same_entries_build_each_once(mount, process_of, flights, jobs):
     keys = [f"k{number}" for number in range(8)]
     crowd = [process_of(mount, f"job{number % jobs}", 20001 + number % jobs) for number in range(6)]
     for process in crowd:
@@ -148,7 +148,7 @@ def test_an_entry_that_a_child_renames_into_place_ends_the_wait(mount, crowd):
 
 
 def test_an_entry_whose_directory_is_made_first_ends_the_wait_when_it_is_complete(mount, crowd):
-    """DeepGEMM 2.1 makes the directory, and renames the files into it."""
+    """DeepGEMM 2.1 creates the directory, and renames the files into it."""
     builder, other = crowd(2)
     begin(builder)
     start_asking(other)
@@ -178,7 +178,7 @@ def test_a_view_that_is_bound_elsewhere_waits_too(mount, crowd, scratch):
         mounts.run("umount", bound, check=True)
 
 
-# ---- what does not wait: the name is not there, as for the same call on any file system
+# ---- calls that do not wait: the name is absent, as for the same call on any file system
 
 CALLS = {
     "mkdir": (("os.mkdir", "{entry}"), None),
@@ -228,7 +228,7 @@ def test_calls_that_make_or_move_the_name_find_it_absent(mount, process_of, flig
 
 
 def test_processes_make_the_directory_at_once_whoever_builds(mount, crowd, flights):
-    """os.makedirs() calls mkdir(2) first, and after EEXIST it expects a directory."""
+    """os.makedirs() calls mkdir(2) first, and expects a directory after EEXIST."""
     builder, *others = crowd(4)
     begin(builder)
     for other in others:
@@ -278,7 +278,7 @@ def test_a_builder_that_is_gone_hands_over(mount, crowd, flights, end):
     assert flights() == {"leases": 2, "waits": 2, "hits": 1, "timeouts": 0, "failures": 0}
 
 
-def test_a_builder_that_asks_for_another_entry_has_failed_the_one_before(mount, crowd, flights):
+def test_a_builder_that_looks_up_another_entry_has_failed_the_previous_one(mount, crowd, flights):
     builder, other, late = crowd(3)
     begin(builder)
     start_asking(other, f"{ENTRY}/done")
@@ -303,8 +303,8 @@ def test_a_process_that_builds_nothing_delays_waiters_for_a_second(mount, crowd,
     assert (flights()["failures"], flights()["timeouts"]) == (1, 0)
 
 
-def test_a_builder_that_is_not_the_process_that_asked_is_let_through(mount, process_of, flights):
-    """A compile server asks for the entry itself before it builds, while its client waits for it."""
+def test_a_builder_other_than_the_leaseholder_does_not_wait(mount, process_of, flights):
+    """A compile server looks up the entry itself before it builds, while its client waits for the entry."""
     client, server = process_of(mount, "one", 20001), process_of(mount, "one", 20001)
     assert not client.exists(ENTRY)
     assert server("staged_get_all", server.path(TOP), [KEY]) == [KEY]

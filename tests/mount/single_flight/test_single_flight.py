@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A single process builds an entry. The others wait for it, except where waiting would be in vain."""
+"""A single process builds an entry. The others wait for it, except if waiting would be useless."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_a_closed_mount_releases_waiters(mount, crowd):
     assert other.result()
 
 
-def test_nobody_waits_longer_than_the_timeout(mount_store, store, scratch, job_of):
+def test_no_process_waits_longer_than_the_timeout(mount_store, store, scratch, job_of):
     (scratch / "config.toml").write_text('flight_timeout = "1s"\n')
     mount = mount_store(store, "--config", str(scratch / "config.toml"))
     leader, other = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
@@ -142,7 +142,7 @@ def test_without_a_timeout_nobody_waits(mount_store, store, scratch, job_of):
     assert mount.stats()["flight_leases"] == 0
 
 
-def test_a_job_that_publishes_nothing_leads_for_itself_alone(mount, job_of, flights):
+def test_a_job_that_publishes_nothing_builds_for_itself(mount, job_of, flights):
     never = {"env": {"CACHESHIM_PUBLISH": "never"}}
     leader, second = job_of(mount, "own", 20001, **never), job_of(mount, "own", 20001, **never)
     other = job_of(mount, "other", 20002)
@@ -212,7 +212,7 @@ def test_a_raw_process_ends_the_wait_as_well(mount, store, crowd):
     assert not look(leader)
     start_look(other)
     wait_for_waits(mount, 1)
-    (store.parent / NAME).write_bytes(b"raw")  # an empty file would end the wait as well
+    (store.parent / NAME).write_bytes(b"raw")  # even an empty file would end the wait
     (store / KEY).mkdir(parents=True)
     os.rename(store.parent / NAME, store / KEY / NAME)
     assert other.result()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A builder that dies or fails is replaced; one that has built the last entry is expected to build the next."""
+"""A builder that dies or fails is replaced; the builder of the last entry is expected to build the next."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_a_dead_builder_hands_over(mount, crowd, flights, end):
 
 
 def led_by(mount, key):
-    """Who is on record as the leader for a key, once anybody is."""
+    """Returns the recorded builder of a key, once there is one."""
     flights = pathlib.Path(mount.path, ".cacheshim/flights")
 
     def leader():
@@ -41,7 +41,7 @@ def led_by(mount, key):
 
 
 def follow(mount, leader, followers, key):
-    """One builds; the others wait for it and go on."""
+    """Makes one process build a key while the others wait; returns when all have continued."""
     assert not look(leader, key)
     waits = mount.stats()["flight_waits"]
     for follower in followers:
@@ -52,14 +52,15 @@ def follow(mount, leader, followers, key):
 
 
 def test_the_builder_of_one_result_is_expected_to_build_the_next(mount, crowd):
-    """For a moment, which may be over before it comes if the machine is busy: hence several tries."""
+    """The daemon expects the builder only for a short time, which may end early on a busy machine: hence several
+    attempts."""
     leader, *followers = crowd(9)
     led = []
     for number, follower in enumerate(followers):
         follow(mount, leader, [follower], f"triton/FIRST{number}")
         key = f"triton/NEXT{number}"
         start_look(follower, key)
-        led.append(led_by(mount, key))  # or is expected to lead
+        led.append(led_by(mount, key))  # or the daemon expects it to build
         start_look(leader, key)
         results = results_as_they_come([leader, follower])
         builder, there = next(results)
@@ -71,14 +72,14 @@ def test_the_builder_of_one_result_is_expected_to_build_the_next(mount, crowd):
     pytest.fail(f"{leader.pid} never led: {led}")
 
 
-def test_a_builder_that_does_not_come_is_expected_once(mount, crowd):
+def test_a_builder_that_does_not_arrive_is_expected_only_once(mount, crowd):
     leader, follower = crowd(2)
-    for number in range(100):  # nobody is expected by one who comes late, as on a busy machine
+    for number in range(100):  # on a busy machine, a process that comes late finds no expected builder
         waits = mount.stats()["flight_waits"]
         follow(mount, leader, [follower], f"triton/FIRST{number}")
         assert not look(follower, f"triton/NEXT{number}")
         build(follower, f"triton/NEXT{number}")
-        if mount.stats()["flight_waits"] > waits + 1:  # one is for the first name
+        if mount.stats()["flight_waits"] > waits + 1:  # one of the waits is for the first name
             break
     else:
         pytest.fail("no builder was ever expected")
@@ -89,7 +90,7 @@ def test_a_builder_that_does_not_come_is_expected_once(mount, crowd):
 
 
 @pytest.mark.parametrize("what", ["has ended", "was stopped", "builds something else"])
-def test_a_builder_that_cannot_come_is_not_expected(mount, crowd, what):
+def test_a_builder_that_cannot_arrive_is_not_expected(mount, crowd, what):
     leader, follower = crowd(2)
     follow(mount, leader, [follower], KEY)
     waits = mount.stats()["flight_waits"]
@@ -105,7 +106,7 @@ def test_a_builder_that_cannot_come_is_not_expected(mount, crowd, what):
     assert mount.stats()["flight_waits"] == waits
 
 
-# A kernel that does not compile: the autotuner catches the error and goes on to the next one.
+# A kernel does not compile: the autotuner catches the error and continues with the next one.
 def test_a_builder_that_begins_another_kernel_has_failed_the_previous_one(mount, crowd, flights):
     leader, other, late = crowd(3)
     assert not look(leader)
@@ -139,7 +140,7 @@ def test_a_builder_that_repeats_its_lookup_without_progress_has_failed(mount, cr
     assert not look(leader)
     start_look(other)
     wait_for_waits(mount, 1)
-    time.sleep(0.1)  # more than an approach takes
+    time.sleep(0.1)  # longer than kFlightApproach: this is a new call sequence
     assert not look(leader)
     assert not other.result(timeout=10)
     assert flights()["failures"] == 1

@@ -7,7 +7,7 @@ from flights import NAME, build, look, start_look, wait_for_waits
 
 @pytest.fixture
 def nested(own_profiles):
-    """A cache whose builds may need one another: without one_by_one."""
+    """A profile without one_by_one: the build of one entry may need another entry."""
     (own_profiles / "nested.toml").write_text(
         'name = "nested"\nevidence = "run"\n[[entry]]\npath = "*"\ncomplete = ["stub.so"]\n'
         '[class]\nscratch = ["tmp.pid_*"]\nflight = ["stub.so"]\n')
@@ -31,7 +31,7 @@ def test_a_wait_that_would_close_a_cycle_does_not_begin(nested, mount, crowd, fl
     assert flights()["timeouts"] == 0
 
 
-def test_a_child_that_waits_for_its_parents_follower_closes_a_cycle_too(nested, mount, crowd):
+def test_a_wait_of_a_child_for_its_parents_waiter_closes_a_cycle_too(nested, mount, crowd):
     one, two = crowd(2)
     assert not look(one, "nested/A")
     assert not look(two, "nested/B")

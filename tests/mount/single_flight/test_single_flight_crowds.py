@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes want the same entries in random orders, and builders are killed at random times."""
+"""Many processes request the same entries in random orders, and builders are killed at random times."""
 
 import random
 import time
@@ -48,7 +48,7 @@ def test_two_hundred_builders_are_killed_at_random_and_all_others_finish(mount, 
         wait_for_waits(mount, 3 * (number + 1))
         if pick.random() < 0.5:
             leader.start("triton_put", leader.path(key), "other.bin", b"x" * pick.randrange(200000))
-        time.sleep(pick.random() / 100)  # at any moment of its work
+        time.sleep(pick.random() / 100)  # kills it at a random point of its work
         leader.kill()
         found = []
         for other, there in results_as_they_come(others):

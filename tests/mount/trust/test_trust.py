@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: whose work is published, by the kernel's identification of a layer's writers."""
+"""[publish] allow: which users' work is published; the kernel identifies the writers of a layer."""
 
 import os
 import pathlib
@@ -47,7 +47,7 @@ def test_a_refusal_is_counted_once_per_entry_and_explained(mount, job_of):
     assert mount.stats()["entries_published"] == 0
 
 
-def test_status_says_who_may(mount_allowing):
+def test_status_reports_who_may_publish(mount_allowing):
     everybody = mount_allowing(None)
     assert everybody.status()["publishers"] == "every local user"
     assert "every local user may publish" in everybody.cli("status").stdout
@@ -66,7 +66,7 @@ def test_an_empty_table_lets_nobody_publish(mount_allowing, job_of):
 
 
 def test_root_must_be_named_as_well(mount_allowing, job_of):
-    """In a container root is whoever the job is."""
+    """In a container, the job is often root."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     job_of(mount, "root", 0).put_group("KEY", KERNEL)
     assert not is_published(mount)
@@ -78,7 +78,7 @@ def test_root_must_be_named_as_well(mount_allowing, job_of):
 
 @pytest.fixture
 def process_of(agent, mount_allowing):
-    """A process with a group and further groups."""
+    """Starts a process with a primary group and supplementary groups."""
     started = []
 
     def start(mount, job, uid, gid, groups):
@@ -115,7 +115,7 @@ def test_a_processs_own_claims_do_not_count(mount, job_of):
 
 
 @pytest.mark.parametrize("policy", ["never", "end"])
-def test_a_job_can_only_ask_for_less(mount, job_of, policy):
+def test_a_job_can_only_lower_its_policy(mount, job_of, policy):
     trusted = job_of(mount, "one", TRUSTED, env={"CACHESHIM_PUBLISH": policy})
     trusted.put_group("KEY", KERNEL)
     assert not is_published(mount)
@@ -136,11 +136,11 @@ def test_closed_files_are_published_closed(mount, job_of):
     assert stranger.read("triton/KEY/k.json") == b"{}"
 
 
-# ---- jobs proved by cgroups
+# ---- jobs identified by cgroups
 
 @pytest.fixture
 def cgroup():
-    """Makes directories of the cgroup tree: cgroup("a/job_1") -> its cgroup.procs."""
+    """cgroup("a/job_1") creates directories of the cgroup tree, and returns the last one's cgroup.procs."""
     top = next((line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()
                 if line.split()[2] in ("cgroup", "cgroup2")
                 and os.access(line.split()[1], os.W_OK) and can_make_in(line.split()[1])), None)
@@ -203,7 +203,7 @@ def test_a_cgroup_below_a_users_own_proves_nothing(mount_allowing, job_of, cgrou
     assert not is_published(mount)
 
 
-def test_its_environment_is_no_proof(mount_allowing, job_of):
+def test_the_environment_does_not_prove_a_slurm_job(mount_allowing, job_of):
     mount = mount_allowing('{ jobs = ["*"] }')
     job_of(mount, "4711", STRANGER, env={"SLURM_JOB_ID": "4711"}).put_group("KEY", KERNEL)
     assert not is_published(mount)

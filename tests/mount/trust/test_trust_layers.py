@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: a stranger's writes stay unpublished, whatever happens to their job, and how such a
-job affects other jobs."""
+"""[publish] allow: a stranger's writes stay unpublished, whatever happens to their job; and how such a job affects
+other jobs."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ import pytest
 from trust import KERNEL, NAME, STRANGER, TRUSTED, explain, is_published, show
 
 
-# ---- what was written by a stranger stays unpublished, whatever happens to its job
+# ---- a stranger's writes stay unpublished, whatever happens to the job
 
 def test_a_job_of_several_users_publishes_until_a_stranger_writes(mount, shared):
     trusted, stranger = shared
@@ -73,7 +73,7 @@ def test_every_kind_of_change_counts(mount, shared, change):
     assert not is_published(mount, "OPEN")
 
 
-def test_looking_changes_nothing(mount, shared):
+def test_reading_does_not_change_the_publish_policy(mount, shared):
     trusted, stranger = shared
     trusted.put("OPEN", "k.cubin", b"x")
     stranger.read("triton/OPEN/k.cubin")
@@ -84,7 +84,7 @@ def test_looking_changes_nothing(mount, shared):
 
 
 def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
-    """The child has given up its user, and writes by what its parent has opened."""
+    """The child has changed its user, and writes to a file that its parent has opened."""
     code = f"""if 1:
         import os, sys
         entry = sys.argv[1]
@@ -107,7 +107,7 @@ def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
 
 
 def test_a_layer_cannot_be_renamed_or_begun_anew_into_trust(mount_allowing, mount, job_of, store):
-    """As an administrator might try, by moving its directory, or by another attempt of the job."""
+    """An administrator might move the layer's directory, or start another attempt of the job."""
     stranger = job_of(mount, "two", STRANGER)
     stranger.put_group("THEIRS", KERNEL)
     mount.kill_daemon()
@@ -154,7 +154,7 @@ def test_a_layer_from_before_the_policy_is_not_published(mount_allowing, job_of)
     assert "nobody looked" in explain(mount, "triton/KEY/k.cubin", "one")["not_published"]
 
 
-def test_a_vouched_layer_is_taken_up_as_such(mount_allowing, mount, job_of):
+def test_a_trusted_layer_stays_trusted_with_the_next_daemon(mount_allowing, mount, job_of):
     trusted = job_of(mount, "one", TRUSTED)
     trusted.put("KEY", "k.cubin", b"x")
     mount.kill_daemon()
@@ -191,9 +191,9 @@ def test_discarded_changes_no_longer_count(mount, shared):
     assert not is_published(mount, "LATER")
 
 
-# ---- what such a job is to the others
+# ---- how such a job affects other jobs
 
-def test_it_leads_flights_for_itself_alone(mount, job_of):
+def test_a_strangers_job_builds_for_itself(mount, job_of):
     stranger, second = job_of(mount, "two", STRANGER), job_of(mount, "two", STRANGER)
     trusted = job_of(mount, "one", TRUSTED)
     look = ("begin_and_look", "triton/KEY", NAME)
@@ -208,15 +208,15 @@ def test_it_leads_flights_for_itself_alone(mount, job_of):
     assert mount.base("triton/KEY", NAME).read_bytes() == b"built"
 
 
-def test_a_stranger_in_a_trusted_job_leads_nobody_else(mount, shared, job_of):
+def test_a_stranger_in_a_trusted_job_builds_only_for_that_job(mount, shared, job_of):
     trusted, stranger = shared
     other = job_of(mount, "other", TRUSTED)
     trusted("os.makedirs", trusted.path("triton/KEY"))
-    assert not stranger.exists(f"triton/KEY/{NAME}")  # it leads, for its own job
+    assert not stranger.exists(f"triton/KEY/{NAME}")  # it builds for its own job
     assert not other("begin_and_look", other.path("triton/KEY"), NAME)
 
 
-def test_it_has_locks_of_its_own(mount, job_of):
+def test_a_strangers_job_has_locks_of_its_own(mount, job_of):
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     name = "triton/KEY/lock"
     trusted("os.makedirs", trusted.path("triton/KEY"))
@@ -229,7 +229,7 @@ def test_it_has_locks_of_its_own(mount, job_of):
     trusted("fcntl.flock", held, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_it_truncates_no_lock_file_of_the_base(mount, job_of):
+def test_a_strangers_job_truncates_no_lock_file_of_the_base(mount, job_of):
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     name = "triton/KEY/lock"
     trusted("os.makedirs", trusted.path("triton/KEY"))
@@ -240,14 +240,14 @@ def test_it_truncates_no_lock_file_of_the_base(mount, job_of):
     assert trusted.read(name) == b"123"
 
 
-def test_it_opens_no_lock_file_of_the_base_by_way_of_proc(mount, job_of):
-    """A lookup alone, by O_PATH, is not refused: what comes after the refusal is."""
+def test_a_strangers_job_opens_no_lock_file_of_the_base_through_proc(mount, job_of):
+    """A lookup by O_PATH itself is not refused, but the calls that follow are."""
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     name = "triton/KEY/lock"
     trusted("os.makedirs", trusted.path("triton/KEY"))
     trusted.write(name, b"123")
     fd = stranger("os.open", stranger.path(name), os.O_PATH)
-    stranger("os.mkdir", stranger.path("triton/OTHER"))  # refused from here on
+    stranger("os.mkdir", stranger.path("triton/OTHER"))  # from now on, the job is not allowed to publish
     stranger("os.stat", stranger.path(name))
     with pytest.raises(OSError):
         stranger("os.open", f"/proc/self/fd/{fd}", os.O_RDWR)
@@ -258,7 +258,7 @@ def test_it_opens_no_lock_file_of_the_base_by_way_of_proc(mount, job_of):
     trusted("fcntl.flock", held, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_it_makes_no_lock_in_the_base(mount, job_of):
+def test_a_strangers_job_creates_no_lock_file_in_the_base(mount, job_of):
     stranger = job_of(mount, "two", STRANGER)
     stranger("os.makedirs", stranger.path("triton/KEY"))
     stranger("os.open", stranger.path("triton/KEY/lock"), os.O_RDWR | os.O_CREAT, 0o644)
