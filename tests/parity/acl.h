@@ -11,15 +11,15 @@ namespace cacheshim::parity {
 inline constexpr const char* kAccessAcl = "system.posix_acl_access";
 inline constexpr const char* kDefaultAcl = "system.posix_acl_default";
 
-// Whom the entries for a named user and a named group are for.
+// The named user and the named group of an ACL's entries.
 inline constexpr uid_t kAclUser = 20004;
 inline constexpr gid_t kAclGroup = 20014;
 
 struct AclRights {
-  std::uint16_t owner, named_user, group, named_group, mask, other;  // rwx, as in a mode
+  std::uint16_t owner, named_user, group, named_group, mask, other;  // rwx bits, as in a mode
 };
 
-// The value of the xattr. Source: linux/posix_acl_xattr.h.
+// Returns the value of the xattr. Source: linux/posix_acl_xattr.h.
 std::string acl_xattr(const AclRights& rights);
 
 }  // namespace cacheshim::parity

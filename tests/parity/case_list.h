@@ -11,9 +11,9 @@
 namespace cacheshim::parity {
 
 struct Case {
-  std::string name;                 // unique, and good as a directory's name
-  std::vector<std::string> names;   // what the fixture makes
-  std::function<void(Side&)> body;  // what is done on either side
+  std::string name;                 // unique, and usable as a directory's name
+  std::vector<std::string> names;   // the names that the fixture makes
+  std::function<void(Side&)> body;  // the calls that are made on each side
 };
 
 class CaseList {
@@ -22,10 +22,10 @@ class CaseList {
 
   void add(std::string name, std::vector<std::string> names, std::function<void(Side&)> body);
 
-  // One case for each of `names`.
+  // Adds a case for each of `names`.
   void add_for_each(const std::string& operation, const std::vector<std::string>& names,
                     std::function<void(Side&, const std::string&)> body);
-  // One case for each pair.
+  // Adds a case for each pair.
   void add_for_pairs(const std::string& operation, const std::vector<std::string>& first,
                      const std::vector<std::string>& second,
                      std::function<void(Side&, const std::string&, const std::string&)> body);
@@ -47,7 +47,7 @@ void add_difference_cases(CaseList& list, bool as_root);
 void add_permission_cases(CaseList& list);
 void add_acl_cases(CaseList& list);
 
-// `several_users`: with the cases in which root acts as several users, on files of kOwnerId.
+// `several_users` adds the cases in which root acts as several users, on files of kOwnerId.
 CaseList all_cases(bool several_users);
 
 }  // namespace cacheshim::parity

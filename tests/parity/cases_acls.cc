@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// owner=keep: POSIX ACLs, by their xattrs. Run by root.
+// owner=keep: POSIX ACLs, through their xattrs. Run as root.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -25,7 +25,7 @@ void set_acl(Side& side, const std::string& name, const char* which, const std::
            ::setxattr(side.path_of(name).c_str(), which, value.data(), value.size(), 0));
 }
 
-// Values by their print: they are no text.
+// Prints a fingerprint of each value, because the values are binary.
 void show_acls(Side& side, const std::string& name) {
   char value[256];
   for (const char* which : {kAccessAcl, kDefaultAcl}) {
@@ -72,7 +72,8 @@ void acl_by_others(Side& side, const std::string& name) {
   set_acl(side, name, kAccessAcl, "no ACL at all");
 }
 
-// Who is not in a file's group loses its set-group-id bit by an ACL, as by chmod.
+// Setting an ACL clears a file's set-group-id bit if the caller is not in the file's group, as
+// chmod does.
 void acl_and_set_group_id(Side& side, const std::string& name) {
   side.did("chown", ::fchownat(side.dir(), name.c_str(), kOwnerId, kAclGroup, 0));
   side.did("chmod", ::fchmodat(side.dir(), name.c_str(), 02755, 0));
@@ -110,7 +111,7 @@ void default_acl(Side& side, const std::string& name) {
   show_acls(side, name + "/after");
 }
 
-// What is copied up takes its ACL along, and gets none of its directory's.
+// A copy-up preserves the object's ACL, and does not add its directory's default ACL.
 void acl_and_copy_up(Side& side, const std::string& name) {
   show_acls(side, name);
   if (const UniqueFd fd = side.open(name, O_WRONLY)) side.write(fd.get(), "x");

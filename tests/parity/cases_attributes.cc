@@ -68,7 +68,8 @@ void change_times(Side& side, const std::string& name) {
   }
 }
 
-// A time that was set stays until the next write, also when the writing handle is closed after it.
+// A time that was set stays until the next write, even if the handle that wrote before is closed
+// after it.
 void times_and_writes(Side& side, const std::string& name) {
   const timespec times[2] = {{1'000'000'000, 1}, {1'234'567'890, 5}};
   if (const UniqueFd fd = side.open(name, O_RDWR)) {
@@ -86,7 +87,7 @@ void check_access(Side& side, const std::string& name) {
   }
 }
 
-// A closed directory is closed to its own user too, unless that is root.
+// A directory without permissions is closed to its own user too, unless that is root.
 void closed_directory(Side& side, const std::string& name) {
   side.did("chmod", ::fchmodat(side.dir(), name.c_str(), 0000, 0));
   side.list(name);
@@ -126,7 +127,7 @@ void attributes(Side& side, const std::string& name) {
   side.xattrs("with-attributes");
 }
 
-// An attribute set in the layer survives the file's own changes.
+// An attribute set in the layer is preserved when the file changes.
 void attributes_and_writes(Side& side, const std::string& name) {
   const std::string path = side.path_of(name);
   side.did("setxattr", ::setxattr(path.c_str(), "user.kept", "yes", 3, 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of files: read, write, truncate, holes, copies, mappings.
+// Tests the bytes of files: read, write, truncate, holes, copies, mappings.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -131,7 +131,7 @@ void shared_mapping(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// A private mapping made before the file is written to, as a loader makes them.
+// A private mapping that was made before the file is written, as loaders make them.
 void reader_mapping(Side& side, const std::string& name) {
   const UniqueFd fd = side.open(name, O_RDONLY);
   if (!fd) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to differ (known_differences.h), where no other case comes by it.
+// The known differences (known_differences.h) that no other case covers.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -52,7 +52,7 @@ void add_difference_cases(CaseList& list, bool as_root) {
   list.add("directory nlink", {"base_dir"}, directory_nlink);
   list.add("inode flags", {"base_file"}, inode_flags);
   list.add("rename whiteout", {"base_file"}, rename_whiteout);
-  // Others are refused before the file system is asked.
+  // For other users, the kernel refuses the call before it reaches the file system.
   if (as_root) list.add("trusted attributes", {"base_file"}, trusted_attributes);
 }
 

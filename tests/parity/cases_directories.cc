@@ -42,7 +42,7 @@ void unlink_and_create(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// As os.removedirs(): the directory, then its parents, until one is not empty.
+// As os.removedirs() does: removes the directory, then its parents, until one is not empty.
 void remove_upwards(Side& side, const std::string& name) {
   side.did("mkdir", ::mkdirat(side.dir(), (name + "/tmp.pid_1").c_str(), 0755));
   side.did("rmdir", ::unlinkat(side.dir(), (name + "/tmp.pid_1").c_str(), AT_REMOVEDIR));
@@ -50,7 +50,7 @@ void remove_upwards(Side& side, const std::string& name) {
   side.list(name);
 }
 
-// Removes a directory with all in it, and makes it anew: what was below must not come back.
+// Removes a directory with its content and creates it again: the old content must not reappear.
 void remove_and_refill(Side& side, const std::string& name) {
   for (const char* inside : {"/a", "/sub/b", "/upper", "/new"}) {
     side.did(std::string("unlink ") + inside, ::unlinkat(side.dir(), (name + inside).c_str(), 0));
@@ -68,7 +68,7 @@ void list_directory(Side& side, const std::string& name) {
   side.did("access", ::faccessat(side.dir(), name.c_str(), R_OK | W_OK | X_OK, 0));
 }
 
-// A listing that was begun before a change, and after rewinddir().
+// Lists a directory whose listing began before a change, and again after rewinddir().
 void list_under_change(Side& side, const std::string& name) {
   UniqueFd fd = side.open(name, O_RDONLY | O_DIRECTORY);
   DIR* dir = fd ? ::fdopendir(fd.release()) : nullptr;
@@ -88,7 +88,8 @@ void list_under_change(Side& side, const std::string& name) {
   (void)::closedir(dir);
 }
 
-// Every name once, though names are removed and added between the reads of a large directory.
+// Lists every name exactly once, although names are removed and added between the reads of a large
+// directory.
 void list_large_directory(Side& side) {
   side.did("mkdir", ::mkdirat(side.dir(), "large", 0755));
   for (int number = 0; number < 1000; ++number) {
@@ -102,7 +103,7 @@ void list_large_directory(Side& side) {
   while (const dirent* entry = ::readdir(dir)) {
     if (entry->d_name[0] == '.') continue;
     names.insert(entry->d_name);
-    // Removing what has just been read must make the listing skip or repeat nothing.
+    // After the name just read is removed, the listing must skip or repeat nothing.
     (void)::unlinkat(::dirfd(dir), entry->d_name, 0);
   }
   (void)::closedir(dir);

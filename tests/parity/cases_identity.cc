@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file stays one and the same through copy-up, rename and unlink: inode numbers and descriptors.
+// A file remains the same through copy-up, rename and unlink: inode numbers and descriptors.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -85,8 +85,8 @@ void unlinked_but_open(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// The first change of a base file comes after its unlink: nowhere to copy it to but a nameless
-// file.
+// The first change of a base file comes after its unlink, so the file can only be copied up to a
+// nameless one.
 void copy_up_after_unlink(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (!reader) return;
@@ -117,7 +117,7 @@ void replaced_by_rename(Side& side, const std::string& name) {
   same(side, "name and what came", fresh, of_name(side, name));
 }
 
-// Runs a script of the directory as a program.
+// Executes a script in the directory.
 void execution(Side& side, const std::string& name) {
   if (const UniqueFd fd = side.open(name, O_WRONLY | O_TRUNC)) {
     side.write(fd.get(), "#!/bin/sh\nexit 42\n");

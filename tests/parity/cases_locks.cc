@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flock, fcntl locks and appending writers, by processes of one job.
+// flock, fcntl locks and appending writers, between processes of one job.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 namespace cacheshim::parity {
 namespace {
 
-// Runs `body` in a child, and returns what it returns (0 to 255).
+// Runs `body` in a child, and returns its result (0 to 255).
 template <class Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
@@ -50,7 +50,7 @@ void whole_file_locks(Side& side, const std::string& name) {
             std::to_string(in_child([&] { return try_flock(path, LOCK_EX); })));
 }
 
-// A lock outlives a copy-up, and covers those who open the file after it.
+// A lock survives a copy-up, and excludes processes that open the file after it.
 void lock_and_copy_up(Side& side, const std::string& name) {
   const std::string path = side.path_of(name);
   const UniqueFd holder = side.open(name, O_RDONLY);
@@ -99,7 +99,8 @@ void record_locks(Side& side, const std::string& name) {
         return probe.l_type == F_WRLCK && probe.l_start == 10 && probe.l_len == 20 ? 1 : 0;
       }) == 1;
   side.note(found ? "F_GETLK finds the lock" : "F_GETLK does not find the lock");
-  (void)UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));  // closing any descriptor frees it
+  // Closing any descriptor releases the lock.
+  (void)UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   others(15, 1, F_SETLK);
 }
 
@@ -112,8 +113,8 @@ int set_record(int fd, short type, off_t start, int command) {
   return ::fcntl(fd, command, &lock) == 0 ? 0 : errno;
 }
 
-// POSIX: closing any descriptor of a file takes the process's record locks on it away, also a descriptor that
-// was opened before anybody had locked the file. Not those of open file descriptions.
+// POSIX: closing any descriptor of a file releases the process's record locks on it, even if the
+// descriptor was opened before the first lock. Locks of open file descriptions are not released.
 void close_after_record_lock(Side& side, const std::string& name, int flags, bool duplicate) {
   const std::string path = side.path_of(name);
   UniqueFd earlier = side.open(name, flags);
@@ -137,7 +138,7 @@ void close_after_record_lock(Side& side, const std::string& name, int flags, boo
   other(F_SETLK);
 }
 
-// Two processes, each with a lock that the other one waits for: one of them gets EDEADLK.
+// Each of two processes has a lock for which the other one waits: one of them gets EDEADLK.
 void deadlock(Side& side, const std::string& first, const std::string& second) {
   const off_t bytes[2] = {0, 1};
   const UniqueFd fds[2] = {side.open(first, O_RDWR), side.open(second, O_RDWR)};
@@ -186,7 +187,7 @@ void waiting_lock(Side& side, const std::string& name) {
   const pid_t child = ::fork();
   if (child == 0) {
     const UniqueFd own(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    fd.reset();  // the inherited copy would keep the lock
+    fd.reset();  // the inherited descriptor would keep the lock
     (void)::write(ready[1], "x", 1);
     ::_exit(::flock(own.get(), LOCK_EX) == 0 ? 0 : errno);
   }
@@ -200,7 +201,7 @@ void waiting_lock(Side& side, const std::string& name) {
   (void)::close(ready[1]);
 }
 
-// Two processes append lines to one file: every line stays whole, none is lost.
+// Two processes append lines to one file: every line stays intact, and none is lost.
 void appending_writers(Side& side, const std::string& name) {
   constexpr int kLines = 300;
   const std::string path = side.path_of(name);
@@ -227,7 +228,7 @@ void appending_writers(Side& side, const std::string& name) {
     lines.insert(all.substr(static_cast<std::size_t>(at), 61));
   }
   side.note("different lines: " + std::to_string(lines.size()));
-  side.did("truncate", ::truncate(path.c_str(), 0));  // their order is nobody's business
+  side.did("truncate", ::truncate(path.c_str(), 0));  // the order of the lines is undefined
 }
 
 // A child that inherits a descriptor shares its offset.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// open(2) by flags and state of the name, and what the descriptor then does.
+// Tests open(2) by flags and state of the name, and the use of the descriptor.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ void add_flag_cases(CaseList& list) {
   }
 }
 
-// Creation obeys mode and umask, and the descriptor is good even where the mode forbids it.
+// Creation applies mode and umask, and the descriptor is usable even if the mode forbids it.
 void create_with_mode(Side& side) {
   const mode_t before = ::umask(027);
   for (const mode_t mode : {0000u, 0444u, 0666u, 0777u, 0400u}) {
@@ -82,7 +82,8 @@ void anonymous_file(Side& side) {
   side.contents("named");
 }
 
-// What fcntl(F_SETFL) changes counts from the next call on, whatever the file was opened with.
+// A change by fcntl(F_SETFL) has effect from the next call on, with whatever flags the file was
+// opened.
 void set_status_flags(Side& side, const std::string& name, int opened_with, int set) {
   const UniqueFd fd = side.open(name, O_RDWR | O_CREAT | opened_with);
   if (!fd) return;
@@ -117,7 +118,8 @@ void add_status_flag_cases(CaseList& list) {
   }
 }
 
-// Reads where the kernel has no pages of the file, so that a file system in user space has to be asked.
+// Reads where the kernel has no pages of the file, so that a user-space file system receives the
+// request.
 void read_uncached(Side& side, int fd) {
   (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   side.contents(fd);
@@ -136,7 +138,8 @@ void read_without_access_time(Side& side, const std::string& name) {
   side.note(stays ? "access time stays" : "access time moves");
 }
 
-// Also with relatime, the first read would move this access time, which is before that of the last change.
+// Even with relatime, the first read would update this access time, because it is earlier than the
+// last change.
 void set_noatime(Side& side, const std::string& name, int opened_with, int set) {
   const UniqueFd fd = side.open(name, opened_with);
   if (!fd) return;
@@ -171,7 +174,7 @@ void add_noatime_cases(CaseList& list) {
   }
 }
 
-// O_DIRECT that is set later takes aligned buffers, sizes and offsets, here as there.
+// With O_DIRECT set later, buffers, sizes and offsets must be aligned, on both sides.
 void set_direct(Side& side) {
   constexpr std::size_t kAligned = 4096;
   const UniqueFd fd = side.open("direct", O_RDWR | O_CREAT);

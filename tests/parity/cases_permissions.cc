@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// owner=keep: what several users may do to each other's files, and whose new files are. Run by
-// root, on files of the owner below. Each operation is tried by the stranger first and by the owner
-// last, so that a refusal which did not come shows in what the next one finds.
+// owner=keep: what users may do to each other's files, and who owns new files. Run as root, on
+// files of the owner below. The stranger tries each operation first and the owner last, so that an
+// operation that was wrongly allowed changes what the next user finds.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/stat.h>
@@ -23,10 +23,10 @@ const User kMember{"member", 20002, 20002, {kOwnerId, 20009}};
 const User kStranger{"stranger", 20003, 20003, {}};
 const User kUsers[] = {kStranger, kMember, kOwner};
 
-// Directories by what they let others do.
+// Directory modes with different rights for other users.
 constexpr mode_t kDirectoryModes[] = {0755, 0775, 0777, 01777, 02775, 03777};
 
-// One of each kind, in each layer.
+// Returns names of each kind, in each layer.
 const std::vector<std::string>& some_names() {
   static const std::vector<std::string> names = {
       "base_file",       "layer_file", "both_file", "moved_file", "base_dir/a", "base_empty_dir",
@@ -169,7 +169,7 @@ void add_object_mode_cases(CaseList& list) {
   }
 }
 
-// Sets the mode anew and lets `change` happen; what is left of the set-id bits?
+// Sets the mode, calls `change`, and records which set-id bits are left.
 void with_mode(Side& side, const std::string& name, mode_t mode,
                const std::function<void()>& change) {
   side.did("chown", ::fchownat(side.dir(), name.c_str(), kOwnerId, kOwnerId, 0));
@@ -182,7 +182,7 @@ void write_to(Side& side, const std::string& name) {
   if (const UniqueFd fd = side.open(name, O_WRONLY)) side.write(fd.get(), "x");
 }
 
-// Set-id bits do not outlive a change by anybody but root.
+// A change by a user other than root clears the set-id bits.
 void set_ids_are_dropped(Side& side, const std::string& name) {
   const auto by = [&](const User& user, const std::function<void(Side&)>& change) {
     with_mode(side, name, 06777, [&] { as_user(side, user, change); });
@@ -204,7 +204,7 @@ void set_ids_are_dropped(Side& side, const std::string& name) {
   });
 }
 
-// Without group execution the bit means nothing any more; it once marked mandatory locking.
+// Without group execute permission the bit has no meaning; it once marked mandatory locking.
 void bare_set_group_id(Side& side, const std::string& name) {
   with_mode(side, name, 02766,
             [&] { as_user(side, kStranger, [&](Side& mine) { write_to(mine, name); }); });

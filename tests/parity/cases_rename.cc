@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename(2) and renameat2(2) between names in every state.
+// Tests rename(2) and renameat2(2) between names in every state.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -31,7 +31,8 @@ const std::vector<std::string>& targets() {
   return names;
 }
 
-// What was moved is still what it was: a directory's old contents go with it, and can be changed.
+// Verifies that a renamed object is the same object: a directory keeps its content, and the content
+// can still be changed.
 void look_after(Side& side, const std::string& from, const std::string& to) {
   side.stat(from);
   side.stat(to);
@@ -59,7 +60,7 @@ void rename_open_file(Side& side, const std::string& name) {
   side.contents("renamed");
 }
 
-// Another file takes the name while the old one is open: the descriptor keeps the old bytes.
+// Another file takes the name of an open file: the descriptor keeps the old bytes.
 void replace_open_file(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (const UniqueFd fd = side.open("new", O_WRONLY | O_CREAT)) side.write(fd.get(), "the new one");

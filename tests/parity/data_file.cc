@@ -19,7 +19,7 @@ std::string errno_name() {
   return name != nullptr ? name : std::to_string(errno);
 }
 
-// Whether a call returned what it had to; -1 for a failure, whose errno is then told.
+// Checks that a call returned the expected value; -1 is a failure, whose errno is reported.
 Wrong returned(const std::string& what, long long value, std::size_t expected) {
   if (value == static_cast<long long>(expected)) return {};
   return what + " is " + (value == -1 ? errno_name() : std::to_string(value)) + ", not " +
@@ -155,7 +155,7 @@ Wrong DataFiles::write(const Numbers& n) {
   return returned("write", count, bytes.size());
 }
 
-// With O_APPEND, pwrite appends on Linux, whatever offset it is given.
+// With O_APPEND, pwrite on Linux appends, whatever the offset is.
 Wrong DataFiles::pwrite(const Numbers& n) {
   Slot* slot = writable(n[0]);
   if (slot == nullptr) return {};
@@ -278,7 +278,7 @@ Wrong DataFiles::reserve(const Numbers& n) {
   return returned("reserving", ::fallocate(slot->fd.get(), keep, offset(n[1]), offset(length)), 0);
 }
 
-// The kernel's FUSE knows neither this nor insert: they may be refused, and must then change
+// The kernel's FUSE supports neither this nor insert: they may be refused, and must then change
 // nothing.
 Wrong DataFiles::collapse(const Numbers& n) {
   Slot* slot = writable(n[0]);
@@ -322,8 +322,8 @@ Wrong DataFiles::copy(const Numbers& n) {
   return returned("copy_file_range", static_cast<long long>(done), bytes.size());
 }
 
-// A hole is asked of the file system below, which cannot know of pages that were stored to and not
-// yet written back: the kernel's FUSE does not do that first, as plain file systems do.
+// The underlying file system searches for the hole, and does not consider mapped pages that are not
+// written back yet. Local file systems write them back first; the kernel's FUSE does not.
 Wrong DataFiles::write_back_mappings(std::size_t file) {
   for (const Mapped& mapped : mapped_) {
     if (!mapped.mapping || mapped.file != file) continue;
@@ -332,7 +332,7 @@ Wrong DataFiles::write_back_mappings(std::size_t file) {
   return {};
 }
 
-// Where data begins is up to the file system, as long as what lies before it is zero.
+// A file system may report data earlier than it begins, if the bytes in between are zero.
 Wrong DataFiles::seek_data(const Numbers& n) {
   Slot& slot = slots_[n[0]];
   if (!slot.fd) return {};
@@ -349,7 +349,7 @@ Wrong DataFiles::seek_data(const Numbers& n) {
   return returned("lseek", ::lseek(slot.fd.get(), offset(slot.at), SEEK_SET), slot.at);
 }
 
-// What SEEK_HOLE leads to is the end, or a hole that goes on to the next data.
+// SEEK_HOLE must return the end, or a position from which the file is zero up to the next data.
 Wrong DataFiles::seek_hole(const Numbers& n) {
   Slot& slot = slots_[n[0]];
   if (!slot.fd) return {};
@@ -375,7 +375,7 @@ Wrong DataFiles::compare_file(int fd, std::size_t file, const std::string& what)
   if (::fstat(fd, &st) != 0) return what + ": fstat gives " + errno_name();
   const std::string& expected = contents_[file];
   if (Wrong wrong = returned(what + ": st_size", st.st_size, expected.size())) return wrong;
-  std::string bytes(expected.size() + 1, '?');  // one more: it must not be there
+  std::string bytes(expected.size() + 1, '?');  // one byte more, which must not be read
   std::size_t done = 0;
   for (ssize_t count = 1; count > 0; done += static_cast<std::size_t>(count)) {
     count = ::pread(fd, bytes.data() + done, bytes.size() - done, offset(done));

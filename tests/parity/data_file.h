@@ -9,14 +9,14 @@
 #include "tests/parity/data_step.h"
 #include "tests/parity/mapping.h"
 
-// Files under test beside what they must hold, which is kept in memory: each step is made on both,
-// and what it returns is compared at once.
+// Files under test, and their expected contents in memory. Each step is performed on both, and its
+// result is compared at once.
 namespace cacheshim::parity {
 
-// What a step showed that it must not; nothing where all is well.
+// The wrong result of a step; empty if there is none.
 using Wrong = std::optional<std::string>;
 
-// Which of the calls that a file system need not have are there, as tried on a plain directory.
+// Optional calls that the file system supports, determined on a plain directory.
 struct Supported {
   bool punch = false;
   bool zero = false;
@@ -25,12 +25,12 @@ Supported what_is_supported(const std::string& directory);
 
 class DataFiles {
  public:
-  // `contents`: what the files a and b in `directory` hold.
+  // `contents` are the contents of the files a and b in `directory`.
   DataFiles(std::string directory, std::array<std::string, kFiles> contents, Supported supported);
 
-  // A step whose descriptor or mapping is not there, or not good for it, is left out.
+  // Performs a step; skips it if its descriptor or mapping does not exist or does not permit it.
   Wrong carry_out(const DataStep& step);
-  // Compares all that there is: files opened anew, descriptors, mappings.
+  // Compares everything: files opened again, descriptors, mappings.
   Wrong check_all();
 
   static std::string name(std::size_t file) { return file == 0 ? "a" : "b"; }
@@ -80,7 +80,7 @@ class DataFiles {
   Slot* readable(std::size_t slot);
   Slot* writable(std::size_t slot);
   void put(std::size_t file, std::size_t at, const std::string& bytes);
-  // The part of [at, at + length) that lies in both the mapping and the file.
+  // Returns the length of the part of [at, at + length) that lies in both the mapping and the file.
   std::size_t within(const Mapped& mapped, std::size_t at, std::size_t length) const;
   Wrong compare_file(int fd, std::size_t file, const std::string& what) const;
   Wrong write_back_mappings(std::size_t file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random steps on the bytes of two files, through several descriptors and mappings at once, beside
-// what the files must hold. Every second round finds its files in the base, so that they are copied
-// up while they are open.
+// Performs random steps on the bytes of two files, through several descriptors and mappings at
+// once, and compares them with the expected contents. In every second round the files are in the
+// base, so that they are copied up while they are open.
 #include <err.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace cacheshim::parity {
 namespace {
 
 constexpr char kKind[] = "data";
-constexpr std::size_t kStepsPerCheck = 16;  // of everything, the dearest part
+constexpr std::size_t kStepsPerCheck = 16;  // a full comparison is the slowest part
 
 bool is_in_base(unsigned round) { return round % 2 == 1; }
 
@@ -55,13 +55,13 @@ std::vector<DataStep> steps_of(const Options& options, unsigned round) {
   }
   std::seed_seq sequence{options.seed, round, 2u};
   std::mt19937 random(sequence);
-  // A descriptor and a mapping from before the copy-up are there in every round.
+  // Every round has a descriptor and a mapping from before the copy-up.
   steps = {{DataCall::kOpen, {0, 0, kReadOnly}}, {DataCall::kMap, {0, 0}}};
   while (steps.size() < options.actions) steps.push_back(DataStep::random(random));
   return steps;
 }
 
-// The number of steps after which something is wrong; 0 where nothing is.
+// Returns the number of steps after which a result is wrong; 0 if none is.
 std::size_t first_wrong(DataFiles& files, const std::vector<DataStep>& steps, Wrong& wrong) {
   for (std::size_t done = 1; done <= steps.size(); ++done) {
     wrong = files.carry_out(steps[done - 1]);

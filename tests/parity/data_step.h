@@ -6,14 +6,14 @@
 #include <random>
 #include <string>
 
-// One step on a file's bytes: a call, and numbers that say where and how much.
+// One step on a file's bytes: a call, and numbers for its position and size.
 namespace cacheshim::parity {
 
-constexpr std::size_t kMostBytes = 1 << 20;  // of a file
+constexpr std::size_t kMostBytes = 1 << 20;  // the largest size of a file
 constexpr unsigned kFiles = 2;
-constexpr unsigned kSlots = 4;  // descriptors
+constexpr unsigned kSlots = 4;  // the number of descriptors
 constexpr unsigned kMappings = 3;
-constexpr unsigned kBlock = 4096;  // what collapse and insert are aligned to
+constexpr unsigned kBlock = 4096;  // the alignment of collapse and insert
 
 enum class DataCall {
   kOpen,
@@ -47,7 +47,7 @@ enum class DataCall {
 enum OpenMode : unsigned { kReadOnly, kReadWrite, kAppend, kReadAppend, kWriteOnly, kTruncating };
 constexpr unsigned kOpenModes = 6;
 
-// What fcntl(F_SETFL) leaves set; a combination is one number.
+// The flags that fcntl(F_SETFL) sets; a combination is one number.
 enum StatusFlag : unsigned { kSetsAppend = 1, kSetsNonblock = 2, kSetsNoatime = 4 };
 constexpr unsigned kStatusFlags = 8;
 
@@ -59,11 +59,12 @@ struct DataStep {
 
   static DataStep random(std::mt19937& random);
   std::string text() const;  // "pwrite slot=2 at=4096 length=100 fill=7"
-  // What text() gave. Ends the program on anything else.
+  // Parses the result of text(). Exits on any other text.
   static DataStep parse(const std::string& text);
 };
 
-// Bytes that a step writes: none of them is zero, and those of two fills differ.
+// Returns the bytes that a step writes. None of them is zero, and different fills give different
+// bytes.
 std::string filled(std::size_t fill, std::size_t length);
 
 }  // namespace cacheshim::parity

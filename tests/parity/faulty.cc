@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into the parity program, a fault for each of its models, in their views alone: chmod
-// closes files to others, and a write across the third page's edge loses its last byte.
+// Preloaded into the parity program to cause one error for each of its models, in views only: chmod
+// removes the rights of others, and a write across the end of the third page loses its last byte.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ extern "C" int fchmodat(int directory, const char* path, mode_t mode, int flags)
               flags);
 }
 
-// The name that pwrite has in a program with 64-bit offsets.
+// The name of pwrite in a program with 64-bit offsets.
 extern "C" ssize_t pwrite64(int fd, const void* data, size_t size, off_t offset) {
   static const auto real = next("pwrite64", ::pwrite);
   const auto end = offset + static_cast<off_t>(size);

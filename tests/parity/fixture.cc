@@ -83,7 +83,7 @@ void move(Side& side, const std::string& from, const std::string& to) {
            ::renameat(side.dir(), from.c_str(), side.dir(), to.c_str()));
 }
 
-// What one top-level name is made of.
+// How one top-level name is made.
 struct State {
   const char* name;
   void (*base)(int dir);
@@ -180,7 +180,8 @@ std::set<std::string> top_components(const std::vector<std::string>& names) {
   std::set<std::string> tops;
   for (const std::string& name : names) {
     std::string top = name.substr(0, name.find('/'));
-    if (top.ends_with(".old")) top.resize(top.size() - 4);  // what a moved name was before
+    // A moved name has the content of its old name.
+    if (top.ends_with(".old")) top.resize(top.size() - 4);
     tops.insert(top);
   }
   return tops;

@@ -6,16 +6,17 @@
 
 namespace cacheshim::parity {
 
-// Cases in which a view does not do as a plain directory does, and why. docs/semantics.md names
-// each of the patterns; one that agrees again is reported, so that this list cannot grow old.
+// Cases in which a view behaves differently from a plain directory, and why. docs/semantics.md
+// names each of the patterns. A pattern whose cases no longer differ is reported, so that this list
+// stays correct.
 struct KnownDifference {
-  const char* pattern;  // fnmatch(3), of case names
+  const char* pattern;  // fnmatch(3) pattern of case names
   const char* reason;
 };
 
 std::span<const KnownDifference> known_differences();
 
-// Null for a case that must not differ.
+// Returns null for a case that must not differ.
 const char* find_known_difference(const std::string& case_name);
 
 }  // namespace cacheshim::parity

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares a mount's view with a plain directory: the same calls on both must return the same
-// values, errnos, bytes, stat fields and listings. The two must be on one kind of file system.
+// values, errnos, bytes, stat fields and listings. The two must be on the same kind of file system.
 //
-// First `prepare`, as the store's owner and before the mount, makes the same files in the native
-// directory and in the base; then `run`, as the job's user, works on the native directory and the
-// view.
+// `prepare` runs first, as the store's owner and before the mount, and creates the same files in
+// the native directory and in the base. Then `run`, as the job's user, works on the native
+// directory and the view.
 #include <sys/stat.h>
 #include <unistd.h>
 

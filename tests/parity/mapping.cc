@@ -9,7 +9,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Between memory that may not be there and a buffer of our own.
+// Returns a file through which system calls copy between mapped memory, which may not exist, and a
+// buffer.
 int bounce() {
   static const int fd = ::memfd_create("bounce", MFD_CLOEXEC);
   return fd;

@@ -8,8 +8,8 @@
 
 namespace cacheshim::parity {
 
-// A mapping of a file's pages, shared. Its bytes are moved by system calls, which answer EFAULT where
-// the program itself would be ended by SIGBUS.
+// A shared mapping of a file's pages. System calls move its bytes, because they return EFAULT where
+// an access by the program would raise SIGBUS.
 class Mapping {
  public:
   Mapping() = default;
@@ -24,7 +24,7 @@ class Mapping {
   bool writable() const { return writable_; }
   void reset();
 
-  // -1 and errno on failure.
+  // Returns -1 and sets errno on failure.
   ssize_t load(std::size_t at, std::string& bytes) const;
   ssize_t store(std::size_t at, const std::string& bytes) const;
   int sync() const;

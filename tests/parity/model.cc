@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on both directories. Each round begins with a random base, made before the
-// mount; the seed and the round's number say what happens in it.
+// Performs random operations on both directories. Each round begins with a random base, made before
+// the mount; the seed and the round's number determine its operations.
 #include <err.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ namespace cacheshim::parity {
 namespace {
 
 constexpr unsigned kBaseActions = 120;
-constexpr unsigned kActionsPerTree = 10;  // comparing whole trees is the dearest part
+constexpr unsigned kActionsPerTree = 10;  // comparing whole trees is the slowest part
 constexpr char kKind[] = "model";
 
 std::mt19937 generator(const Options& options, unsigned round, bool base) {
@@ -27,8 +27,9 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
   return std::mt19937(sequence);
 }
 
-// A base is what such actions left behind. No hard links: a copy-up parts the names of a base file,
-// in ours as in every overlay. No modes that close a file: it stays closed to the view's user.
+// Creates a base by such actions. It has no hard links, because a copy-up separates the names of a
+// base file, as in every overlay. It has no modes that close a file, because the file would stay
+// closed to the view's user.
 void make_random_base(const std::string& directory, const Options& options, unsigned round,
                       uid_t owner) {
   if (::mkdir(directory.c_str(), 0755) != 0 || ::chown(directory.c_str(), owner, owner) != 0) {
@@ -48,7 +49,7 @@ struct Mismatch {
   std::string mount;
 };
 
-// The first line that differs, if any, from `seen` on; moves `seen` to the end.
+// Finds the first line that differs, if any, from `seen` on; moves `seen` to the end.
 bool differ(const Side& native, const Side& mount, std::size_t& seen, Mismatch& mismatch) {
   const auto& one = native.lines();
   const auto& two = mount.lines();
@@ -73,7 +74,7 @@ std::vector<ModelAction> actions_of(const Options& options, unsigned round) {
   return actions;
 }
 
-// The number of actions after which the sides differ; 0 where they do not.
+// Returns the number of actions after which the sides differ; 0 if they do not.
 std::size_t first_difference(Side& native, Side& mount, const std::vector<ModelAction>& actions,
                              Mismatch& mismatch) {
   std::size_t seen = 0;

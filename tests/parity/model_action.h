@@ -6,13 +6,13 @@
 
 #include "tests/parity/side.h"
 
-// One random operation of the model: chosen once, carried out on both sides.
+// One random operation of the model: chosen once, performed on both sides.
 namespace cacheshim::parity {
 
 class ModelAction {
  public:
   static ModelAction random(std::mt19937& random);
-  // What text() gave. Ends the program on anything else.
+  // Parses the result of text(). Exits on any other text.
   static ModelAction parse(const std::string& text);
 
   void carry_out(Side& side) const;
@@ -23,10 +23,10 @@ class ModelAction {
   unsigned kind_ = 0;
   std::string first_;
   std::string second_;
-  unsigned number_ = 0;  // a size, an offset or a mode, by kind
+  unsigned number_ = 0;  // a size, an offset or a mode, depending on the kind
 };
 
-// A name of the model's small world: few names, so that they meet often.
+// Returns a random name. There are only a few, so that operations often use the same name.
 std::string random_model_name(std::mt19937& random);
 
 }  // namespace cacheshim::parity

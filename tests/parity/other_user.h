@@ -10,18 +10,18 @@
 
 namespace cacheshim::parity {
 
-// Who owns the files of a case that several users work on.
+// The owner of the files in a case with several users.
 inline constexpr uid_t kOwnerId = 20001;
 
 struct User {
   const char* name;
   uid_t uid;
   gid_t gid;
-  std::vector<gid_t> groups;  // supplementary
+  std::vector<gid_t> groups;  // supplementary groups
 };
 
-// Does `body` on the side in a process of this user, and records what it recorded there. The
-// caller must be root. The process has the umask 022, and is gone when this returns.
+// Calls `body` with the side in a process of this user, and adds the lines that it records. The
+// caller must be root. The process has umask 022, and has exited when this returns.
 void as_user(Side& side, const User& user, const std::function<void(Side&)>& body);
 
 }  // namespace cacheshim::parity

@@ -8,7 +8,7 @@
 
 #include "store/overlay/overlay.h"
 
-// One random change of a tree, carried out on a plain directory and on an Overlay.
+// One random change of a tree, performed on a plain directory and on an Overlay.
 namespace cacheshim::parity {
 
 enum class Kind { kWrite, kMkdir, kUnlink, kRmdir, kRename, kNoreplace, kExchange, kLink, kChmod };
@@ -25,12 +25,13 @@ struct Action {
   mode_t mode() const { return 0700 | (number & 077); }
 };
 
-// 0 or an errno. The overlay's checks are those that are left to a file system by the kernel.
+// Returns 0 or an errno. The overlay makes only those checks that the kernel leaves to a file
+// system.
 int on_directory(int dir, const Action& action);
 int on_overlay(Overlay& overlay, const Action& action);
 
-// Whether the kernel would pass the action on, seeing the tree in `dir`: not a directory into
-// itself, or a name in what is no directory.
+// Returns whether the kernel would pass the action on, given the tree in `dir`. It refuses to move
+// a directory into itself, and refuses names below an object that is not a directory.
 bool reaches_the_overlay(int dir, const Action& action);
 
 }  // namespace cacheshim::parity

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random changes to a plain directory and to an Overlay, without FUSE: both must hold the same tree
-// after each, hard links included. Every so often the overlay is made anew from what its layer
-// holds on disk, as by the next daemon. The lowers, one to three by seed, must be untouched at the
-// end.
+// Makes random changes to a plain directory and to an Overlay, without FUSE: both must have the same
+// tree after each, including hard links. At times the overlay is created again from its layer on
+// disk, as by the next daemon. The lowers, one to three depending on the seed, must be unchanged at
+// the end.
 //
 //   overlay_model [FIRST_SEED [SEEDS]]
 #include <dirent.h>
@@ -51,7 +51,7 @@ std::string describe(const struct stat& st, int fd) {
          (bytes ? fingerprint(*bytes) : std::string("unreadable"));
 }
 
-// One line a name, in order. Names of one file bear the first of them.
+// Returns one line per name, sorted. Names of one file are marked with the first of them.
 std::vector<std::string> to_text(std::vector<Line> lines) {
   std::sort(lines.begin(), lines.end(),
             [](const Line& left, const Line& right) { return left.path < right.path; });
@@ -95,7 +95,7 @@ void walk_overlay(const Overlay& overlay, const std::string& path, std::vector<L
   }
 }
 
-// Says what our markers in a directory say as kernel overlayfs would.
+// Replaces cacheshim's markers in a directory by those of the kernel's overlayfs.
 void use_markers_of_the_kernel(int dir) {
   const auto entries = sys::list_dir(dir);
   for (const auto& entry : *entries) {
@@ -113,8 +113,8 @@ void use_markers_of_the_kernel(int dir) {
   }
 }
 
-// The same tree twice, natively and as a stack of lowers with a layer on top. All lowers but the
-// bottom one are what a layer's changes have left.
+// The same tree twice: natively, and as a stack of lowers with a layer on top. All lowers except
+// the bottom one are the results of changes in a layer.
 class World {
  public:
   World(std::string top, unsigned seed) : top_(std::move(top)), seed_(seed), random_(seed) {
@@ -123,7 +123,7 @@ class World {
     lowers_.push_back(make_directory("lower0"));
     for (unsigned i = 0; i < kLowerActions; ++i) {
       const Action action = Action::random(random_);
-      // Lowers that are stacked do not know of links from one to another.
+      // In a stack of lowers, hard links between different lowers are unknown.
       if (action.kind == Kind::kLink && count > 1) continue;
       (void)on_directory(native_.get(), action);
       (void)on_directory(lowers_.front().get(), action);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr unsigned kCaseTimeoutSeconds = 30;
 
-char g_running[256];  // what the alarm names
+char g_running[256];  // the case that the alarm's message names
 
 void on_alarm(int /*signal*/) {
   (void)::write(STDOUT_FILENO, "HANGS: ", 7);
@@ -64,8 +64,8 @@ std::string line_at(const std::vector<std::string>& lines, std::size_t index) {
   return index < lines.size() ? lines[index] : "(nothing more)";
 }
 
-// Prints what differs, with the lines before the first difference; after the loss of a step all
-// that follows differs, hence the limit.
+// Prints the differing lines, with the lines before the first difference. The number of lines is
+// limited, because after a missing step all following lines differ.
 void report(const Case& one, const std::vector<std::string>& native,
             const std::vector<std::string>& mount, bool verbose) {
   const std::size_t most_shown = verbose ? native.size() + mount.size() : 6;

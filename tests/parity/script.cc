@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kMostTries = 400;
 constexpr char kHeader[] = "seed %u round %u";
 
-// The environment of a try: that of this process with a job of its own.
+// Returns the environment of an attempt: that of this process, with a job of its own.
 std::vector<std::string> environment_of_try(unsigned number) {
   constexpr std::string_view kJob = "CACHESHIM_JOB=";
   std::vector<std::string> all = {std::string(kJob) + "try" + std::to_string(number)};
@@ -44,7 +44,8 @@ class Tries {
         script_(script),
         path_(options.native + "/script-" + std::to_string(::getpid())) {}
 
-  // A process that hangs (main() ends it) or crashes has failed; one that could not begin has not.
+  // Runs the steps. A process that hangs (main() kills it) or crashes has failed; one that could
+  // not start has not.
   bool fails(const std::vector<std::string>& steps, bool silent) {
     script_.steps = steps;
     write_script(script_, path_);
@@ -139,7 +140,7 @@ std::string view_directory(const Options& options, const char* kind, unsigned ro
 }
 
 void shrink_and_print(const Options& options, const std::string& run, Script script) {
-  // A try shrinks nothing, and a script that was given may be whole on purpose.
+  // An attempt shrinks nothing, and neither does a run of a given script.
   if (options.attempt != 0 || !options.script.empty()) return;
   Tries tries(options, run, script);
   const auto fails = [&](const std::vector<std::string>& steps) {

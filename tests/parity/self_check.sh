@@ -11,18 +11,19 @@ top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 chmod 755 "$top"
 
-both() { # KIND [OPTION…]: prepares and runs in new directories; prints what the run prints
+both() { # KIND [OPTION…]: prepares and runs in new directories; prints the output of the run
     kind=$1
     shift
     rm -rf "$top/native" "$top/view"
     mkdir "$top/native" "$top/view"
     "$parity" "prepare$kind" --native "$top/native" --base "$top/view" "$@"
-    # A sanitizer's runtime wants to be first; what is preloaded here does not mind.
+    # A sanitizer's runtime must be loaded first, but the preloaded library does no harm before it.
     LD_PRELOAD=$preloaded ASAN_OPTIONS=verify_asan_link_order=0 \
         "$parity" "run$kind" --native "$top/native" --view "$top/view" --plain "$@"
 }
 
-finds_and_shrinks() { # KIND STEPS CALL: the most that may be left of a round, and what at least
+# KIND STEPS CALL: verifies that at most STEPS steps are left of a round, and that CALL is one of them.
+finds_and_shrinks() {
     preloaded=$faulty
     if both "$1" --seed 3 --rounds 4 > "$top/output"; then
         echo "run$1 finds no fault" && exit 1

@@ -8,9 +8,9 @@
 
 namespace cacheshim::parity {
 
-// The fewest steps found that still fail: leaves out ever smaller runs of them, until no single one
-// can go or `most_tries` are spent. `fails` begins each time from the same state, and fails for
-// `steps` themselves. Order is kept.
+// Returns the shortest list of steps found that still fails: leaves out ever shorter runs of steps,
+// until no single step can be left out or `most_tries` are used. `fails` begins each time from the
+// same state, and must return true for `steps` themselves. The order of steps is kept.
 template <class Step>
 std::vector<Step> shrink(std::vector<Step> steps,
                          const std::function<bool(const std::vector<Step>&)>& fails,

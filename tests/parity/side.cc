@@ -17,7 +17,7 @@
 namespace cacheshim::parity {
 namespace {
 
-// Times that a test has set lie before this one, those of the clock after it.
+// Times that a test sets are before this one; those of the clock are after it.
 constexpr time_t kFirstClockTime = 1'700'000'000;
 
 std::string errno_name(int code) {
@@ -67,7 +67,7 @@ std::string read_all(int fd) {
   }
 }
 
-// Names in byte order, or nothing with errno set.
+// Reads names in byte order. Returns false with errno set on failure.
 bool read_names(int fd, std::vector<std::string>& names) {
   struct Closer {
     void operator()(DIR* dir) const { (void)::closedir(dir); }

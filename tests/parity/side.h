@@ -17,15 +17,15 @@ class Record {
  public:
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // Records what a call returned: its value, or the name of its errno where it is -1. Call it in
-  // the same expression as the system call. Returns `result` and keeps errno.
+  // Records what a call returned: its value, or the name of its errno if it is -1. Call it in the
+  // same expression as the system call. Returns `result` and keeps errno.
   template <class T>
   T did(const std::string& what, T result) {
     static_assert(std::is_signed_v<T>);
     record_result(what, static_cast<long long>(result), false);
     return result;
   }
-  // The same for a call that returns a descriptor, whose number says nothing.
+  // Does the same for a call that returns a descriptor, whose number is not recorded.
   UniqueFd opened(const std::string& what, int fd) {
     record_result(what, fd, true);
     return UniqueFd(fd);
@@ -53,11 +53,11 @@ class Side : public Record {
   UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
   void write(int fd, std::string_view data);
   void pwrite(int fd, std::string_view data, off_t offset);
-  void contents(int fd);                   // all bytes from offset 0, by pread
-  void contents(const std::string& name);  // the same, opened by name
-  void stat(const std::string& name);      // of the link itself
+  void contents(int fd);                   // reads all bytes from offset 0 with pread
+  void contents(const std::string& name);  // opens the file by name, and does the same
+  void stat(const std::string& name);      // lstat: does not follow a symlink
   void fstat(int fd, std::string_view what);
-  void list(const std::string& name);  // names of one directory
+  void list(const std::string& name);  // the names in one directory
   void tree();                         // all names below, with stat fields and bytes
   void xattrs(const std::string& name);
 
@@ -70,9 +70,9 @@ class Side : public Record {
 
 // "O_RDWR|O_CREAT".
 std::string flag_names(int flags);
-// Bytes that tell where they come from: repeats `seed` with a running number up to `size`.
+// Returns bytes that identify their origin: repeats `seed` with a running number up to `size`.
 std::string pattern(std::string_view seed, std::size_t size);
-// A short print of bytes: their number, and a hash.
+// Returns a short fingerprint of bytes: their number and a hash.
 std::string fingerprint(std::string_view bytes);
 
 }  // namespace cacheshim::parity
