@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests of real programs: two directories of one user, one of them in a job's view."""
+"""Fixtures for the tests of real programs: two directories of one user, one of them in a job's view."""
 
 import os
 import pathlib
@@ -16,15 +16,15 @@ def uid(request):
 
 @pytest.fixture(params=[False, True], ids=["fresh", "in-base"])
 def in_base(request):
-    """Whether the program finds its data in the base and changes it, or makes it itself."""
+    """Whether the program finds its data in the base and changes it, or creates the data itself."""
     return request.param
 
 
 @pytest.fixture
 def two_places(scratch, store, mount_store):
-    """two_places(uid, fill): a native directory and one in a view, with the same in them.
+    """two_places(uid, fill) returns a native directory and one in a view, with the same contents.
 
-    `fill(directory)` makes what both hold, as root: before the mount, so that it is in the base.
+    `fill(directory)` creates the common contents, as root, before the mount, so that they are in the base.
     """
 
     def make(uid, fill=None):
@@ -32,7 +32,7 @@ def two_places(scratch, store, mount_store):
         native.mkdir()
         if fill:
             fill(native)
-        # As files of the store have to be: readable to all.
+        # As the files of a store must be: readable by all.
         subprocess.run(["cp", "-a", native, base], check=True)
         subprocess.run(["chown", "-hR", f"{uid}:{uid}", native], check=True)
         view = mount_store(store).path / ".jobs/j/w"

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of filelock whose results on lock files of all jobs differ from native ones (docs/locks.md, "Lock files").
+"""The tests of filelock whose results on lock files shared by all jobs differ from native ones (docs/locks.md, "Lock
+files").
 
-By module, without the prefix "test_", and without parameters if they do not matter. Each ends otherwise in all
+Lists them by module, without the prefix "test_", and without parameters if those do not matter. Each differs in all
 versions that have it, or with "@N" in all N.x.
 """
 
-# Such a file has the mode 0666, whatever its maker asks for.
+# A shared lock file has mode 0666, whatever mode its creator requests.
 MODE = {
     "test_default_mode": """
         default_mode_respects_umask""",
@@ -17,7 +18,7 @@ MODE = {
 
 
 def is_known(name, version):
-    """Whether a test "tests.MODULE.test_NAME[PARAMETERS]" of a version is one of them."""
+    """Returns whether the test "tests.MODULE.test_NAME[PARAMETERS]" of this version is one of them."""
     base, bracket, parameters = name.partition("[")
     module, _, test = base.removeprefix("tests.").rpartition(".")
     test = test.removeprefix("test_")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory in which programs run, and its contents afterwards, in comparable form."""
+"""A directory in which programs run, and its contents afterwards in a form that can be compared."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ PROGRAM_TIMEOUT_S = 300
 
 
 class Place:
-    """A directory of one user's, natively or in a job's view."""
+    """A directory of one user, native or in a job's view."""
 
     def __init__(self, path, uid, job):
         self.path, self.uid, self.job = pathlib.Path(path), uid, job
@@ -22,12 +22,12 @@ class Place:
     def try_run(self, *argv, cwd=None, env=None, **options):
         """Runs a program in the directory, or in the one named `cwd` below it."""
         options.setdefault("timeout", PROGRAM_TIMEOUT_S)
-        # The user enters the directory, not root before it becomes that user.
+        # `env` changes directory as the user: subprocess's cwd would do it as root.
         argv = ["env", "-C", self.path / (cwd or "."), *argv]
         return as_user(self.uid, argv, job=self.job, env=env, **options)
 
     def run(self, *argv, **options):
-        """The same for one that has to succeed; returns what it printed."""
+        """Does the same for a program that must succeed; returns what it printed."""
         result = self.try_run(*argv, **options)
         words = " ".join(str(word) for word in argv)
         assert result.returncode == 0, (f"{words} in {self.path} as {self.uid}: exit "
@@ -36,12 +36,13 @@ class Place:
         return result.stdout
 
     def python(self, function, *args, **options):
-        """Calls workers.FUNCTION with these words in a process of its own."""
+        """Calls workers.FUNCTION with these arguments in a process of its own."""
         workers = pathlib.Path(__file__).with_name("workers.py")
         return self.run("/usr/bin/python3", "-I", workers, function, *args, **options)
 
     def tree(self, below=".", **options):
-        """What tree() finds. A view is closed to root; its user reads it, whatever the modes say."""
+        """Returns the result of tree(). Root cannot read a view, so the place's user reads it, whatever the modes
+        are."""
         if self.job is None or self.uid == 0:
             return tree(self.path / below, **options)
         here = pathlib.Path(__file__).parent
@@ -59,9 +60,11 @@ class Place:
 
 
 def tree(top, times=True, skip=()):
-    """Every path below `top` with all that a copy has to keep; names of one file share a number.
+    """Returns every path below `top` with all properties that a copy must preserve; names of one file have the same
+    number.
 
-    Read with root's rights over files, so that nothing is closed. Names in `skip` are left out, with all below them.
+    It reads with root's rights, so that no file is unreadable. It leaves out names in `skip`, and everything below
+    them.
     """
     found, numbers = {}, {}
     for directory, directories, files in os.walk(top, onerror=_fail):
@@ -99,7 +102,7 @@ def digest(path):
 
 
 def differences(native, view):
-    """What two trees do not have in common, a line a path."""
+    """Returns the differences between two trees, one line per path."""
     return [f"{path}: native {native.get(path)}, view {view.get(path)}"
             for path in sorted(native.keys() | view.keys()) if native.get(path) != view.get(path)]
 

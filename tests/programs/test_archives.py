@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tar and rsync into a view and out of it lose nothing: modes, times by nanosecond, links, holes."""
+"""tar and rsync copy into a view and out of it without loss: modes, times in nanoseconds, links, holes."""
 
 import os
 
@@ -7,7 +7,7 @@ import places
 import pytest
 import workers
 
-# Without a window of -1, times are compared by the second.
+# Without a window of -1, rsync compares times in seconds.
 RSYNC = ["rsync", "-aHXS", "--checksum", "--itemize-changes", "--modify-window=-1"]
 TAR = ["--format=posix", "--sparse", "--xattrs", "--numeric-owner"]
 
@@ -27,7 +27,7 @@ def unpack(target, archive, directory):
 
 @pytest.fixture
 def archive(scratch, uid):
-    """Where both places' user may write."""
+    """The path of an archive in a directory to which the user of both places may write."""
     directory = scratch / "archives"
     directory.mkdir()
     os.chown(directory, uid, uid)
@@ -47,7 +47,7 @@ def test_tar_into_a_view_and_out_of_it_keeps_all(two_places, uid, archive):
 
 
 @pytest.mark.timeout_s(300)
-def test_tar_over_what_is_there(two_places, uid, in_base, archive):
+def test_tar_extracts_over_existing_files(two_places, uid, in_base, archive):
     native, view = two_places(uid, odd_tree if in_base else None)
     for place in (native, view):
         if not in_base:
@@ -61,7 +61,7 @@ def test_tar_over_what_is_there(two_places, uid, in_base, archive):
 
 
 def sync(place, source, target, *options):
-    """Returns what rsync says that it did."""
+    """Returns rsync's list of its changes."""
     return place.run(*RSYNC, *options, f"{source}/", f"{target}/")
 
 
@@ -80,7 +80,7 @@ def test_rsync_into_a_view_and_out_of_it_keeps_all(two_places, uid):
 @pytest.mark.timeout_s(300)
 @pytest.mark.parametrize("way", [["--delete"], ["--delete", "--inplace", "--no-whole-file"]],
                          ids=["by-rename", "in-place"])
-def test_rsync_brings_what_is_there_up_to_date(two_places, uid, in_base, way):
+def test_rsync_updates_existing_files(two_places, uid, in_base, way):
     native, view = two_places(uid, odd_tree if in_base else None)
     if not in_base:
         view.python("write_odd_tree", "source")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C project built by ninja under ccache, with the project and CCACHE_DIR in a view."""
+"""Builds a C project with ninja and ccache, with the project and CCACHE_DIR in a view."""
 
 import places
 import pytest
@@ -10,7 +10,7 @@ SOURCES = 40
 
 def environment(place):
     return {"CCACHE_DIR": place.path / "ccache", "CCACHE_NOCOMPRESS": "1",
-            # The sources are as young as the build, which ccache would not trust.
+            # By default, ccache does not trust sources that are as new as the build.
             "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime"}
 
 
@@ -19,7 +19,7 @@ def build(place, cores):
 
 
 def rebuild(place, cores):
-    """Builds anew what is there; returns ccache's counters of this build alone."""
+    """Builds again; returns ccache's counters of this build alone."""
     place.run("ccache", "-z", env=environment(place))
     place.run("ninja", "-C", "project", "-t", "clean", env=environment(place))
     build(place, cores)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPython's own tests of file operations: in a view each has the native result."""
+"""Runs CPython's own tests of file operations: in a view, each has the same result as natively."""
 
 import subprocess
 from xml.etree import ElementTree
@@ -12,7 +12,7 @@ MODULES = ["os", "posix", "shutil", "tempfile", "zipfile", "sqlite3", "mmap", "f
            "fileinput", "tarfile"]
 MODULE_TIMEOUT_S = 400
 
-# What a view does otherwise, and why: the tests of a module that then end otherwise, as root.
+# What a view does differently, and why. For each module: the tests whose results differ as root.
 OWN = "all in a view is its user's own: chown is accepted from root and changes nothing"
 USER_ATTRIBUTES = "a view keeps attributes of the kind user.* alone, and they try trusted.* first"
 KNOWN_AS_ROOT = {
@@ -24,16 +24,16 @@ KNOWN_AS_ROOT = {
 
 
 def has_module(name):
-    """Debian leaves some of them out."""
+    """Debian does not package all test modules."""
     code = f"import importlib.util as i, sys; sys.exit(i.find_spec('{name}') is None)"
     return subprocess.run([PYTHON, "-c", code], stderr=subprocess.DEVNULL,
                           check=False).returncode == 0
 
 
 def outcomes(place, module):
-    """How each test ended: the names of those that say so, and how."""
+    """Returns the result of each test whose result has a name."""
     place.run("mkdir", "-p", "t", "home")
-    # Their working directory is below --tempdir. Its path is short, so that sockets can have names there.
+    # The tests' working directory is below --tempdir. Its path is short enough for names of sockets.
     result = place.try_run(PYTHON, "-m", "test", "--junit-xml", place.path / "results.xml",
                            "--tempdir", place.path / "t", f"test_{module}",
                            env={"TMPDIR": place.path / "t", "HOME": place.path / "home"},

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""filelock's own tests: in a view, with and without the library, each ends as in a plain directory."""
+"""Runs filelock's own tests: in a view, with and without the library, each has the same result as in a plain
+directory."""
 
 import os
 import pathlib
@@ -12,28 +13,28 @@ import pytest
 from filelock_known import is_known
 
 VENVS = pathlib.Path(os.environ.get("CACHESHIM_FILELOCK", str(mounts.REPOSITORY / "build/venv")))
-# 3.20 leaves its lock files; 3.24 and 3.29 unlink them at each release.
+# 3.20 keeps its lock files; 3.24 and 3.29 unlink them at each release.
 VERSIONS = ["3.13.4", "3.20.0", "3.24.3", "3.29.0", "4.2.0"]
 
 
 def params(*short):
-    """All versions, of which these are no part of the long tests."""
+    """Returns all versions; all but these are marked as long tests."""
     return [pytest.param(version, marks=[] if version in short else [pytest.mark.long])
             for version in VERSIONS]
 
 
-# What the tests create there is a lock of all jobs by inductor's profile where it ends in .lock, and a job's own
-# file by triton's. "other" has no profile: a lock on the job's own file is taken on the store's file of that name.
+# By inductor's profile, a file ending in .lock is a lock of all jobs; by triton's, it is the job's own file. "other"
+# has no profile: a lock on the job's own file is taken on the store's file of that name.
 WAYS = [("inductor", False), ("inductor", True), ("triton", True), ("other", False)]
-# 20 threads take one lock 20,000 times in one of the tests.
+# One of the tests takes one lock 20,000 times in 20 threads.
 TEST_SECONDS = 150
-SECONDS = 1200  # 4.2.0 takes 140 s of CPU time, and waits for as long
+SECONDS = 1200  # 4.2.0 uses 140 s of CPU time, and waits for as long
 RERUNS = 2
-RERUN_SECONDS = 400  # of which a test of eight processes may take 300
+RERUN_SECONDS = 400  # one test of eight processes may take 300 of them
 
 
 class Suite:
-    """The tests of one version, and how each ends natively."""
+    """The tests of one version, and their native results."""
 
     def __init__(self, version, scratch):
         self.version = version
@@ -45,14 +46,14 @@ class Suite:
         assert list(self.natively.values()).count("passed") > 70, output
 
     def outcomes(self, directory, results, shimmed=False, tests=("tests",), seconds=SECONDS):
-        """The result of each test in a directory."""
+        """Returns the result of each test in a directory."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         env.update({"CACHESHIM_JOB": "f", "PYTHONDONTWRITEBYTECODE": "1",
                     "PYTEST_ADDOPTS": "", "PYTHONPATH": str(pathlib.Path(__file__).parent / "plugins")})
-        subprocess.run(["mkdir", "-p", directory], env=env, check=True)  # in the job's view
+        subprocess.run(["mkdir", "-p", directory], env=env, check=True)  # the directory is in the job's view
         if shimmed:
             env["LD_PRELOAD"] = mounts.LIBRARY
-        # Some tests make os.fstat fail, which --capture=fd calls too.
+        # Some tests make os.fstat fail, and --capture=fd would call it.
         result = subprocess.run(
             [self.venv / "bin/python", "-m", "pytest", *tests, "-q", "--capture=sys",
              "-p", "no:cacheprovider", "-p", "no_own_limits", "-o", "addopts=",
@@ -68,13 +69,14 @@ class Suite:
         return found, result.stdout[-6000:]
 
     def differing(self, found):
-        """The tests that do not end as natively: their result there, and in `found`."""
+        """Returns the tests whose result differs: their native result, and that in `found`."""
         return {name: (self.natively.get(name), found.get(name))
                 for name in self.natively.keys() | found.keys()
                 if self.natively.get(name) != found.get(name)}
 
     def argument(self, name):
-        """A test's name in the results as pytest takes it: "tests.test_x.test_y[z]" is tests/test_x.py::test_y[z]."""
+        """Converts a test's name in the results to pytest's form: "tests.test_x.test_y[z]" is
+        tests/test_x.py::test_y[z]."""
         base, bracket, parameters = name.partition("[")
         parts = base.split(".")
         count = next(count for count in range(1, len(parts) + 1)
@@ -88,8 +90,8 @@ def suite(request, all_scratch):
 
 
 def runs():
-    """Each version with two of the ways in turn; those of the short tests with all. 4.2.0 has five times as many
-    tests as the others."""
+    """Returns each version with two of the ways in turn, and the version of the short tests with all ways. 4.2.0 has
+    five times as many tests as the others."""
     for number, (version, mark) in enumerate(zip(VERSIONS, params("3.20.0"))):
         for family, shimmed in WAYS if not mark.marks else WAYS[number % 2::2]:
             yield pytest.param(version, family, shimmed, marks=mark.marks,
@@ -102,10 +104,10 @@ def without_parameters(names):
 
 @pytest.mark.timeout_s(2 * SECONDS + RERUNS * RERUN_SECONDS + 20)
 @pytest.mark.parametrize("suite, family, shimmed", list(runs()), indirect=["suite"])
-def test_its_own_tests_end_as_natively(suite, mount_store, store, scratch, family, shimmed):
-    """A test that waits for fractions of a second may fail on a busy machine: it is run again, and has to end as
-    natively each time."""
-    directory = mount_store(store, name="m").path / family / "f"  # short: one test binds a socket
+def test_filelocks_own_tests_have_native_results(suite, mount_store, store, scratch, family, shimmed):
+    """A test that waits for fractions of a second may fail on a busy machine. A test that fails is run again, and
+    must then have the native result each time."""
+    directory = mount_store(store, name="m").path / family / "f"  # a short path, because one test binds a socket
     found, output = suite.outcomes(directory, scratch / "results.xml", shimmed)
     different = suite.differing(found)
     if family == "inductor":

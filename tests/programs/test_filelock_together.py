@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes with filelock's own locks: between two views, in one, and between a view and the bare store."""
+"""Two processes use filelock's own locks: in two views, in one view, and in a view and the bare store."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ for _ in range(int(count)):
 
 @pytest.fixture(params=["two views", "one view", "view and store", "natively"])
 def places(request, mount, store, scratch):
-    """The directory of the lock as each process sees it, with the job that it is of."""
+    """The directory of the lock as each process sees it, with the process's job."""
     for top in (store, scratch):
         (top / "inductor/locks").mkdir(parents=True)
     jobs = {"two views": ("one", "two"), "one view": ("one", "one"),
@@ -37,7 +37,7 @@ def places(request, mount, store, scratch):
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
 @pytest.mark.parametrize("kind", ["FileLock", "SoftFileLock"])
 @pytest.mark.parametrize("version", params("3.20.0", "3.29.0"))
-def test_each_has_it_in_turn_and_no_acquisition_fails(places, scratch, version, kind, shimmed):
+def test_processes_hold_the_lock_in_turn_and_no_acquisition_fails(places, scratch, version, kind, shimmed):
     processes = []
     for directory, job in places:
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}

@@ -4,7 +4,7 @@
 import places
 import pytest
 
-# With names and dates given, equal trees make equal commits. One thread packs in one order.
+# With given names and dates, equal trees make equal commits. With one thread, git packs in one order.
 ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C",
     "GIT_COMMITTER_EMAIL": "c@example.org", "GIT_AUTHOR_DATE": "2024-01-02T03:04:05+0000",
@@ -19,7 +19,7 @@ def names_of_files():
 
 
 class Repository:
-    """A clone at one place, and git there."""
+    """A clone at one place, and the git commands there."""
 
     def __init__(self, place, directory):
         self.place, self.directory = place, directory
@@ -32,7 +32,7 @@ class Repository:
         self.place.python("write_texts", self.directory, seed, *names)
 
     def state(self):
-        """All that must be equal at both places."""
+        """Returns everything that must be equal at both places."""
         return {
             "refs": self.git("for-each-ref", "--format=%(refname) %(objectname)"),
             "head": self.git("rev-parse", "HEAD^{tree}"),
@@ -46,7 +46,7 @@ class Repository:
 
 
 def history(repository):
-    """Branches, a merge, and all objects packed; each step rewrites a good part of the files."""
+    """Creates branches, a merge and a full repack; each step rewrites a large part of the files."""
     names = names_of_files()
     repository.git("checkout", "-q", "-b", "topic")
     repository.change(2, names[:100])
@@ -61,7 +61,7 @@ def history(repository):
     repository.git("checkout", "-q", "topic")
     repository.git("checkout", "-q", "main")
     repository.git("stash", "list")
-    repository.git("diff-files", "--exit-code")  # by what stat says: nothing was touched since
+    repository.git("diff-files", "--exit-code")  # compares stat data: nothing has changed since
 
 
 def begin(place):
@@ -76,7 +76,7 @@ def begin(place):
 
 
 def repository_in(directory):
-    """What the base holds: the repository as begin() leaves it."""
+    """Creates the contents of the base: the repository in the state after begin()."""
     begin(places.Place(directory, 0, None))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files beyond 4 GiB, sparse: offsets are not cut, and a copy-up fills no hole."""
+"""Sparse files larger than 4 GiB: offsets are not truncated, and a copy-up fills no hole."""
 
 import places
 import pytest

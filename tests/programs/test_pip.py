@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pip installs into a view what it installs natively, and replaces it by another version."""
+"""pip installs the same files into a view as natively, and replaces them by those of another version."""
 
 import sys
 
@@ -7,7 +7,7 @@ import places
 import pytest
 import workers
 
-# Its own caches and temporary files are in the view as well. No network: the wheel lies there.
+# pip's own caches and temporary files are in the view as well. No network is used: the wheel is in the view.
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 INSTALL = ["install", "--no-index", "--find-links", ".", "--target", "site", "--no-compile"]
 MODULES = 60
@@ -25,7 +25,7 @@ def version_in(place):
 
 
 def installed(directory):
-    """What the base holds: the first version, as natively installed."""
+    """Creates the contents of the base: the first version, as installed natively."""
     place = places.Place(directory, 0, None)
     workers.write_wheel(directory, "1.0", MODULES)
     pip(place, *INSTALL, "sample==1.0")

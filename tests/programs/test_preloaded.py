@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that do not use a cache behave with the library preloaded as they do without it."""
+"""Programs that use no cache behave the same with the library preloaded as without it."""
 
 import difflib
 import shutil
@@ -10,12 +10,12 @@ import test_cpython
 import test_git
 from mounts import LIBRARY
 
-# What CPython does with files, paths, processes, modules and threads.
+# CPython's tests of files, paths, processes, modules and threads.
 MODULES = ["os", "posix", "posixpath", "shutil", "subprocess", "tempfile", "pathlib", "glob", "fileio",
            "import", "importlib", "threading", "signal", "fork1", "multiprocessing_spawn", "ctypes",
            "site", "venv", "popen", "mmap", "fcntl", "faulthandler", "cmd_line", "runpy"]
 
-# How GNU's coreutils, find and tar do their work: what they print and what they leave.
+# Commands of GNU's coreutils, find and tar; the test compares their output and the resulting files.
 COMMANDS = r"""
 exec 2>&1
 export LC_ALL=C TZ=UTC
@@ -43,7 +43,7 @@ cd ..; rm -rf copy/a; ls -R copy
 
 
 class PreloadedPlace(places.Place):
-    """The same directory, with a library and a mount that it has nothing to do with."""
+    """The same directory, with a preloaded library and a mount that do not concern it."""
 
     def __init__(self, path, uid, mount):
         super().__init__(path, uid, None)
@@ -56,12 +56,12 @@ class PreloadedPlace(places.Place):
 
 @pytest.fixture
 def with_and_without(scratch, store, mount_store):
-    """with_and_without(use): what `use(place)` returns without the library and with it."""
+    """with_and_without(use) returns the results of `use(place)` without the library and with it."""
 
     def compare(use, uid=0):
         found = []
         for mount in (None, mount_store(store).path):
-            directory = scratch / "place"  # one name for both, since programs print it
+            directory = scratch / "place"  # the same path for both, because programs print it
             directory.mkdir()
             shutil.chown(directory, uid, uid)
             place = PreloadedPlace(directory, uid, mount) if mount else places.Place(directory, uid, None)
@@ -72,8 +72,8 @@ def with_and_without(scratch, store, mount_store):
     return compare
 
 
-def test_the_library_is_there(with_and_without):
-    """Else the others would compare a thing with itself."""
+def test_the_library_is_preloaded(with_and_without):
+    """Without this, the other tests could compare two runs without the library."""
     without, loaded = with_and_without(lambda place: place.run("cat", "/proc/self/maps"))
     assert "libcacheshim" not in without
     assert "libcacheshim" in loaded

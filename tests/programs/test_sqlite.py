@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQLite with several processes at once: its locks, its journals and its shared memory."""
+"""Runs SQLite with several processes at once: its locks, its journals and its shared memory."""
 
 import concurrent.futures
 
@@ -17,7 +17,7 @@ def filled_database(mode):
 
 
 def write_from_all(place, database):
-    """All writers at once, and a reader who must never see half of a transaction."""
+    """Runs all writers at once, and a reader that must never see half of a transaction."""
     with concurrent.futures.ThreadPoolExecutor(WRITERS + 1) as pool:
         writers = [pool.submit(place.python, "write_pairs", database, number, TRANSACTIONS)
                    for number in range(WRITERS)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests' operations on files, standard library only: workers.py FUNCTION WORD…
+"""The tests' operations on files, with the standard library only: workers.py FUNCTION WORD…
 
-The tests import it, and run it as another user.
+The tests import it, and also run it as another user.
 """
 
 import errno
@@ -14,7 +14,7 @@ import zipfile
 
 
 def write_texts(directory, seed, *names):
-    """Files of numbers, a line each; some of them executable."""
+    """Writes files of numbers, one per line; some of them are executable."""
     pick = random.Random(int(seed))
     for name in names:
         path = os.path.join(directory, name)
@@ -26,7 +26,7 @@ def write_texts(directory, seed, *names):
 
 
 def write_c_project(directory, sources):
-    """So many C files that include one another's headers, and a build.ninja under ccache."""
+    """Writes that many C files, which include each other's headers, and a build.ninja that uses ccache."""
     os.makedirs(directory)
     sources = int(sources)
     objects = " ".join(f"part{number}.o" for number in range(sources))
@@ -41,7 +41,7 @@ def write_c_project(directory, sources):
 
 
 def write_c_part(directory, number, sources):
-    """Part 0 is the main program: it adds up what all others return."""
+    """Part 0 is the main program, which adds up the results of all others."""
     others = range(1, sources) if number == 0 else []
     includes = [f'#include "part{other}.h"' for other in others] or [f'#include "part{number}.h"']
     if number == 0:
@@ -80,7 +80,7 @@ def make_database(database, mode, rows):
 
 
 def write_pairs(database, writer, transactions):
-    """Two rows a transaction, so that a reader can tell a whole one from half of one."""
+    """Writes two rows per transaction, so that a reader detects half of a transaction."""
     connection = connect(database)
     for number in range(int(transactions)):
         connection.execute("BEGIN IMMEDIATE")
@@ -92,7 +92,7 @@ def write_pairs(database, writer, transactions):
 
 
 def read_pairs(database, transactions):
-    """Counts rows until all are there."""
+    """Counts rows until all exist."""
     connection, seen = connect(database), 0
     while seen < 2 * int(transactions):
         (now,) = connection.execute("SELECT count(*) FROM pairs WHERE writer >= 0").fetchone()
@@ -112,10 +112,8 @@ def look_at_database(database):
 
 
 def write_odd_tree(directory, for_a_base=False):
-    """Files of every kind that a copy can lose something of.
-
-    For a base all is open: what is closed to a user there stays closed.
-    """
+    """Creates files of all kinds, each with a property that a copy may lose. For a base, all files are readable,
+    because a user could not open the others."""
     pick, opened = random.Random(1), 0o444 if for_a_base else 0
     os.makedirs(directory, exist_ok=True)
     for number in range(120):
@@ -156,17 +154,18 @@ def write_sparse_file(path, size, *offsets):
 
 
 def set_times_below(directory, pick):
-    """Times of the past, by nanosecond; the same at every place, however it lists its names."""
+    """Sets times in the past, in nanoseconds; they are the same at every place, in whatever order it lists its
+    names."""
     paths = [os.path.join(path, name) for path, directories, files in os.walk(directory)
              for name in directories + files]
-    for path in sorted(paths, reverse=True):  # what is below a directory comes before it
+    for path in sorted(paths, reverse=True):  # names below a directory come before the directory
         when = 1_600_000_000_000_000_000 + pick.randrange(10**17)
         os.utime(path, ns=(when, when), follow_symlinks=False)
     os.utime(directory, ns=(10**18, 10**18 + 1))
 
 
 def change_odd_tree(directory):
-    """Some files gone, some new, some with other bytes, modes or times."""
+    """Removes some files, adds some, and changes the bytes, modes or times of others."""
     for number in range(0, 40, 4):
         os.unlink(f"{directory}/d{number % 5}/e{number % 3}/f{number}")
     for number in range(1, 40, 4):
@@ -181,7 +180,7 @@ def change_odd_tree(directory):
 
 
 def change_large_file(path):
-    """Writes on both sides of 4 GiB and says what is there then: bytes, size, data and holes."""
+    """Writes before and after offset 4 GiB, and returns the result: bytes, size, data and holes."""
     boundary = 4 << 30
     with open(path, "r+b") as file:
         fd = file.fileno()
@@ -217,7 +216,7 @@ def print_data_ranges(fd):
 
 
 def write_wheel(directory, version, modules):
-    """A wheel as any packer makes it: modules, a script, metadata and a record of all."""
+    """Creates a wheel as packaging tools do: modules, a script, metadata and a record of all files."""
     info = f"sample-{version}.dist-info"
     files = {f"sample/part{number}.py": f"NUMBER = {number}\nVERSION = '{version}'\n"
              for number in range(int(modules))}

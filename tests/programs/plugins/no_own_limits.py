@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin for other projects' pytest suites: each test may take what --timeout says, if its own limit is less."""
+"""A plugin for other projects' pytest suites: raises each test's own timeout to that of --timeout."""
 
 
 def pytest_collection_modifyitems(config, items):
