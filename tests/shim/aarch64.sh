@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# aarch64.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: the library for aarch64, under qemu-user: what dlsym
-# answers to whom, the cure by each way to the CUDA driver, and every interposed call on a mount but for those that
-# start programs, which are this machine's. BUILD_DIRECTORY has the generated files and the program of this machine.
+# aarch64.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: tests the library for aarch64 under qemu-user: what dlsym returns to
+# each caller, the eager loading by each way to the CUDA driver, and every interposed call on a mount, except those that
+# start programs, because these are programs of this machine. BUILD_DIRECTORY contains the generated files and this
+# machine's program.
 set -u
 if [ "${1:-}" != --inside ]; then
-    exec unshare --mount --propagation private "$0" --inside "$@"  # what is mounted goes with it
+    exec unshare --mount --propagation private "$0" --inside "$@"  # the mounts disappear with this namespace
 fi
 shift
 repository=$1 build=$2 junit=${3:-}
@@ -38,7 +39,7 @@ program() { # NAME SOURCE… [-- LINK ARGUMENT…]
     "$compiler" "${flags[@]}" -pthread -o "$scratch/$name" "${sources[@]}" -L"$scratch" "$@" || exit 1
 }
 
-# What this machine's library is made of.
+# The sources of this machine's library.
 mapfile -t shim < <(python3 - "$build" << 'END'
 import json, os, sys
 
@@ -49,7 +50,7 @@ for entry in json.load(open(build + "/compile_commands.json")):
 END
 )
 [ "${#shim[@]}" -gt 0 ] || { echo "cannot tell what the library is made of"; exit 1; }
-# As shim/meson.build, which says why.
+# The same options as in shim/meson.build, which explains them.
 library libcacheshim.so "${shim[@]}" -- -fno-exceptions -fno-rtti -fno-threadsafe-statics \
     -ftls-model=initial-exec -fvisibility=hidden -nodefaultlibs -lc -lgcc \
     -Wl,--version-script,"$build/shim/exports.map" -Wl,-z,defs -Wl,-z,now
@@ -93,8 +94,8 @@ for part in leaf branch caller; do
         "$([ "$part" != branch ] || echo -lshim_leaf)" '-Wl,--disable-new-dtags,-rpath,$ORIGIN/leaves'
 done
 program calls tests/shim/calls_*.cc -- -ldl
-# Without -L, which would have qemu look for every path below $root first. The library is not for qemu itself; the
-# daemon reads the job of root in qemu's own environment, which the emulated program gets too.
+# Without qemu's -L, because qemu would then look up every path below $root first. The library is not preloaded into
+# qemu itself; the daemon reads root's job in qemu's own environment, which the emulated program gets too.
 call_all() { # DIRECTORY [LIBRARY [NAME=VALUE…]]
     local directory=$1 preload=()
     [ $# = 1 ] || preload=(-E "LD_PRELOAD=$2")
@@ -108,7 +109,7 @@ mkdir -p "$scratch/store" "$mount" "$HOME"
 "$cacheshim" mount --store "$scratch/store" "$mount" || exit 1
 for mode in here thread fork; do
     plain=$scratch/$mode
-    while [ "${#plain}" -lt "$((${#HOME} + 14))" ]; do plain+=p; done  # of one length: some calls return it
+    while [ "${#plain}" -lt "$((${#HOME} + 14))" ]; do plain+=p; done  # both have the same length: some calls return it
     mkdir -m 755 "$plain"
     call_all "$plain" > "$scratch/expected"
     expect "calls without the library, $mode" $? 0

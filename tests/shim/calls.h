@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <string>
 
-// Calls functions by their dynamic names and writes down what came back: one line a call, which
-// must be the same natively and preloaded. The directory under test is written as "@".
+// Calls functions by their dynamic names and records the results: one line per call, which must be
+// the same natively and preloaded. The directory under test is written as "@".
 namespace calls {
 
 // The directory under test.
@@ -16,16 +16,16 @@ extern std::string root;
 inline std::string at(const char* name) { return root + "/" + name; }
 
 void* find(const char* name);
-// `text` in a line of its own, with the directory's name replaced.
+// Prints `text` as a line, with the directory's name replaced.
 void say(const std::string& text);
 
-// errno before every call: a call that leaves it alone shows.
+// The value of errno before every call: shows whether a call changes it.
 constexpr int kUntouched = 4242;
 
 std::string show(long value);
 std::string show(const void* pointer);  // "null" or "pointer"
 
-// Calls f(arguments…) and says what it returned and what it did to errno.
+// Calls f(arguments…), and prints what it returned and whether it changed errno.
 template <class Function, class... Arguments>
 auto call(const char* name, Function function, Arguments... arguments) {
   errno = kUntouched;
@@ -36,19 +36,19 @@ auto call(const char* name, Function function, Arguments... arguments) {
   return result;
 }
 
-// By name, as the dynamic linker finds it in any program.
+// Looks the function up by name, as the dynamic linker does in any program.
 #define CALL(name, ...) \
   ::calls::call(        \
       #name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)) __VA_OPT__(, ) __VA_ARGS__)
 
-// The whole content of a file, by a call under test as well.
+// Returns the whole content of a file; reads it by a call under test.
 std::string content(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 bool starts_programs();
-// Removes a file, if it is there, without a word.
+// Removes a file if it exists, and prints nothing.
 void forget(const std::string& path);
 
-// Of __xstat and its like.
+// The version argument of __xstat and similar functions.
 #if defined(__x86_64__)
 inline constexpr int kStatVersion = 1;
 #else

@@ -80,7 +80,8 @@ void run_descriptor_calls() {
   close_descriptors();
 }
 
-// To what the process is and has already: only what comes back counts.
+// Sets identities and limits to the values that the process already has: the test compares only
+// results.
 void run_identity_calls() {
   (void)CALL(setuid, ::getuid());
   (void)CALL(seteuid, ::geteuid());

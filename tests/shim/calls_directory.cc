@@ -25,7 +25,7 @@ void list() {
   }
 }
 
-// Calls read(entry) until it says that there is none, and says the names.
+// Calls read(entry) until it reports the end, and prints the names.
 template <class Entry, class Read>
 void read_all(Read read) {
   Entry* entry = nullptr;
@@ -123,7 +123,7 @@ int visit64_placed(const char* path, const struct stat64*, int kind, FTW* place)
 
 int stop(const char*, const struct stat*, int) { return 77; }
 
-// A walk within a walk.
+// Starts a second walk during the first.
 int visit_outer(const char* path, const struct stat*, int kind) {
   if (std::strcmp(path, at("list").c_str()) == 0) (void)::ftw(at("list/sub").c_str(), visit, 4);
   return visit(path, nullptr, kind + 100);

@@ -6,7 +6,7 @@
 namespace calls {
 namespace {
 
-// Calls the function of a library, or says why not.
+// Calls the function of a library, or prints why that is impossible.
 void use(void* handle, const char* name) {
   if (handle == nullptr) return;
   void* const function = ::dlsym(handle, name);
@@ -26,7 +26,7 @@ void copy(const std::string& from, const std::string& to) {
   ::close(out);
 }
 
-// What a library finds by its own RPATH.
+// Opens what a library finds by its own RPATH.
 void open_from_a_library() {
   void* const caller = CALL(dlopen, at("lib/libshim_caller.so").c_str(), RTLD_NOW);
   if (caller == nullptr) return;
@@ -49,7 +49,8 @@ void run_loader_calls() {
   copy(built + "/libshim_leaf.so", at("lib/leaves/libshim_leaf.so"));
   use(CALL(dlopen, at("lib/leaves/libshim_leaf.so").c_str(), RTLD_NOW), "leaf");
   use(CALL(dlopen, (root + "/lib/../lib//leaves/libshim_leaf.so").c_str(), RTLD_LAZY), "leaf");
-  (void)CALL(dlopen, at("lib/libshim_branch.so").c_str(), RTLD_NOW);  // its leaf is nowhere
+  // Its dependency cannot be found.
+  (void)CALL(dlopen, at("lib/libshim_branch.so").c_str(), RTLD_NOW);
   (void)CALL(dlopen, at("lib/missing.so").c_str(), RTLD_NOW);
   (void)CALL(dlopen, "libshim_leaf.so", RTLD_NOW);
   open_from_a_library();
@@ -58,7 +59,7 @@ void run_loader_calls() {
   say(CALL(dlopen, nullptr, RTLD_NOW) == nullptr ? "  no program" : "  the program");
   for (const char* name :
        {"lib/libshim_caller.so", "lib/libshim_branch.so", "lib/leaves/libshim_leaf.so"}) {
-    forget(at(name));  // too long for a comparison
+    forget(at(name));  // its content is too long to compare
   }
 }
 

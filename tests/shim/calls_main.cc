@@ -9,10 +9,10 @@
 #include <cstring>
 #include <set>
 
-// calls MODE DIRECTORY: makes every interposed call on paths below DIRECTORY and prints what came
-// back. MODE says where: "here", in a "thread", after "fork", after "exec", or in a "spawn"ed
-// child. With TEST_WITHOUT_PROGRAMS in the environment none that starts a program, for who cannot
-// load the library.
+// calls MODE DIRECTORY: makes every interposed call on paths below DIRECTORY and prints the
+// results. MODE selects where: "here", in a "thread", after "fork", after "exec", or in a "spawn"ed
+// child. With TEST_WITHOUT_PROGRAMS in the environment it makes no call that starts a program, for
+// systems whose programs cannot load the library.
 
 namespace calls {
 
@@ -33,7 +33,7 @@ std::string with_root_hidden(std::string text) {
   return text;
 }
 
-// Names of the table that no call was made by. Empty, or the test lacks a call.
+// Prints the names in the table that no call has used. If it prints any, the test lacks a call.
 void say_missing() {
 #define CACHESHIM_SYMBOL(name, group) \
   if (found_names().count(#name) == 0) say("no call of " #name);

@@ -4,7 +4,7 @@
 namespace calls {
 namespace {
 
-// The descriptor's number is printed, so a descriptor that the library leaked would show.
+// Prints the descriptor's number, so that a descriptor leaked by the library is detected.
 void use(int fd, const std::string& path) {
   if (fd < 0) return;
   if (::write(fd, "bytes", 5) != 5) say("cannot write");
@@ -82,7 +82,7 @@ void open_streams() {
 #undef TRY_FREOPEN
 }
 
-// However the path is written.
+// Opens paths in all spellings.
 void open_by_other_spellings() {
   write_file(at("spelled"), "x");
   ::mkdir(at("sub").c_str(), 0700);

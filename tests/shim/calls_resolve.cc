@@ -52,7 +52,7 @@ void resolve(const char* path) {
     const char* const resolved =
         i == 0 ? CALL(realpath, path, room) : CALL(__realpath_chk, path, room, kRoom);
     say_path(resolved);
-    if (resolved == nullptr) say_path(room);  // what is missing
+    if (resolved == nullptr) say_path(room);  // the part of the path that is missing
   }
 }
 
@@ -90,7 +90,7 @@ void go(const std::string& path) {
   }
 }
 
-// By descriptors of directories in a route, up and out of it.
+// Resolves paths from descriptors of directories in a route, upwards and out of it.
 void climb() {
   const std::string top = root.substr(root.rfind('/') + 1);
   const int directory = ::open(at("resolve/sub").c_str(), O_RDONLY | O_DIRECTORY);

@@ -45,7 +45,7 @@ void ask_file_system(const char* path) {
   (void)CALL(statvfs, path, &plain_v);
   (void)CALL(statvfs64, path, &large_v);
   (void)CALL(pathconf, path, _PC_PATH_MAX);
-  (void)CALL(pathconf, path, _PC_PRIO_IO);  // -1, and errno as it was: no limit
+  (void)CALL(pathconf, path, _PC_PRIO_IO);  // returns -1 and keeps errno: there is no limit
   (void)CALL(pathconf, path, -1);
 }
 

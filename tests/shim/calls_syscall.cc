@@ -45,7 +45,7 @@ void make_and_look() {
 }
 
 #ifdef SYS_openat2
-// Where a path starts at its directory for the kernel alone to follow.
+// Opens paths with a resolve flag, so that only the kernel may follow them from their directory.
 void open_beneath() {
   const int directory = ::open(at("numbers").c_str(), O_PATH | O_DIRECTORY);
   (void)BY_NUMBER(mkdirat, long{directory}, address("sub"), 0700L);

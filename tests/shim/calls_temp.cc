@@ -7,8 +7,8 @@
 namespace calls {
 namespace {
 
-// The name libc chose, with what it chose hidden: "@/maXXXXXXb" where six characters were filled
-// in.
+// Returns the name that libc has chosen, with the random part hidden: "@/maXXXXXXb" if six
+// characters were filled in.
 std::string shape(const std::string& filled, const std::string& pattern) {
   const std::size_t at = pattern.find("XXXXXX");
   if (filled == pattern) return pattern + " (not filled)";

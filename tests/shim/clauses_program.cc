@@ -23,7 +23,8 @@
 #include <string>
 
 // shim_clauses WHAT DIRECTORY [ARGUMENT]: uses the cache at DIRECTORY in one of the situations that
-// a preloaded library must not disturb. Ends by 0, or by 1 with a line that says what went wrong.
+// a preloaded library must not disturb. Exits with 0, or with 1 and a line that describes the
+// error.
 namespace {
 
 std::string directory;
@@ -41,7 +42,7 @@ void check(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-// Only what may be called in a signal handler and after fork.
+// Makes only calls that are allowed in a signal handler and after fork.
 bool use_cache() {
   char name[4096];
   std::snprintf(name, sizeof name, "%s/used-%ld", directory.c_str(), long{::syscall(SYS_gettid)});
@@ -54,7 +55,7 @@ bool use_cache() {
   return good;
 }
 
-// The same, by a name and with descriptors of its own.
+// Does the same under its own file name and with descriptors of its own.
 bool use_cache_much() {
   for (int i = 0; i < 200; ++i) {
     if (!use_cache()) return false;
@@ -122,11 +123,12 @@ void fork_among_threads() {
   for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
 }
 
-// A child that shares its parent's memory goes elsewhere; the parent stays where it is.
+// A child that shares its parent's memory changes its working directory; the parent's must not
+// change.
 void vfork_child() {
   check(::mkdir(in_directory("there").c_str(), 0700) == 0, "mkdir");
   check(::chdir(directory.c_str()) == 0, "chdir");
-  // By its other name, if it has one.
+  // The directory's other path, if it has one.
   const std::string by_mount = std::string(std::getenv("CACHESHIM_MOUNT")) + "/triton/there";
   const bool has_both = ::access(by_mount.c_str(), F_OK) == 0;
   const std::string there = has_both ? by_mount : in_directory("there");
@@ -153,7 +155,7 @@ void spawned_child() {
   check(::access(in_directory("spawned").c_str(), F_OK) == 0, "access");
 }
 
-// Descriptors are given out from 0 on, and none is kept.
+// open() returns numbers from 0 on, and the library keeps none of them.
 void without_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) ::close(fd);
   for (int fd = 0; fd < 3; ++fd) {
@@ -165,7 +167,7 @@ void without_standard_descriptors() {
   if (::stat(in_directory("low").c_str(), &status) != 0 || status.st_size != 0) ::_exit(14);
 }
 
-// Its data is at the number of stderr when the mount goes.
+// The program's data file has stderr's number when the mount disappears.
 void data_at_stderr() {
   ::close(2);
   if (::open(argument.c_str(), O_CREAT | O_RDWR, 0600) != 2) ::_exit(10);
@@ -186,7 +188,8 @@ void after_close_range() {
   check(::getcwd(path, sizeof path) != nullptr, "getcwd");
 }
 
-// A second library in a namespace of its own, with a libc of its own, and the first goes on.
+// Loads the library a second time, into a namespace with its own libc, and continues to use the
+// first.
 void in_a_namespace() {
   void* const second = ::dlmopen(LM_ID_NEWLM, argument.c_str(), RTLD_NOW);
   if (second == nullptr) std::fprintf(stderr, "%s\n", ::dlerror());
@@ -206,8 +209,7 @@ void in_a_chroot() {
   check(use_cache_much(), "in a chroot");
 }
 
-// After this, the kernel kills the process at calls that a library might make and a program does
-// not need.
+// Makes the kernel kill the process for calls that a library might make and a program need not.
 void forbid_calls() {
   const unsigned forbidden[] = {SYS_statx,
                                 SYS_gettid,
@@ -258,7 +260,8 @@ void in_a_filter() {
   char path[4096];
   check(::getcwd(path, sizeof path) != nullptr && path == in_directory("sub"), "getcwd");
   check(::access("../moved", F_OK) == 0, "access");
-  // What starts under a filter that says no to what the constructor reads is as if alone.
+  // A program that starts under a filter that denies what the constructor reads must run as without
+  // the library.
   const char* const words[] = {"sh", "-c", "exit 0", nullptr};
   if (const pid_t child = ::vfork(); child == 0) {
     ::execv("/bin/sh", const_cast<char* const*>(words));
@@ -286,7 +289,7 @@ void without_descriptors() {
   check(::execv(in_directory("none").c_str(), const_cast<char* const*>(words)) == -1, "execv");
 }
 
-// As the constructor of another library has found it: see early_library.cc.
+// Prints what the constructor of another library has found: see early_library.cc.
 void as_found_early() {
   const char* const found = std::getenv("TEST_EARLY");
   check(found != nullptr && std::strcmp(found, "good") == 0, "before constructors");
@@ -308,7 +311,7 @@ void exec_by(const std::string& way, char* program, char* const words[], char* c
   if (way == "syscall") ::syscall(SYS_execve, program, words, clean);
 }
 
-// Starts env(1) with an environment of our own, in the way that the argument says.
+// Starts env(1) with an environment of our own, by the call that the argument names.
 void child_by_each_way() {
   char program[] = "/usr/bin/env";
   char* const words[] = {program, nullptr};

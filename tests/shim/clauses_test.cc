@@ -8,7 +8,7 @@
 
 #include "tests/shim/stage.h"
 
-// Situations in which a preloaded library may be in the way.
+// Situations in which a preloaded library could disturb a program.
 namespace cacheshim {
 namespace {
 
@@ -18,7 +18,7 @@ class ShimClauses : public testing::Test {
  protected:
   const std::string program_ = std::getenv("CACHESHIM_TEST_CLAUSES");
 
-  // As it ends natively: that it is a fair thing to ask.
+  // Runs the program without the library, to verify that the expectation holds natively.
   Ended run_natively(const std::string& what, const std::string& argument = "") {
     const std::string preload = stage_.environment["LD_PRELOAD"];
     stage_.environment["LD_PRELOAD"] = "";
@@ -110,10 +110,10 @@ TEST_F(ShimClauses, IsAbsentFromSetUidPrograms) {
   EXPECT_TRUE(fs::is_empty(stage_.view()));
 }
 
-// Debian's own, where they are installed: scripts/test sees to that.
+// Other preloaded libraries of Debian, if they are installed; scripts/test installs them.
 class ShimNeighbour : public ShimClauses, public testing::WithParamInterface<const char*> {};
 
-TEST_P(ShimNeighbour, StandsBeforeAndBehind) {
+TEST_P(ShimNeighbour, WorksBeforeAndAfterAnotherLibrary) {
   const std::string library = GetParam();
   if (!exists(library)) GTEST_SKIP() << library << " is not installed";
   const std::string alone = stage_.environment["LD_PRELOAD"];
@@ -138,16 +138,16 @@ INSTANTIATE_TEST_SUITE_P(Debians, ShimNeighbour,
                                          CACHESHIM_LIBRARIES "libeatmydata.so",
                                          CACHESHIM_LIBRARIES "libfakeroot/libfakeroot-sysv.so"));
 
-TEST_F(ShimClauses, StandsBehindASanitizersRuntime) {
+TEST_F(ShimClauses, WorksAfterASanitizersRuntime) {
   preload_before(std::getenv("CACHESHIM_TEST_ASAN"));
   stage_.environment["ASAN_OPTIONS"] = "detect_leaks=0";
   for (const char* what : {"plain", "fork"}) expect_good(run(what));
 }
 
-// A child with an environment that somebody else has made.
+// Tests a child that gets an environment that its parent has built.
 class ShimChildren : public ShimClauses {
  protected:
-  // The lines about us that env(1) prints at the end of `command`.
+  // Returns the lines with our variables that env(1) prints at the end of `command`.
   std::string ours(const std::string& command) {
     const Ended ended =
         stage_.run_shell(command + " | LC_ALL=C sort | grep '^LD_PRELOAD=\\|^CACHESHIM_'");
@@ -159,18 +159,18 @@ class ShimChildren : public ShimClauses {
            "\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
            "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
   }
-  // What a child needs in order to find the mount that the tests pretend.
+  // The variables that a child needs to find the tests' simulated mount.
   const std::string clean_ = "env -i TEST_MOUNTINFO=" + stage_.path("mountinfo") +
                              " TEST_CGROUP=" + stage_.path("cgroup") + " TEST_RUN=/nowhere ";
 };
 
-TEST_F(ShimChildren, AreGivenOurVariablesWithACleanEnvironment) {
+TEST_F(ShimChildren, GetOurVariablesWithACleanEnvironment) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
   EXPECT_EQ(ours("env -u LD_PRELOAD sh -c env"), all_of_ours());
 }
 
-// A program that wants to run without preloaded libraries, as some do.
-TEST_F(ShimChildren, MayStartThemselvesAnewWithoutTheLibrary) {
+// Some programs restart themselves without preloaded libraries.
+TEST_F(ShimChildren, MayRestartThemselvesWithoutTheLibrary) {
   write_text(stage_.path("anew.py"), R"(import os, sys
 if 'LD_PRELOAD' in os.environ:
     del os.environ['LD_PRELOAD']
@@ -181,7 +181,7 @@ os.execv('/usr/bin/env', ['env']))");
   EXPECT_EQ(found.find("LD_PRELOAD"), found.npos) << found;
 }
 
-TEST_F(ShimChildren, KeepWhatTheyWereGiven) {
+TEST_F(ShimChildren, KeepVariablesThatTheyWereGiven) {
   EXPECT_EQ(ours(clean_ + "CACHESHIM_JOB=j2 /usr/bin/env"), all_of_ours("j2"));
   EXPECT_EQ(ours(clean_ + "LD_PRELOAD= /usr/bin/env"), "LD_PRELOAD=\n");
 }
@@ -192,7 +192,7 @@ TEST_F(ShimChildren, AreLeftAloneIfRequested) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");
 }
 
-TEST_F(ShimChildren, AreLeftAloneByALibraryThatIsAbsent) {
+TEST_F(ShimChildren, AreLeftAloneByAnInactiveLibrary) {
   stage_.environment["CACHESHIM_DISABLE"] = "1";
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");
   stage_.environment["CACHESHIM_DISABLE"] = "";
@@ -201,7 +201,7 @@ TEST_F(ShimChildren, AreLeftAloneByALibraryThatIsAbsent) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");
 }
 
-TEST_F(ShimChildren, AreGivenThisLibraryAndNoOtherOfThePreloadedOnes) {
+TEST_F(ShimChildren, GetThisLibraryAndNoOtherPreloadedOne) {
   preload_before(std::getenv("CACHESHIM_TEST_EARLY"));
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
   stage_.environment["LD_PRELOAD"] = std::string(std::getenv("CACHESHIM_TEST_EARLY")) + " " +
@@ -209,7 +209,7 @@ TEST_F(ShimChildren, AreGivenThisLibraryAndNoOtherOfThePreloadedOnes) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
 }
 
-// By its default path, through programs that know nothing of PWD.
+// Uses the default path, through programs that do not set PWD.
 TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   fs::create_directories(stage_.view() + "/K");
   const std::string in_default = "env -C ~/.triton/cache/K ";
@@ -226,27 +226,28 @@ TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   EXPECT_EQ(said(in_default + "env -C / env | grep CACHESHIM_FOLDER"), "");
 }
 
-TEST_F(ShimChildren, UseTheCacheThen) {
+TEST_F(ShimChildren, UseTheCache) {
   const Ended ended =
       stage_.run_shell(clean_ + "HOME=\"$HOME\" sh -c 'echo x > ~/.triton/cache/f'");
   EXPECT_EQ(ended.err, "");
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-// An ELF file's loader is named in it. This one is called as musl's is.
-TEST_F(ShimChildren, AreLeftAloneThatCouldNotLoadIt) {
+// An ELF file names its loader. This one is named like musl's.
+TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
 #if defined(__x86_64__)
   const Ended other =
       stage_.run_shell("env -i " + std::string(std::getenv("CACHESHIM_TEST_OTHER")));
   if (other.status == 126) GTEST_SKIP() << "this kernel runs no i386 programs";
   EXPECT_EQ(other.status, 0);
   EXPECT_EQ(other.err, "");
-  // Preloaded the usual way, it is taken from those whose loader could only complain of it.
+  // If it is preloaded as usual, the library is removed for programs whose loader could only print
+  // an error about it.
   const std::string program = std::getenv("CACHESHIM_TEST_OTHER");
   EXPECT_EQ(stage_.run_shell(program).status, 1);
   EXPECT_EQ(stage_.run_shell("LD_PRELOAD=/other.so:$LD_PRELOAD " + program).status, 2);
   EXPECT_EQ(stage_.run_shell("CACHESHIM_EXEC=leave " + program).status, 2);
-  // An environment may have a name twice.
+  // An environment may contain a name twice.
   write_text(stage_.path("twice.py"), R"(import ctypes, os, sys
 own = os.environb[b'LD_PRELOAD']
 words = [b'LD_PRELOAD=' + own, b'LD_PRELOAD=' + own + b':' + b'x' * 60000, None]

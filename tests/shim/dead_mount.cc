@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 
-// Preloaded behind the library under test: once TEST_DEAD_MOUNT names a directory, calls on paths
-// below it fail as they do on a mount whose daemon has died. The first TEST_STALE calls below
-// TEST_STALE_MOUNT fail as they do when a file is replaced between the kernel's look-up and its
-// open, twice.
+// Preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, calls on paths
+// below it fail as on a mount whose daemon has died. The first TEST_STALE calls below
+// TEST_STALE_MOUNT fail as if a file were replaced between the kernel's lookup and its open, twice
+// in a row.
 namespace {
 
 bool lies_in(const char* path, const char* variable) {

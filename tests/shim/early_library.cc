@@ -10,7 +10,7 @@
 #include <cstring>
 
 // Makes calls of all groups in a constructor, which may run before the constructor of the library
-// under test, and from malloc, which the loader calls while it looks symbols up.
+// under test, and in malloc, which the loader calls while it looks up symbols.
 namespace {
 
 bool use_everything() {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-// The dynamic symbols of a 64-bit shared library, read from its section headers. For tests only:
-// trusts the file.
+// Reads the dynamic symbols of a 64-bit shared library from its section headers. For tests only:
+// does not validate the file.
 namespace cacheshim {
 
 struct DynamicSymbol {
@@ -59,7 +59,7 @@ class ElfFile {
     return symbols;
   }
 
-  // Names that programs can link to; libc's private ones are none.
+  // Returns the names that programs can link to, without libc's private ones.
   std::set<std::string> exports() const {
     std::set<std::string> names;
     for (const DynamicSymbol& symbol : symbols()) {

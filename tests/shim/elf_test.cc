@@ -10,7 +10,7 @@
 
 #include "tests/shim/elf_file.h"
 
-// What the preloaded library promises to every process of every container that it is loaded into.
+// What the preloaded library guarantees in every process of every container that loads it.
 namespace cacheshim {
 namespace {
 
@@ -39,11 +39,12 @@ ElfFile shim() { return ElfFile(std::getenv("CACHESHIM_LIBRARY")); }
 
 ElfFile libc() {
   Dl_info info{};
-  (void)::dladdr(reinterpret_cast<void*>(&::getpid), &info);  // fails the test by an empty name
+  // If this fails, the name is empty and the test fails.
+  (void)::dladdr(reinterpret_cast<void*>(&::getpid), &info);
   return ElfFile(info.dli_fname);
 }
 
-// Names that are left to libc, each with its reason.
+// Names that the library leaves to libc, each with its reason.
 const std::map<std::string, std::string>& left_to_libc() {
   static const std::map<std::string, std::string> reasons{
 #define CACHESHIM_LEFT(name, what, reason) {#name, reason},
@@ -53,8 +54,9 @@ const std::map<std::string, std::string>& left_to_libc() {
   return reasons;
 }
 
-// Every name by which a program may reach a file, as collected from the symbols that CPython, libtorch,
-// libtriton, ptxas, uv, git and GNU's compilers import and from others who interpose libc.
+// Every name by which a program may access a file, collected from the symbols that CPython,
+// libtorch, libtriton, ptxas, uv, git and GNU's compilers import, and from other libraries that
+// interpose libc.
 constexpr const char* kDoors =
     "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 openat2 "
     "creat creat64 fopen fopen64 freopen freopen64 "
@@ -127,7 +129,7 @@ TEST(ShimLibrary, NeedsLibcAlone) {
 TEST(ShimLibrary, UsesNothingOfTheCxxRuntime) {
   for (const DynamicSymbol& symbol : shim().symbols()) {
     if (symbol.defined) continue;
-    // Every shared library refers to this one, weakly; libc has it.
+    // Every shared library refers to this symbol weakly; libc defines it.
     if (symbol.name == "__cxa_finalize" && symbol.weak) continue;
     for (const char* prefix : {"_Z", "__cxa_", "__gxx_", "_Unwind_", "__tls_get_addr"}) {
       EXPECT_FALSE(has(symbol.name, prefix)) << symbol.name;
@@ -163,7 +165,7 @@ TEST(ShimLibrary, CoversEveryEntryPoint) {
   EXPECT_GT(count, 150u);
 }
 
-TEST(ShimLibrary, LeavesOnlyToLibcWhatIsItsAndNotOurs) {
+TEST(ShimLibrary, LeavesOnlyExistingNamesToLibc) {
   const std::set<std::string> libc_exports = libc().exports();
   for (const auto& [name, reason] : left_to_libc()) {
     EXPECT_TRUE(libc_exports.count(name)) << name;

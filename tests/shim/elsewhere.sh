@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: the library, as it was built here, in Debian's systems before and
-# after this one, by their own programs: what they do in a route is what they do in a plain directory. Keeps the systems
-# in BUILD_DIRECTORY/chroots.
+# elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: tests the library that was built here in the Debian releases before
+# and after this one, with their own programs: the results in a route must equal those in a plain directory. Keeps the
+# systems in BUILD_DIRECTORY/chroots.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -18,7 +18,7 @@ repository=$1 build=$(realpath "$2") junit=${3:-}
 readonly uid=20001 packages=python3
 readonly mount=/ci-cache library=/usr/lib/libcacheshim.so
 
-make_system() { # SUITE DIRECTORY, from where this system has its own packages
+make_system() { # SUITE DIRECTORY: installs from the package source of this machine
     local mirror
     [ ! -e "$2/.whole" ] || return 0
     rm -rf "$2"
@@ -29,7 +29,7 @@ make_system() { # SUITE DIRECTORY, from where this system has its own packages
     touch "$2/.whole"
 }
 
-inside() { # NAME=VALUE… -- COMMAND…: as an ordinary user of the system
+inside() { # NAME=VALUE… -- COMMAND…: runs as an ordinary user of the system
     local settings=()
     while [ "$1" != -- ]; do settings+=("$1"); shift; done
     shift
@@ -94,7 +94,7 @@ direct_hits() {
 
 scratch=$(mktemp -d) || exit 1
 clean_up() {
-    umount -l "$mount" 2> /dev/null  # still there only where the test failed
+    umount -l "$mount" 2> /dev/null  # still mounted only if the test has failed
     cd / && rm -rf --one-file-system "$scratch"
 }
 trap clean_up EXIT

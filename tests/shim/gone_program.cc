@@ -9,9 +9,10 @@
 #include <cstdlib>
 #include <string>
 
-// gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, then loses the mount (HOW "unmounted": the
-// directory is empty and mountinfo says so; "dead…": see dead_mount.cc; "there": not at all), goes
-// on, and prints what each call returned. "dead for relative paths": by relative paths alone.
+// gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, then loses the mount, continues, and
+// prints what each call returned. HOW is "unmounted" (the directory is empty, and mountinfo lists
+// no mount), "dead…" (see dead_mount.cc; "dead for relative paths": only for these) or "there" (the
+// mount stays).
 namespace {
 
 void say(const char* name, int result) {
@@ -48,7 +49,8 @@ int main(int argc, char** argv) {
   const std::string mount = argv[1];
   const std::string cache = std::string(argv[3]) + "/.triton/cache";
   say("before", ::mkdir((cache + "/before").c_str(), 0700));
-  errno = ENOTCONN;  // an older failure's; pathconf says "no limit" by -1 and leaves it
+  // Sets errno as an earlier failure would. pathconf returns -1 for "no limit" and keeps errno.
+  errno = ENOTCONN;
   (void)::pathconf((cache + "/before").c_str(), _PC_PRIO_IO);
   lose(mount, argv[2], argv[4]);
   if (argv[4] == std::string("dead for relative paths")) return go_on_by_relative_paths(argv[3]);

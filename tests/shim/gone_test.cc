@@ -6,7 +6,7 @@
 
 #include "tests/shim/stage.h"
 
-// A mount that is lost while a process runs.
+// Tests a mount that disappears while a process runs.
 namespace cacheshim {
 namespace {
 
@@ -54,7 +54,7 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   expect_the_cache_in_its_default_directory();
 }
 
-// `mkdir -p` enters each directory of a path, and makes the next one by its name alone.
+// `mkdir -p` enters each directory of a path, and makes the next one by a relative name.
 TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
   const Ended ended = run("dead for relative paths");
@@ -62,7 +62,8 @@ TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
-// The kernel looks again once; a file that is replaced again and again needs more.
+// The kernel itself retries the lookup only once; a file that is replaced repeatedly needs more
+// retries.
 TEST_F(ShimGone, AStaleFileIsLookedUpAgain) {
   std::filesystem::create_directories(stage_.view() + "/K");
   write_text(stage_.view() + "/K/f", "content");

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hung_mount.sh CACHESHIM PROFILES LIBRARY: programs start and end while the daemon hangs, and those
-# that have no business with the cache do their work.
+# hung_mount.sh CACHESHIM PROFILES LIBRARY: while the daemon hangs, programs start and exit, and those that do not use
+# the cache work.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -40,7 +40,7 @@ has_stopped() {
   ! cat /proc/"$daemon"/task/*/stat 2>/dev/null | grep -qv ') T '
 }
 
-kill -STOP "$daemon"  # each thread obeys when it next runs
+kill -STOP "$daemon"  # a thread stops only when it next runs
 for _ in {1..1000}; do
   has_stopped && break
   sleep 0.01

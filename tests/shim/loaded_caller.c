@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library whose RPATH is $ORIGIN/leaves: for what it loads by a plain name.
+// A library whose RPATH is $ORIGIN/leaves, which the loader uses for libraries that it loads by a
+// plain name.
 #include <dlfcn.h>
 
 void* open_from_here(const char* name);
 void* open_from_here(const char* name) {
-  void* volatile handle = dlopen(name, RTLD_NOW);  // a call, and no jump: libc shall see who calls
+  // Not a tail call, so that libc can see which library calls.
+  void* volatile handle = dlopen(name, RTLD_NOW);
   return handle;
 }

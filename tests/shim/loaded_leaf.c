@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Needed by loaded_branch.c, which says nothing of where it lies.
+// loaded_branch.c needs this library, but does not name its directory.
 int leaf(void);
 int leaf(void) { return 42; }

@@ -39,13 +39,13 @@ TEST(MountTable, ReadsPiecesOfAnySize) {
   }
 }
 
-TEST(MountTable, KnowsABoundViewByItsRoot) {
+TEST(MountTable, RecognizesABoundViewByItsRoot) {
   EXPECT_EQ(
       scan("/ci-cache", "36 22 0:45 /.jobs/7 /ci-cache rw - fuse.cacheshim cacheshim rw\n").kind,
       MountKind::kBoundView);
 }
 
-TEST(MountTable, TakesNoOtherFileSystemForOurs) {
+TEST(MountTable, IgnoresOtherFileSystems) {
   EXPECT_EQ(scan("/ci-cache", "36 22 0:45 / /ci-cache rw - fuse.sshfs x rw\n").kind,
             MountKind::kNone);
   EXPECT_EQ(scan("/ci-cache", "36 22 0:45 / /ci-cache rw - fuse.cacheshimx x rw\n").kind,
@@ -64,7 +64,7 @@ TEST(MountTable, DecodesEscapedNames) {
   EXPECT_EQ(scan("/my\\040cache\\134x", line).kind, MountKind::kNone);
 }
 
-TEST(MountTable, OutlivesLinesLongerThanItsBuffer) {
+TEST(MountTable, SkipsLinesLongerThanItsBuffer) {
   const std::string overlay =
       "50 22 0:60 / /merged rw - overlay overlay rw,lowerdir=" + std::string(100000, 'l') + "\n";
   EXPECT_EQ(scan("/ci-cache", overlay + kMount + overlay, 4096).kind, MountKind::kWhole);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# musl.sh LIBRARY PROGRAM_SOURCE: a program of another libc does the same, and says the same, whether it has the
-# library preloaded or not. Its children of glibc have it.
+# musl.sh LIBRARY PROGRAM_SOURCE: a program of another libc has the same results and the same output with the library
+# preloaded as without it. Its glibc children load the library.
 set -u
 library=$(realpath "$1") source=$(realpath "$2")
 command -v musl-gcc > /dev/null || { echo "SKIP: no musl-gcc"; exit 77; }

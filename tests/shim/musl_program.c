@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of musl, for musl.sh: what it prints is the same with the library preloaded.
+// A musl program for musl.sh; its output must be the same with the library preloaded.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 
 #include "tests/shim/stage.h"
 
-// Every interposed call must do to a routed path what libc does to a plain directory.
+// Every interposed call on a routed path must have the same effect as libc's on a plain directory.
 namespace cacheshim {
 namespace {
 
@@ -38,7 +38,8 @@ class ShimParity : public testing::TestWithParam<std::tuple<const char*, Spellin
   }
 };
 
-// The first line that differs, with a few before it: the whole would be thousands.
+// Returns the first line that differs, with a few lines before it, because the whole output has
+// thousands.
 std::string first_difference(const std::string& got, const std::string& wanted) {
   std::istringstream got_lines(got);
   std::istringstream wanted_lines(wanted);
@@ -58,11 +59,11 @@ std::string first_difference(const std::string& got, const std::string& wanted) 
   return text + "got:    " + got_line + "\nwanted: " + wanted_line + "\n";
 }
 
-TEST_P(ShimParity, EveryCallComesBackAsItDoesNatively) {
+TEST_P(ShimParity, EveryCallHasItsNativeResult) {
   const auto& [mode, spelling] = GetParam();
   const std::string calls = std::getenv("CACHESHIM_TEST_CALLS");
   const std::string routed = prepare(spelling);
-  // Of one length, since some calls return it.
+  // Both paths have the same length, because some calls return it.
   std::string native = stage_.path("n");
   native.resize(std::max(native.size(), routed.size()), 'n');
   std::filesystem::create_directory(native);

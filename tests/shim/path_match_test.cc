@@ -43,7 +43,7 @@ TEST(PathMatch, DoesNotMatchAPathThatLeavesAgain) {
   EXPECT_EQ(rest_of("/home/u/.triton/cache/a/../../cache/x"), "no match");
 }
 
-TEST(PathMatch, SaysWhereAPathLeaves) {
+TEST(PathMatch, ReportsWhereAPathLeaves) {
   const std::string_view path = "/home/u/.triton/cache/./../x";
   const PathMatch match = match_prefix(path, kPrefix);
   EXPECT_EQ(match.inside, match.rest);
@@ -54,7 +54,7 @@ TEST(PathMatch, SaysWhereAPathLeaves) {
   EXPECT_EQ(deep.substr(deep_match.left), "/../x");
 }
 
-TEST(PathMatch, NamesTheDirectoriesThatDotDotRestsOn) {
+TEST(PathMatch, ReportsTheDirectoriesThatDotDotDependsOn) {
   const std::string_view path = "/home/u/project/../.triton/cache/x";
   const PathMatch match = match_prefix(path, kPrefix);
   ASSERT_TRUE(match.matched);
@@ -73,7 +73,7 @@ TEST(PathMatch, FollowsDotDotFromTheRootAndFromTheMiddle) {
   EXPECT_FALSE(match_prefix("/home/u/.triton/../cache", kPrefix).matched);
 }
 
-TEST(PathMatch, TellsPlainPaths) {
+TEST(PathMatch, RecognizesPlainPaths) {
   EXPECT_TRUE(is_plain_path("/home/u/.triton/..x/y."));
   EXPECT_TRUE(is_plain_path("/"));
   for (const char* path : {"/a//b", "/a/./b", "/a/.", "/a/..", "/../a", "//a"}) {

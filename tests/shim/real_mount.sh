@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: every interposed call on the view of a
-# real mount, preloaded and by the mount alone, in a mount namespace of its own, compared with a plain
-# directory.
+# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: compares every interposed call in a view of a real mount,
+# with the library preloaded and without it, with a plain directory. Runs in a mount namespace of its own.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -16,7 +15,7 @@ export TEST_LIBRARIES=$5
 
 scratch=$(mktemp -d) || exit 1
 clean_up() {
-  umount "$scratch/mount" 2>/dev/null  # still there only where the test failed
+  umount "$scratch/mount" 2>/dev/null  # still mounted only if the test has failed
   cd / && rm -rf --one-file-system "$scratch"
 }
 trap clean_up EXIT
@@ -28,9 +27,9 @@ mount -t tmpfs run /run || exit 1
 
 export HOME=$scratch/home CACHESHIM_MOUNT=$scratch/mount
 failed=0
-compare() { # MODE PATH LIBRARY, which may be empty: the mount alone
+compare() { # MODE PATH LIBRARY: an empty LIBRARY tests the mount alone
   local mode=$1 path=$2 preload=$3 plain
-  plain=$scratch/$mode  # of the same length as $path, since some calls return it
+  plain=$scratch/$mode  # of the same length as $path, because some calls return it
   while [ "${#plain}" -lt "${#path}" ]; do plain+=p; done
   mkdir -m 755 "$plain"
   env -u CACHESHIM_MOUNT "$calls" "$mode" "$plain" >"$scratch/expected" 2>&1 </dev/null

@@ -23,7 +23,7 @@ class RouterTest : public testing::Test {
     ASSERT_TRUE(router_->routes().add("pip", "/home/u/.cache/pip", false));
     router_->open();
   }
-  // As the hooks see it: what may_match lets pass is not asked about.
+  // Calls the router as the hooks do: only if may_match accepts the path.
   RoutedPath ask(const std::string& path, Router::SameDirectory same = always_same) {
     asked_ = path;
     if (!router_->may_match(asked_.c_str())) return {Kind::kForeign, asked_.c_str()};
@@ -42,7 +42,7 @@ class RouterTest : public testing::Test {
   std::string asked_;
 };
 
-TEST_F(RouterTest, IsAskedForNothingBeforeItIsOpen) {
+TEST_F(RouterTest, MatchesNothingBeforeItIsOpen) {
   router_ = std::make_unique<Router>();
   ASSERT_TRUE(router_->routes().set_mount("/ci-cache", "j7"));
   EXPECT_FALSE(router_->may_match("/ci-cache/triton"));
@@ -51,7 +51,7 @@ TEST_F(RouterTest, IsAskedForNothingBeforeItIsOpen) {
   EXPECT_TRUE(router_->may_match("/ci-cache/triton"));
 }
 
-TEST_F(RouterTest, IsAskedForEveryPathWithDotDot) {
+TEST_F(RouterTest, MayMatchAcceptsEveryPathWithDotDot) {
   start("j7");
   const std::string plain = "/usr/lib/python3.11/x.so";
   EXPECT_FALSE(router_->may_match(plain.c_str()));
@@ -131,15 +131,15 @@ TEST_F(RouterTest, FollowsDotDotOutOfADirectoryInARoute) {
   EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton/y");
 }
 
-// The directories above a default path need not be there.
-TEST_F(RouterTest, FollowsDotDotBeyondDirectoriesThatAreNowhere) {
+// The directories above a default path need not exist.
+TEST_F(RouterTest, FollowsDotDotAboveMissingDirectories) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y", never_same), "/home/u/y");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../../../../y", never_same), "/y");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y"), "/home/u/.triton/../y");
 }
 
-// There a symlink led elsewhere, and the kernel follows it.
+// A symlink there led elsewhere, so the kernel must resolve the path.
 TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/link/../../y", never_same),
@@ -148,7 +148,7 @@ TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
             "/ci-cache/.jobs/j7/triton/link/../../y");
 }
 
-TEST_F(RouterTest, GivesBackTheNamesOfTheOwnView) {
+TEST_F(RouterTest, TranslatesNamesOfTheOwnViewBack) {
   start("j7");
   const auto given_back = [&](const std::string& path, std::size_t route,
                               Router::SameDirectory same = never_same) {
@@ -168,14 +168,14 @@ TEST_F(RouterTest, GivesBackTheNamesOfTheOwnView) {
   }
 }
 
-TEST_F(RouterTest, EndlessDotDotsTakeNoEndlessStack) {
+TEST_F(RouterTest, ManyDotDotsUseABoundedStack) {
   start("j7");
   std::string path = "/home/u/.triton/cache";
   for (int i = 0; i < 400; ++i) path += "/../cache";
   EXPECT_EQ(ask(path).kind, Kind::kForeign);
 }
 
-TEST_F(RouterTest, KeepsAPathThatWouldNotFit) {
+TEST_F(RouterTest, LeavesAPathAloneWhoseTranslationIsTooLong) {
   start("j7");
   const std::size_t room = PATH_MAX - 1 - std::string_view("/ci-cache/.jobs/j7/").size();
   EXPECT_EQ(ask("/ci-cache/" + std::string(room, 'x')).kind, Kind::kRewritten);
@@ -183,14 +183,14 @@ TEST_F(RouterTest, KeepsAPathThatWouldNotFit) {
   EXPECT_TRUE(routed("/ci-cache/" + std::string(room + 1, 'x')) == asked_);
 }
 
-TEST_F(RouterTest, SaysWhichPrefixWasReplaced) {
+TEST_F(RouterTest, ReportsWhichPrefixWasReplaced) {
   start("j7");
   const RoutedPath path = ask("//home/u/.triton/cache/K");
   EXPECT_EQ(asked_.substr(0, path.from_length), "//home/u/.triton/cache");
   EXPECT_EQ(std::string_view(path.path, path.to_length), "/ci-cache/.jobs/j7/triton");
 }
 
-TEST_F(RouterTest, TheLongestAndThenTheLastRouteCounts) {
+TEST_F(RouterTest, TheLongestAndThenTheLastRouteApplies) {
   start("j7");
   ASSERT_TRUE(router_->routes().add("inner", "/home/u/.triton/cache/inner", true));
   ASSERT_TRUE(router_->routes().add("own", "/home/u/.triton/cache", true));
@@ -205,7 +205,8 @@ TEST_F(RouterTest, RefusesRoutesThatCannotWork) {
     EXPECT_FALSE(router_->routes().add("x", path, true)) << path;
   }
   for (std::size_t i = 0; i < 2 * kMaxRoutes; ++i) {
-    (void)router_->routes().add("n", "/r" + std::to_string(i), true);  // full at some time
+    // Adds routes until the table is full.
+    (void)router_->routes().add("n", "/r" + std::to_string(i), true);
   }
   EXPECT_FALSE(router_->routes().add("x", "/one-more", true));
 }

@@ -38,12 +38,12 @@ Stage::Stage() {
 }
 
 Stage::~Stage() {
-  std::error_code ignored;  // a scratch directory left behind fails no test
+  std::error_code ignored;  // a scratch directory left behind must not fail a test
   fs::remove_all(directory_, ignored);
 }
 
 void Stage::mount_as(const std::string& root) {
-  // A device number of its own, as a mount has: the directory left behind by an unmount has
+  // The simulated mount has its own device number; the directory that an unmount uncovers has
   // another.
   write_text(path("mountinfo"),
              "36 22 0:999 " + root + " " + mount() + " rw - fuse.cacheshim cacheshim rw\n");

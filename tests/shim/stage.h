@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-// A scratch directory with what a preloaded process needs: a directory that stands for the mount,
-// with the view of job "j1", a home directory, and the mountinfo that says so.
+// A scratch directory with everything that a preloaded process needs: a directory that simulates
+// the mount with the view of job "j1", a home directory, and a mountinfo file.
 namespace cacheshim {
 
 struct Ended {
-  int status = -1;  // exit status, or 128 and the signal
+  int status = -1;  // exit status, or 128 + the signal's number
   std::string out;
   std::string err;
 };
@@ -27,13 +27,13 @@ class Stage {
   std::string view() const { return path("mount/.jobs/j1/triton"); }
   std::string default_directory() const { return path("home/.triton/cache"); }
 
-  // Says what is mounted at mount(): "/" is the whole mount, "/.jobs/j1" a bound view.
+  // Sets what is mounted at mount(): "/" is the whole mount, "/.jobs/j1" a bound view.
   void mount_as(const std::string& root);
   void unmount();
 
-  // Changes what run() sets; an empty value unsets.
+  // Variables that override those of run(); an empty value unsets the variable.
   std::map<std::string, std::string> environment;
-  // Runs a program with the test library preloaded (`environment` may say otherwise).
+  // Runs a program with the test library preloaded, unless `environment` overrides that.
   Ended run(const std::vector<std::string>& command) const;
   Ended run_shell(const std::string& script) const { return run({"/bin/sh", "-c", script}); }
 
@@ -43,8 +43,8 @@ class Stage {
 
 void write_text(const std::string& path, const std::string& text);
 std::string read_text(const std::string& path);
-bool exists(const std::string& path);  // symlinks are not followed
-// Every name below `directory` with its kind and content, a line each.
+bool exists(const std::string& path);  // does not follow symlinks
+// Returns every name below `directory` with its kind and content, one per line.
 std::string describe_tree(const std::string& directory);
 std::size_t count_lines(const std::string& text);
 

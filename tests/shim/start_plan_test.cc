@@ -77,8 +77,8 @@ class StartPlan : public testing::Test {
 
 using Variables = std::map<std::string, std::string>;
 
-// Triton writes the path into its entries: by the link's own, no other job could use them.
-TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountByALink) {
+// Triton writes the path into its entries: with the link's own path, no other job could use them.
+TEST_F(StartPlan, RewritesAVariableThatLeadsToTheMountByALink) {
   environment_["FAMILY_DIR"] = actions_.link_path = "/home/u/link";
   actions_.link_target = "/ci-cache/family";
   plan();
@@ -86,7 +86,7 @@ TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountByALink) {
   EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
 }
 
-TEST_F(StartPlan, SpellsAVariableAnewThatNamesTheMountInAnotherWay) {
+TEST_F(StartPlan, RewritesAVariableThatNamesTheMountByAnotherSpelling) {
   for (const char* value : {"//ci-cache//family", "/ci-cache/./family", "/ci-cache/family/"}) {
     environment_["FAMILY_DIR"] = value;
     plan();
@@ -95,8 +95,9 @@ TEST_F(StartPlan, SpellsAVariableAnewThatNamesTheMountInAnotherWay) {
   }
 }
 
-// These lead there only if the kernel says so: a component before ".." may be a symlink.
-TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountFromTheWorkingDirectoryOrByDots) {
+// Only the kernel can determine whether these paths lead to the mount: a component before ".." may
+// be a symlink.
+TEST_F(StartPlan, RewritesAVariableThatLeadsToTheMountFromTheWorkingDirectoryOrByDots) {
   for (const char* value : {"ci-cache/family", "./family", "/usr/../ci-cache/family"}) {
     environment_["FAMILY_DIR"] = actions_.link_path = value;
     actions_.link_target = "/ci-cache/family";
@@ -106,7 +107,7 @@ TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountFromTheWorkingDirectoryO
   }
 }
 
-TEST_F(StartPlan, SpellsALinkAnewThatEndsWithASlash) {
+TEST_F(StartPlan, RewritesALinkThatEndsWithASlash) {
   environment_["FAMILY_DIR"] = "/home/u/link/";
   actions_.link_path = "/home/u/link";
   actions_.link_target = "/ci-cache/family";
@@ -174,7 +175,7 @@ TEST_F(StartPlan, WithoutAHomeDirectoryOnlyTheVariableMoves) {
   }
 }
 
-TEST_F(StartPlan, TakesTheHomeDirectoryFromOursWhereTheEnvironmentHasNone) {
+TEST_F(StartPlan, TakesTheHomeDirectoryFromCacheshimHomeIfHomeIsUnset) {
   environment_["HOME"] = "";
   environment_["CACHESHIM_HOME"] = "/home/u";
   plan();
@@ -182,7 +183,7 @@ TEST_F(StartPlan, TakesTheHomeDirectoryFromOursWhereTheEnvironmentHasNone) {
 }
 
 TEST_F(StartPlan, CleansTheHomeDirectoriesName) {
-  environment_["CACHESHIM_HOME"] = "/elsewhere";  // for who has no HOME
+  environment_["CACHESHIM_HOME"] = "/elsewhere";  // for a process without HOME
   environment_["HOME"] = "//home/u/";
   plan();
   EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
@@ -197,7 +198,7 @@ TEST_F(StartPlan, AddsTheUsersOwnRoutes) {
   EXPECT_TRUE(actions_.refused.empty());
 }
 
-TEST_F(StartPlan, NamesOwnRoutesThatItRefuses) {
+TEST_F(StartPlan, ReportsOwnRoutesThatItRefuses) {
   environment_["CACHESHIM_ROUTES"] = "x:/a=:rel=b:/c=.hidden:/d=e/f:/ci-cache/g=h:/good=i";
   plan();
   EXPECT_EQ(actions_.refused, (std::vector<std::string>{"x", "/a=", "rel=b", "/c=.hidden", "/d=e/f",
@@ -212,7 +213,7 @@ TEST(JobOfProcess, ComesFromTheEnvironment) {
   EXPECT_EQ(job_of_process(environment, "").view(), "9");
 }
 
-TEST(JobOfProcess, ASlurmIdThatTheCgroupDeniesIsTheDaemonsToDecide) {
+TEST(JobOfProcess, ASlurmIdThatTheCgroupContradictsIsLeftToTheDaemon) {
   FakeEnvironment environment;
   environment["SLURM_JOB_ID"] = "42";
   EXPECT_EQ(job_of_process(environment, "0::/user.slice\n").view(), "42");

@@ -13,7 +13,7 @@
 #include "store/profiles/profile.h"
 #include "tests/shim/stage.h"
 
-// What a process finds when it starts, and what it says.
+// Tests what a process finds at its start, and what it prints.
 namespace cacheshim {
 namespace {
 
@@ -46,7 +46,7 @@ TEST_F(ShimStart, RoutesTheDefaultPathInChildrenAndGrandchildren) {
   EXPECT_EQ(read_text(stage_.view() + "/K/f"), "x\n");
 }
 
-// bash exports setenv, getenv and putenv of its own.
+// bash exports its own setenv, getenv and putenv.
 TEST_F(ShimStart, WorksInBash) {
   const Ended ended =
       stage_.run({"/bin/bash", "-c", std::string(kWriteDefault) + "; " + kPrintVariable + "; env"});
@@ -63,7 +63,7 @@ TEST_F(ShimStart, IsAbsentAndSilentWhenDisabled) {
   EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
-TEST_F(ShimStart, SaysOnceForATreeOfProcessesThatNoMountIsThere) {
+TEST_F(ShimStart, ReportsAMissingMountOncePerTreeOfProcesses) {
   stage_.unmount();
   const Ended ended = stage_.run_shell("sh -c 'cat /dev/null; sh -c true'; cat /dev/null; exit 7");
   EXPECT_EQ(ended.status, 7);
@@ -72,7 +72,7 @@ TEST_F(ShimStart, SaysOnceForATreeOfProcessesThatNoMountIsThere) {
             "cacheshim: no cacheshim mount at " + stage_.mount() + "; running without it\n");
 }
 
-TEST_F(ShimStart, IsAbsentWhereNoMountIs) {
+TEST_F(ShimStart, IsInactiveWithoutAMount) {
   stage_.unmount();
   const Ended ended = stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable);
   EXPECT_EQ(ended.out, "");
@@ -113,7 +113,7 @@ TEST_F(ShimStart, RefusesARelativeMountPath) {
             "cacheshim: CACHESHIM_MOUNT 'cache' is not an absolute path; running without it\n");
 }
 
-TEST_F(ShimStart, AcceptsAMountPathWithSlashesBehind) {
+TEST_F(ShimStart, AcceptsAMountPathWithTrailingSlashes) {
   stage_.environment["CACHESHIM_MOUNT"] = "/" + stage_.mount() + "//";
   EXPECT_EQ(stage_.run_shell(kPrintVariable).out, stage_.mount() + "/triton");
 }
@@ -145,7 +145,7 @@ TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
   std::erase_if(added, [&](const std::string& line) {  // the families' variables
     return line.find("=" + stage_.mount() + "/") != std::string::npos;
   });
-  EXPECT_EQ(added.size(), 4U);  // LD_PRELOAD, one of ours, CUDA's two
+  EXPECT_EQ(added.size(), 4U);  // LD_PRELOAD, one of our variables, and two for CUDA
 }
 
 TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {
@@ -154,7 +154,7 @@ TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {
       stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain; echo y > ~/.triton/cache/d");
   EXPECT_EQ(ended.err, "");
   EXPECT_TRUE(exists(stage_.mount() + "/plain"));
-  EXPECT_TRUE(exists(stage_.view() + "/d"));  // by the root's symlink
+  EXPECT_TRUE(exists(stage_.view() + "/d"));  // through the symlink in the mount's root
 }
 
 TEST_F(ShimStart, PathsUnderTheMountGoToTheJobsView) {
@@ -179,7 +179,7 @@ TEST_F(ShimStart, DotDotLeadsOutOfARouteAsOutOfAPlainDirectory) {
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }
 
-TEST_F(ShimStart, ASlurmJobThatTheCgroupDeniesNamesNoView) {
+TEST_F(ShimStart, ASlurmJobThatTheCgroupContradictsSelectsNoView) {
   stage_.environment["CACHESHIM_JOB"] = "";
   stage_.environment["SLURM_JOB_ID"] = "77";
   write_text(stage_.path("cgroup"), "0::/slurm/uid_1/job_78/step_0\n");
@@ -190,7 +190,7 @@ TEST_F(ShimStart, ASlurmJobThatTheCgroupDeniesNamesNoView) {
 class ShimRoutes : public ShimStart {
  protected:
   std::string routes_file(const std::string& base) {
-    std::string escaped = stage_.mount().substr(1);  // scratch names hold '-', which is escaped
+    std::string escaped = stage_.mount().substr(1);  // scratch names contain '-', which is escaped
     std::string directory;
     for (const char c : escaped)
       directory += c == '/' ? "-" : c == '-' ? "\\x2d" : std::string(1, c);
@@ -225,7 +225,7 @@ TEST_F(ShimRoutes, ComeFromTheUsersRunDirectoryOtherwise) {
   EXPECT_EQ(stage_.run_shell("printf %s \"$OTHER_VARIABLE\"").out, stage_.mount() + "/triton");
 }
 
-TEST_F(ShimRoutes, AreTheBuiltInOnesWhereTheFileIsNoTable) {
+TEST_F(ShimRoutes, AreTheBuiltInOnesIfTheFileIsNoTable) {
   write_text(routes_file("run"), "no table");
   const Ended ended = stage_.run_shell(kPrintVariable);
   EXPECT_EQ(ended.out, stage_.mount() + "/triton");
@@ -233,7 +233,7 @@ TEST_F(ShimRoutes, AreTheBuiltInOnesWhereTheFileIsNoTable) {
   EXPECT_EQ(count_lines(ended.err), 1u);
 }
 
-TEST_F(ShimRoutes, ComeThroughTheMountWhereNoRunDirectoryIsInSight) {
+TEST_F(ShimRoutes, ComeFromTheMountIfNoRunDirectoryIsVisible) {
   write_text(mounts_file(), other_routes());
   const Ended ended = stage_.run_shell("echo x > ~/other/f; printf %s \"$OTHER_VARIABLE\"");
   EXPECT_EQ(ended.out + ended.err, stage_.mount() + "/triton");
@@ -247,7 +247,7 @@ TEST_F(ShimRoutes, OfTheRunDirectoryAreTakenFirst) {
   EXPECT_EQ(ended.out + ended.err, stage_.mount() + "/triton");
 }
 
-TEST_F(ShimRoutes, OfTheMountThatAreNoTableAreNamedOnceForATreeOfProcesses) {
+TEST_F(ShimRoutes, OfTheMountThatAreNoTableAreReportedOncePerTreeOfProcesses) {
   for (const std::string& text : {std::string("no table"), std::string(70'000, 'x')}) {
     write_text(mounts_file(), text);
     const Ended ended = stage_.run_shell(std::string("sh -c 'sh -c true'; ") + kPrintVariable);
@@ -257,8 +257,8 @@ TEST_F(ShimRoutes, OfTheMountThatAreNoTableAreNamedOnceForATreeOfProcesses) {
   }
 }
 
-// A FIFO that nobody writes to blocks its reader, as a daemon that hangs does.
-TEST_F(ShimRoutes, OfAMountThatHangsAreWaitedForNoLongerThanThreeSeconds) {
+// A FIFO without a writer blocks its reader, as a daemon that hangs does.
+TEST_F(ShimRoutes, OfAHungMountAreWaitedForAtMostThreeSeconds) {
   (void)mounts_file();
   ASSERT_EQ(::mkfifo(mounts_file().c_str(), 0644), 0);
   const auto began = std::chrono::steady_clock::now();

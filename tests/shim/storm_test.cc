@@ -5,8 +5,8 @@
 
 #include "tests/shim/stage.h"
 
-// 64 threads that open, close and fork at once, watched by those who would see a mistake. For
-// STORM_SECONDS each, or a few.
+// Runs 64 threads that open, close and fork at once, under tools that detect errors. Each run takes
+// STORM_SECONDS, or a few seconds.
 namespace cacheshim {
 namespace {
 
@@ -30,7 +30,7 @@ class ShimStorm : public testing::Test {
 
 TEST_F(ShimStorm, Plain) { expect_silence({std::getenv("CACHESHIM_TEST_STORM")}); }
 
-// Library and program are both built for it.
+// Library and program are both built with ThreadSanitizer.
 TEST_F(ShimStorm, UnderThreadSanitizer) {
   stage_.environment["LD_PRELOAD"] = std::getenv("CACHESHIM_TEST_THREADS_LIBRARY");
   expect_silence({std::getenv("CACHESHIM_TEST_STORM_THREADS")});

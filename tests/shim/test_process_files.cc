@@ -3,8 +3,9 @@
 
 #include <cstdlib>
 
-// The library that the tests preload: built from the same sources, but it reads what the kernel and
-// the daemon would say from a directory of the test's. So plain directories can stand for a mount.
+// The library that the tests preload is built from the same sources, but reads the files of the
+// kernel and the daemon from a directory of the test, so that plain directories can simulate a
+// mount.
 namespace cacheshim {
 namespace {
 

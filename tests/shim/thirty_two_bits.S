@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of another architecture, i386: ends by 1 if its environment holds an empty LD_PRELOAD, by 2 if
-// it holds another one.
+// A program of another architecture, i386. Exits with 1 if its environment contains an empty
+// LD_PRELOAD, with 2 if it contains another one.
     .code32
     .text
     .globl _start
@@ -16,7 +16,7 @@ next:
     cmpl $0x505f444c, (%eax)        // "LD_P"
     jne next
     incl %ebx
-    cmpb $0, 11(%eax)               // behind "LD_PRELOAD="
+    cmpb $0, 11(%eax)               // the character after "LD_PRELOAD="
     je done
     incl %ebx
 done:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of all kinds by a system's own Python, below one directory: prints what came back, without the directory's name.
+"""Makes calls of all kinds with a system's own Python below one directory, and prints the results without the
+directory's name.
 
-tour.py DIRECTORY. Knows Python 3.6 and later; whoever runs it compares what it prints for two directories."""
+tour.py DIRECTORY. Runs on Python 3.6 and later; the caller compares the output for two directories.
+"""
 
 import errno
 import fcntl

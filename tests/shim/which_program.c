@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of all kinds, for scripts/which-calls to find. Never run.
+// Contains calls of all kinds for scripts/which-calls to find. It is never run.
 #include <fcntl.h>
 #include <sys/ipc.h>
 #include <sys/xattr.h>
