@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SLURM cluster of this machine alone, with mount and PID namespaces of its own.
+"""A SLURM cluster on this machine, in its own mount and PID namespaces.
 
-Everything in it ends with the process that has started it, also when that is killed: its init dies with its
-parent, and the kernel ends all processes of a PID namespace with the init. What is left are the cgroups, which
-the watchdog removes.
+Everything in it ends with the process that has started it, even if that is killed: the namespace's init dies with
+its parent, and the kernel then kills all processes of the PID namespace. Only the cgroups remain, and the watchdog
+removes them.
 """
 
 import os
@@ -54,13 +54,13 @@ ReturnToService=2
 NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=p Nodes={node} Default=YES State=UP MaxTime=5 OverSubscribe=YES
 """
-# PID 1 of the namespace: sleeps and reaps.
+# PID 1 of the namespace: sleeps, and reaps its children.
 INIT = "import os, signal\nprint('ready', flush=True)\nwhile True:\n" \
        "    try: os.wait()\n    except ChildProcessError: signal.sigtimedwait([], 0.2)\n"
 
 
 def has_cgroups():
-    """Whether SLURM 22.05 can track processes by cgroup here: version 2 takes systemd."""
+    """Returns whether SLURM 22.05 can track processes by cgroup here: with version 2 it requires systemd."""
     return (CGROUPS / "cgroup.procs").exists()
 
 
@@ -70,7 +70,7 @@ def remove_cgroups(node):
         try:
             os.rmdir(directory)
         except OSError:
-            pass  # a process in it is on its way out: the next try removes it
+            pass  # one of its processes is still exiting: the next attempt removes it
 
 
 def free_ports(count):
@@ -85,7 +85,7 @@ def free_ports(count):
 
 
 class CgroupWatchdog:
-    """A process that removes the cgroups of a cluster when the one that has started it dies."""
+    """A process that removes the cgroups of a cluster when the process that has started the cluster dies."""
 
     def __init__(self, node):
         code = ("import sys, time; sys.path[:0] = sys.argv[1:3]; import cluster; sys.stdin.read()\n"
@@ -141,7 +141,7 @@ class Cluster:
             (self.top / name).write_text(pathlib.Path("/etc", name).read_text() + added)
 
     def write_epilog(self, text):
-        """From now on SLURM runs this when a job ends."""
+        """Sets the script that SLURM runs when a job ends."""
         new = self.top / "epilog.new"
         new.write_text(text)
         new.chmod(0o755)
@@ -181,7 +181,7 @@ class Cluster:
             words = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *words]
             environment["HOME"] = f"{self.top}/out"
         output = self.top / "command.out"
-        with open(output, "w+", encoding="utf-8") as file:  # a daemon may keep it: no pipe
+        with open(output, "w+", encoding="utf-8") as file:  # a file instead of a pipe: a daemon may keep it open
             code = subprocess.run(self._inside(words), stdin=subprocess.DEVNULL, stdout=file,
                                   stderr=subprocess.STDOUT, env={**environment, **(env or {})},
                                   cwd="/", timeout=timeout, check=False).returncode
@@ -195,7 +195,7 @@ class Cluster:
     # ---- Jobs
 
     def submit(self, user, script, *options):
-        """Returns the id of a batch job whose output is in output_of()."""
+        """Submits a batch job, whose output is in output_of(); returns its id."""
         path = self.top / "out" / f"job-{time.monotonic_ns()}.sh"
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o755)
@@ -207,7 +207,7 @@ class Cluster:
         return path.read_text() if path.exists() else ""
 
     def field(self, job, name):
-        """A field of `scontrol show job`, "" where there is none."""
+        """Returns a field of `scontrol show job`, or "" if there is none."""
         words = self.run("scontrol", "show", "job", job, "-o").split()
         return next((word.split("=", 1)[1] for word in words if word.startswith(f"{name}=")), "")
 
@@ -222,7 +222,7 @@ class Cluster:
             raise AssertionError(f"{late}; it is {self.state(job)}") from late
 
     def _is_in(self, job, states):
-        time.sleep(0.1)  # scontrol is a program: it takes its time anyway
+        time.sleep(0.1)  # starting scontrol takes far longer than this
         state = self.state(job)
         return state if state in states else None
 
@@ -234,7 +234,7 @@ class Cluster:
 
     @property
     def init_pid(self):
-        """The process whose end is that of the cluster."""
+        """The process whose exit ends the cluster."""
         return self._init.pid
 
     def close(self):

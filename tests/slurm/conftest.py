@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster, a mount on its node, and jobs that have been submitted together: most of the time is SLURM's own."""
+"""Fixtures: a cluster, a mount on its node, and jobs that are submitted together, because SLURM itself takes most of
+the time."""
 
 import pathlib
 import shutil
@@ -13,7 +14,7 @@ EPILOG = mounts.REPOSITORY / "integrations/slurm/epilog.sh"
 
 
 def epilog_for(mount, program):
-    """The epilog as an administrator adapts it."""
+    """Returns the epilog as an administrator adapts it."""
     text = EPILOG.read_text()
     for line, value in (("readonly mount=/ci-cache", f"readonly mount={mount}"),
                         ("readonly program=/usr/local/bin/cacheshim", f"readonly program={program}")):

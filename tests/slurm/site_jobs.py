@@ -23,19 +23,20 @@ class Site:
         return mount, directory
 
     def submit(self, user, script, *options):
-        """A batch job with the library preloaded. Of a cache without a profile nothing but a success publishes."""
+        """Submits a batch job with the library preloaded. For a cache without a profile, only a successful job
+        publishes."""
         lines = [f"export LD_PRELOAD={self.library} CACHESHIM_MOUNT={self.mount}",
                  f"MOUNT={self.mount} PROGRAM={self.program}",
                  'write() { mkdir -p "$MOUNT/blobs/$1" && echo "$2" > "$MOUNT/blobs/$1/file"; }', script]
         return self.cluster.submit(user, "\n".join(lines), *options)
 
     def published(self, name):
-        """What the base has of it; None for nothing."""
+        """Returns the content of the name in the base, or None."""
         path = self.store / "blobs" / name / "file"
         return path.read_text().strip() if path.exists() else None
 
     def layers(self, job):
-        """The text of the files in the job's layers, by attempt."""
+        """Returns the text of the files in the job's layers, by attempt."""
         found = {}
         for layer in sorted((self.store / ".cacheshim/layers" / job).glob("*")):
             texts = [path.read_text().strip() for path in layer.glob("upper/blobs/*/file")]
@@ -44,7 +45,7 @@ class Site:
         return found
 
     def describe(self, job, mount=None):
-        """The daemon's description of a job, "" where it does not know it."""
+        """Returns the daemon's description of a job, or "" if it does not know the job."""
         result = self.cluster.try_run("cat", f"{mount or self.mount}/.cacheshim/jobs/{job}")
         return result.stdout if result.returncode == 0 else ""
 
@@ -52,7 +53,7 @@ class Site:
         return '"state": "active"' in self.describe(job, mount)
 
     def wait_for_end(self, job, seconds=60):
-        """Until SLURM knows the job's final state and the daemon has ended it. Returns the state."""
+        """Waits until SLURM knows the job's final state and the daemon has ended the job. Returns the state."""
         state = self.cluster.wait_for_state(job, *FINAL_STATES, seconds=seconds)
 
         def has_ended():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of a real SLURM: what the epilog publishes, and which users may use a job."""
+"""Tests jobs of a real SLURM: what the epilog publishes, and which users may use a job."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ SLEEP = "echo begun; sleep 300"
 
 @pytest.fixture(scope="session")
 def timed_out(site):
-    """Submitted first: a time limit has the precision of a minute."""
+    """Submitted first, because SLURM enforces a time limit only to the minute."""
     return site.submit("cs-alice", f"write timeout half; {SLEEP}", "--time=1")
 
 
@@ -54,7 +54,7 @@ def test_a_requeued_job_begins_anew(site, timed_out):
     site.cluster.wait_for_state(job, "PENDING")
     assert not site.is_active(job), "the epilog has returned, so the attempt is over"
     assert site.layers(job) == {"0": ["half"]}
-    site.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # SLURM waits two minutes else
+    site.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # otherwise SLURM waits two minutes
     assert site.wait_for_end(job) == "COMPLETED"
     assert "first" not in site.cluster.output_of(job)
     assert (site.published("first"), site.published("second")) == (None, "whole")
@@ -91,7 +91,7 @@ def test_the_programs_commands_work_in_a_preloaded_job(site, timed_out):
 @pytest.mark.skipif(not has_cgroups(), reason="SLURM cannot track jobs by cgroup here")
 def test_a_job_that_only_sleeps_is_not_idle(site, timed_out):
     mount, _store = site.mount_store("idle-mnt", "idle-store", 'job_idle = "2s"\n')
-    # The sleeping process is the job's by its cgroup alone.
+    # Only the cgroup shows that the sleeping process belongs to the job.
     job = site.submit("cs-alice", f"(mkdir -p {mount}/blobs); echo begun\n"
                       "setsid env -i sleep 300 & exec env -i sleep 300")
     gone = site.submit("cs-bob", f"mkdir -p {mount}/blobs")
@@ -149,7 +149,7 @@ def test_a_job_that_ran_out_of_time_publishes_nothing(site, timed_out):
     assert site.layers(timed_out) == {"0": ["half"]}
 
 
-# Last: it takes the cluster down.
+# This test is the last one, because it ends the cluster.
 def test_nothing_is_left_of_a_cluster_whose_parent_is_killed(site):
     os.kill(site.cluster.init_pid, signal.SIGKILL)
     top = str(site.top)
@@ -168,4 +168,4 @@ def processes_below(top):
             if entry.isdigit() and os.readlink(f"/proc/{entry}/exe").startswith(top):
                 yield entry
         except OSError:
-            pass  # it has ended
+            pass  # it has exited
