@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that autotune the same kernel, of whose configurations a third cannot be compiled."""
+"""Jobs that autotune the same kernel, of which a third of the configurations cannot be compiled."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from passes import figures_of, measured_pass, shared_directory
 
 JOBS = 8
 CONFIGS = 24
-MOST_WALL = 1.1  # of what the same jobs take with private caches
+MOST_WALL = 1.1  # relative to the same jobs with private caches
 MOST_WAIT_S = 1.0
 
 
 def tuners(lab: Lab, prefix: str, log: PtxasLog, caches: list[str] | None = None,
            count: int = JOBS) -> list[Job]:
-    """Through cacheshim, unless each has a cache of its own."""
+    """Creates jobs that use cacheshim, or jobs that use a private cache each."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -31,7 +31,7 @@ def tuners(lab: Lab, prefix: str, log: PtxasLog, caches: list[str] | None = None
 
 
 def expect_own_failures(verdict: Verdict, done: Storm) -> None:
-    """Every job was told which configurations fail, whoever tried them first."""
+    """Verifies that every job learned which configurations fail, whoever tried them first."""
     expected = [factor for factor in range(CONFIGS) if factor % 3 == 2]
     for one in done.results:
         seen = one.report["failed"] if one.report else None
@@ -43,7 +43,7 @@ def longest_wait(done: Storm) -> float:
 
 
 def through_cacheshim(lab: Lab, verdict: Verdict, count: int = JOBS) -> tuple[dict[str, Any], float]:
-    """The figures of one pass, and the longest wait on a configuration that fails."""
+    """Runs one pass; returns its figures, and the longest wait for a configuration that fails."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         log = PtxasLog(lab)
         done, figures = measured_pass(lab, mount, tuners(lab, "tuner", log, count=count), log, "autotuner")
@@ -72,7 +72,7 @@ def told(figures: dict[str, Any]) -> str:
 
 
 def run(lab: Lab, count: int) -> int:
-    """The comparison, in turns, and whether it is within the bars."""
+    """Compares the two in alternating rounds, and reports whether the result meets the requirements."""
     verdict = Verdict("autotuner")
     ratios, waits = [], []
     print(f"{JOBS} jobs, {CONFIGS} configurations, of which {CONFIGS // 3} fail")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cacheshim mount for the length of a scenario."""
+"""A cacheshim mount for the duration of a scenario."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COMMAND_TIMEOUT_S = 60
 
 
 class CommandFailed(Exception):
-    """A cacheshim command that should have worked did not."""
+    """A cacheshim command failed that should have succeeded."""
 
 
 def processes(name: str) -> dict[int, list[str]]:
-    """pid → fields of /proc/PID/stat after the name, of all processes here of that program."""
+    """Returns all processes of that program here: pid → the fields of /proc/PID/stat after the name."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -36,21 +36,21 @@ def processes(name: str) -> dict[int, list[str]]:
 
 
 def cpu_seconds_of(name: str) -> float:
-    """User and system time of all processes of this PID namespace with that program name."""
+    """Returns the user and system time of all processes of that program in this PID namespace."""
     ticks = sum(int(fields[11]) + int(fields[12]) for fields in processes(name).values())
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def is_mounted(path: Path) -> bool:
-    """Asks the mount table: stat() on the mount of a dead daemon fails."""
+    """Reads the mount table, because stat() on the mount of a dead daemon fails."""
     with open("/proc/self/mounts") as table:
         return any(line.split(" ")[1] == str(path) for line in table)
 
 
 class CacheMount:
-    """`cacheshim mount` on entry, `cacheshim unmount` on exit.
+    """Runs `cacheshim mount` on entry, and `cacheshim unmount` on exit.
 
-    The mount point is /ci-cache itself, seen in this mount namespace alone.
+    The mount point is /ci-cache itself, in this mount namespace only.
     """
 
     def __init__(self, lab: Lab, store: Path, mount_point: Path = MOUNT_POINT) -> None:
@@ -64,7 +64,7 @@ class CacheMount:
         return self.store / "triton"
 
     def command(self, *words: str | Path, timeout: float = COMMAND_TIMEOUT_S) -> str:
-        """Runs the program as root; its standard output."""
+        """Runs the program as root; returns its standard output."""
         line = [str(word) for word in (self.lab.cacheshim, *words)]
         done = subprocess.run(
             line, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
@@ -75,9 +75,9 @@ class CacheMount:
         return done.stdout
 
     def mount(self) -> None:
-        if not is_mounted(self.mount_point):  # a dead mount is for `cacheshim mount` to free
+        if not is_mounted(self.mount_point):  # `cacheshim mount` itself frees a dead mount
             self.mount_point.mkdir(exist_ok=True)
-        # Not captured: a daemon that kept our pipe open would make us wait for its end.
+        # Not captured by a pipe: the daemon may keep it open, and reading it would wait for the daemon's exit.
         log = self.lab.fresh("daemon") / "log"
         with open(log, "wb") as output:
             done = subprocess.run(
@@ -97,7 +97,7 @@ class CacheMount:
             raise CommandFailed("unmount: exit 0, but it is still mounted")
 
     def force_away(self) -> None:
-        """Whatever state the mount and its daemon are in."""
+        """Removes the mount and the daemon, whatever state they are in."""
         while is_mounted(self.mount_point):
             if subprocess.run(["umount", "-l", self.mount_point], check=False).returncode:
                 break

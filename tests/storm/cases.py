@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of scenarios: job lists, checks of the base, verdicts."""
+"""The parts of scenarios: lists of jobs, checks of the base, verdicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENTRY_SUFFIXES = ("source", "ttir", "ttgir", "llir", "ptx", "cubin", "json")
 
 @dataclass
 class Verdict:
-    """How a scenario ended: with nothing in `complaints` it passed."""
+    """The result of a scenario, which has passed if `complaints` is empty."""
 
     name: str
     complaints: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ Scenario = Callable[[Lab, Verdict], None]
 
 
 def judge(lab: Lab, name: str, scenario: Scenario) -> Verdict:
-    """Runs a scenario; whatever it raises is a complaint too."""
+    """Runs a scenario; an exception counts as a complaint."""
     verdict = Verdict(name)
     lab.progress.say(name)
     start = time.monotonic()
@@ -60,7 +60,7 @@ def judge(lab: Lab, name: str, scenario: Scenario) -> Verdict:
 
 
 def end_leftovers() -> list[str]:
-    """Kills what still runs as a job's user, so that no scenario disturbs the next; their names."""
+    """Kills processes that still run as a job's user, so that no scenario disturbs the next; returns their names."""
     left = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -74,7 +74,7 @@ def end_leftovers() -> list[str]:
 
 
 class PtxasLog:
-    """Counts ptxas runs, and knows the digest of each result."""
+    """Counts ptxas runs, and records the digest of each result."""
 
     def __init__(self, lab: Lab) -> None:
         lab._made += 1
@@ -95,18 +95,18 @@ class PtxasLog:
         return self.path.read_text().splitlines()
 
     def compiled_once(self) -> str:
-        """How many of the kernels that were compiled at all were so by one run: "23 of 24"."""
+        """Returns how many of the compiled kernels were compiled only once: "23 of 24"."""
         runs = Counter(self.digests())
         return f"{sum(1 for count in runs.values() if count == 1)} of {len(runs)}"
 
 
 def without_library(job: str, family: str) -> dict[str, str]:
-    """The same for processes that preload nothing: a job's name, and Triton's own variable."""
+    """Returns the environment of processes without the library: a job's name, and Triton's own variable."""
     return {"CACHESHIM_JOB": job, "TRITON_CACHE_DIR": f"/ci-cache/{family}"}
 
 
 def preload(lab: Lab, job: str) -> dict[str, str]:
-    """All that a job script sets for cacheshim."""
+    """Returns everything that a job script sets for cacheshim."""
     return {"LD_PRELOAD": str(lab.library), "CACHESHIM_JOB": job}
 
 
@@ -122,8 +122,8 @@ def triton_jobs(
     arguments: tuple[str, ...] = ("--launcher",),
     unshimmed: str | None = None,
 ) -> list[Job]:
-    """Jobs of `count` users with the same kernels; through cacheshim unless `cache` is given: with the
-    library, or without and in the cache family `unshimmed`."""
+    """Creates jobs of `count` users with the same kernels. If `cache` is None, they use cacheshim: with the library,
+    or without it and in the cache family `unshimmed`."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -144,7 +144,7 @@ def triton_jobs(
 
 
 def key_of(kernel_hash: str) -> str:
-    """The directory name that Triton makes of a hash."""
+    """Returns the directory name that Triton derives from a hash."""
     return base64.b32encode(bytes.fromhex(kernel_hash)).decode().rstrip("=")
 
 
@@ -154,14 +154,14 @@ def expect_clean(verdict: Verdict, storm: Storm, what: str) -> None:
 
 
 def expect_no_rejection(verdict: Verdict, mount: CacheMount) -> None:
-    """No job has opened an entry of the base and then built it anew."""
+    """Verifies that no job has opened an entry of the base and then built it again."""
     stats = mount.stats()
     found = {name: stats[name] for name in ("entries_rejected", "rebuilds_equal", "entries_replaced")}
     verdict.expect(not any(found.values()), f"jobs have rejected entries of the base: {found}")
 
 
 def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: str) -> None:
-    """One job compiles what the others wait for; one kernel in twenty may be compiled again."""
+    """Verifies that one job compiles each kernel and the others wait; one kernel in twenty may be compiled again."""
     runs = len(log.digests())
     verdict.expect(
         kernels <= runs <= kernels * 1.05, f"{what}: {runs} ptxas runs for {kernels} kernels"
@@ -169,7 +169,7 @@ def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: st
 
 
 def expect_warm(verdict: Verdict, storm: Storm, log: PtxasLog, what: str) -> None:
-    """No compile: not by the hits that Triton counts, and not by runs of ptxas."""
+    """Verifies that nothing was compiled, by Triton's count of hits and by the runs of ptxas."""
     runs = len(log.digests())
     verdict.expect(runs == 0, f"{what}: {runs} ptxas runs where none was needed")
     verdict.expect(storm.hits == storm.calls, f"{what}: {storm.hits} hits in {storm.calls} calls")
@@ -190,7 +190,7 @@ def is_launcher(files: set[str]) -> bool:
 
 
 def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "axpy") -> None:
-    """Nothing half-done in the base: no temporary names, and every entry has all its files."""
+    """Verifies that the base contains nothing incomplete: no temporary names, and every entry has all its files."""
     left = temporary_names(base)
     verdict.expect(not left, f"{what}: temporary names in the base: {left[:3]}")
     expected = {f"{name}.{suffix}" for suffix in ENTRY_SUFFIXES} | {f"__grp__{name}.json"}
@@ -207,7 +207,8 @@ def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "a
 def expect_cubins(
     verdict: Verdict, base: Path, storms: list[Storm], compiled: set[str], kernels: int, what: str
 ) -> None:
-    """Every cubin in the base is, byte for byte, one that ptxas made, and what the jobs loaded."""
+    """Verifies that every cubin in the base is, byte for byte, one that ptxas made, and the one that the jobs
+    loaded."""
     expect_whole_entries(verdict, base, what)
     every = list(base.iterdir()) if base.is_dir() else []
     entries = [entry for entry in every if not is_launcher({file.name for file in entry.iterdir()})]

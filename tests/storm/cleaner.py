@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job that wipes the cache: every 50 ms it removes a random key directory, as users do.
+"""A job that cleans the cache: every 50 ms it removes a random key directory, as users do.
 
-It works on what it sees as the cache. On a plain shared directory that is everybody's. Ends when its
-stdin does. Lines on stdout as in worker.py: READY, REPORT.
+It removes what it sees as the cache. In a plain shared directory, that is everybody's. It ends when its stdin is
+closed. It prints the same lines as worker.py: READY, REPORT.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 
 
 def remove_one(root: str, errors: list[dict[str, object]]) -> int:
-    """Removes one key directory; how many (0 or 1)."""
+    """Removes one key directory; returns the number of removed ones (0 or 1)."""
     keys = os.listdir(root) if os.path.isdir(root) else []
     if not keys:
         return 0
@@ -46,7 +46,7 @@ def main() -> int:
     removed = 0
     print("READY", flush=True)
     while True:
-        removed += remove_one(root, errors)  # at least once, so that there is a job that can be ended
+        removed += remove_one(root, errors)  # try at least once, so that the job exists and can be ended
         ready, _, _ = select.select([sys.stdin], [], [], 0.05)
         if ready and not sys.stdin.readline():
             break

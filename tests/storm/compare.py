@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What single flight saves: the same cold jobs on one plain directory and through cacheshim, in turns."""
+"""Measures what single flight saves: runs the same cold jobs in a plain directory and through cacheshim,
+alternately."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from scenarios import own_profile
 
 JOBS = 8
 KERNELS = 24
-MOST = {"cpu_s": 0.4, "wall_s": 0.5}  # of what the plain directory takes
+MOST = {"cpu_s": 0.4, "wall_s": 0.5}  # relative to the plain directory
 SHIMMED = "cacheshim"
 UNSHIMMED = "without the library, in a family of one's own"
 
 
 def plain(lab: Lab) -> dict[str, Any]:
-    """All of one user, so that nobody is refused: the best that a plain directory can do."""
+    """Runs all jobs as one user, so that no access is denied: the best case for a plain directory."""
     log = PtxasLog(lab)
     cache = str(shared_directory(lab, "plain"))
     jobs = triton_jobs(lab, "plain", JOBS, log, kernels=KERNELS, cache=cache, arguments=())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile() by several users on one cache: C++ for the CPU, that g++ builds."""
+"""Runs torch.compile() as several users on one cache: C++ for the CPU, built by g++."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from passes import error_kinds, shared_directory
 
 TIMEOUT_S = 420.0
 TEMPORARY = re.compile(r"\.tmp$|^tmp\.|tmp\.pid_|_CxxBuild$")
-# Entries that are named by their contents: GRAPHS/…/KEY/NAME.
+# Families whose entries are named by their contents: GRAPHS/…/KEY/NAME.
 GRAPHS = ("fxgraph", "aotautograd")
 
 
 class GxxLog:
-    """What g++ has built: a name and a digest each run."""
+    """The record of g++'s results: a name and a digest for each run."""
 
     def __init__(self, lab: Lab) -> None:
         self.path = lab.fresh("gxx") / "log"
@@ -38,7 +38,7 @@ class GxxLog:
             "STORM_GXX_LOG": str(self.path),
             "OMP_NUM_THREADS": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            # They are kept below TMPDIR, whatever the cache's directory is.
+            # Inductor keeps precompiled headers below TMPDIR, wherever the cache is.
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         }
 
@@ -47,8 +47,8 @@ class GxxLog:
 
 
 def compile_jobs(lab: Lab, prefix: str, count: int, log: GxxLog, cache: str | None) -> list[Job]:
-    """Through cacheshim with the library, unless `cache` names a plain directory: then of one user, since
-    the directories of others are closed to it."""
+    """Creates jobs that use cacheshim with the library. If `cache` names a plain directory, they use that one
+    instead, all as one user, because users cannot enter each other's directories."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -82,7 +82,7 @@ def figures_of(done: Storm, log: GxxLog, daemon_cpu: float = 0.0) -> dict[str, A
 
 
 def content_name(path: Path) -> str:
-    """How Inductor names what is named by its contents (torch/_inductor/cache_key.py)."""
+    """Returns the name that Inductor gives to this content (torch/_inductor/cache_key.py)."""
     digest = hashlib.sha256(path.read_bytes()).digest()
     return base64.b32encode(digest).decode()[:51].lower()
 
@@ -90,7 +90,8 @@ def content_name(path: Path) -> str:
 def expect_sound_base(
     verdict: Verdict, base: Path, builds: list[tuple[str, str]], jobs: int
 ) -> dict[str, int]:
-    """Every entry is there, whole; nothing temporary, and locks where locks belong. What there is."""
+    """Verifies that every entry exists and is complete, that there are no temporary files, and that lock files are
+    only where they belong. Returns the number of files of each kind."""
     files = [path for path in base.rglob("*") if not path.is_dir()]
     names = [path.name for path in base.rglob("*")]
     left = [name for name in names if TEMPORARY.search(name)]
@@ -106,7 +107,7 @@ def expect_sound_base(
     verdict.expect(not missing, f"libraries that are not in the base: {sorted(missing)[:3]}")
     for path in files:
         if path.suffix == ".py":
-            compile(path.read_text(), path.name, "exec")  # torn it is no Python
+            compile(path.read_text(), path.name, "exec")  # a truncated file does not compile
     graphs = [path for path in files if path.relative_to(base).parts[0] in GRAPHS]
     torn = [path.name for path in graphs if path.name != content_name(path)]
     verdict.expect(not torn, f"graphs in pieces: {torn[:3]}")
@@ -131,7 +132,7 @@ def expect_nothing_compiled(verdict: Verdict, warm: Storm, log: GxxLog) -> None:
 
 
 def cold_then_warm(lab: Lab, verdict: Verdict, *, jobs: int) -> None:
-    """A pass on a plain directory, for comparison; then a cold one through cacheshim and a warm one."""
+    """Runs a pass in a plain directory for comparison, then a cold one and a warm one through cacheshim."""
     plain_log, cold_log, warm_log = (GxxLog(lab) for _ in range(3))
     directory = str(shared_directory(lab, "plain"))
     plain = storm(

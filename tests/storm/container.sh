@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # container.sh --root DIR [--cache DIR] --home DIR --share DIR --uid UID [--userns] -- COMMAND…
 #
-# Runs COMMAND as SLURM with enroot would: in a root file system of its own, made of binds at --root, with
-# --home as its HOME=/root and --cache as its /ci-cache; --share is there under its own path. Called as the first process of fresh mount and PID
-# namespaces (unshare --mount --pid --fork), where all of it ends with COMMAND. With --userns the user
-# is root inside, as enroot maps it.
+# Runs COMMAND as SLURM with enroot would: in its own root file system, made of bind mounts at --root, with --home as
+# HOME=/root and --cache as /ci-cache; --share has the same path as outside. The caller runs it as the first process of
+# new mount and PID namespaces (unshare --mount --pid --fork), which end with COMMAND. With --userns the user is root
+# inside, as in enroot's user namespace.
 set -euo pipefail
 
 root='' cache='' home='' share='' uid='' userns=''
@@ -25,7 +25,7 @@ shift
 mount --make-rprivate /
 mount -t tmpfs -o mode=0755 tmpfs "$root"
 
-bind() { # SOURCE TARGET: TARGET inside the new root
+bind() { # SOURCE TARGET: TARGET is a path in the new root
     mkdir -p "$root$2"
     mount --rbind "$1" "$root$2"
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration: today's shared directory beside cacheshim, in one table."""
+"""The demonstration: compares the usual shared directory with cacheshim in one table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plain(lab: Lab) -> dict[str, Any]:
 
 
 def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The cold pass of eight jobs and the warm one of a ninth."""
+    """Runs a cold pass of eight jobs and a warm pass of a ninth."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         jobs = triton_jobs(lab, "job", JOBS, cold_log, kernels=KERNELS, arguments=())

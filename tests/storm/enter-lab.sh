@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-lab.sh WORK COMMAND…
 #
-# Runs COMMAND in mount and PID namespaces of its own, in a root made of binds of the real one with two
-# directories more: /ci-cache, free to mount on whatever this machine has there, and /cacheshim-lab. Nothing
-# of it is seen outside, and all of it, mounts and processes, goes away with this script, also when that
-# is killed. WORK is an empty directory on disk; the caller removes it. /run starts empty.
+# Runs COMMAND in its own mount and PID namespaces. Their root consists of bind mounts of the real root and two more
+# directories: /cacheshim-lab, and a /ci-cache on which the command can mount, whatever this machine has there. Nothing
+# of it is visible outside, and all mounts and processes disappear with this script, even if it is killed. WORK is an
+# empty directory on disk, which the caller removes. /run is empty at the start.
 set -euo pipefail
 
 readonly AREA=/cacheshim-lab
@@ -29,7 +29,7 @@ build_root() { # ROOT
     mount -t tmpfs -o mode=0755 tmpfs "$root/run"
 }
 
-inside() { # WORK COMMAND…: the first process of the new namespaces
+inside() { # WORK COMMAND…: runs as the first process of the new namespaces
     local work=$1 here
     shift
     here=$PWD
@@ -41,7 +41,7 @@ inside() { # WORK COMMAND…: the first process of the new namespaces
     rmdir /.old
     cd "$here"
     export CACHESHIM_LAB=$AREA
-    # Not by exec: as the first process this shell also reaps what daemons leave behind.
+    # Not exec: this shell is the first process, and reaps the children of daemons that have exited.
     "$@" &
     wait $! && exit 0 || exit $?
 }
@@ -50,6 +50,6 @@ if [ "$1" = --inside ]; then
     shift
     inside "$@"
 fi
-# Dies with its caller, and by --kill-child everything inside dies with it.
+# This process dies with its caller, and everything inside dies with it because of --kill-child.
 exec setpriv --pdeathsig KILL -- \
     unshare --mount --pid --fork --kill-child --propagation private -- "${BASH_SOURCE[0]}" --inside "$@"

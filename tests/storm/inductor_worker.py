@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One job's process: has an unmodified torch.compile() make C++ for the CPU, and checks its results.
+"""One job's process: compiles to C++ for the CPU with an unmodified torch.compile(), and checks the results.
 
-Lines on stdout as in worker.py: READY, CALL, REPORT.
+It prints the same lines as worker.py: READY, CALL, REPORT.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def normalized(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def with_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Its backward pass is a graph, and a kernel, of its own."""
+    """The backward pass is a separate graph, with a kernel of its own."""
     return torch.sin(x) * torch.sigmoid(y)
 
 
@@ -49,7 +49,7 @@ def inputs(needs_gradient: bool) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def results_of(function: Function, needs_gradient: bool) -> list[torch.Tensor]:
-    """What it gives, and the gradients of its sum."""
+    """Returns the function's result, and the gradients of its sum."""
     x, y = inputs(needs_gradient)
     result = function(x, y)
     if not needs_gradient:
@@ -60,7 +60,7 @@ def results_of(function: Function, needs_gradient: bool) -> list[torch.Tensor]:
 
 
 def check(function: Function) -> None:
-    """Compiled it gives what it gives uncompiled."""
+    """Verifies that the compiled function returns the same as the uncompiled one."""
     needs_gradient = function is with_gradient
     expected = results_of(function, needs_gradient)
     found = results_of(torch.compile(function), needs_gradient)
@@ -68,7 +68,7 @@ def check(function: Function) -> None:
 
 
 def main() -> int:
-    logging.disable(logging.WARNING)  # that there is no GPU; warnings of a cache are counted below
+    logging.disable(logging.WARNING)  # torch warns that there is no GPU; warnings about a cache are counted below
     torch.set_num_threads(1)
     errors: list[dict[str, Any]] = []
     print("READY", flush=True)
@@ -78,7 +78,7 @@ def main() -> int:
     for index, function in enumerate(FUNCTIONS):
         try:
             check(function)
-        except Exception as error:  # every kind is a finding, and the next function is tried
+        except Exception as error:  # record any error, and continue with the next function
             errors.append(describe(error, index))
         print("CALL", flush=True)
     report = {

@@ -18,14 +18,14 @@ from typing import Any
 
 from lab import Lab
 
-FIRST_UID = 23001  # of nobody on an ordinary machine
+FIRST_UID = 23001  # on an ordinary machine, nobody has these uids
 READY_TIMEOUT_S = 120.0
 
 Command = Sequence["str | Path"]
 
 
 class Box(Enum):
-    """What a job has of its own besides its UID."""
+    """What a job has of its own besides its uid."""
 
     PLAIN = "nothing"
     PIDS = "a PID namespace: every job's process has pid 1"
@@ -35,7 +35,7 @@ class Box(Enum):
 
 @dataclass
 class Job:
-    """What to run. `environment` is all that it gets besides PATH, HOME and TMPDIR."""
+    """What to run. `environment` is added to PATH, HOME and TMPDIR, which the job always has."""
 
     name: str
     uid: int
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass
 class Result:
-    """How a job ended. Without a report it was killed or broke down: `trouble` says how."""
+    """How a job ended. If it was killed or crashed, it has no report, and `trouble` describes the reason."""
 
     job: Job
     status: int
@@ -61,12 +61,12 @@ class Result:
 
     @property
     def shim_lines(self) -> list[str]:
-        """What the preloaded library had to say: nothing, when all is well."""
+        """Returns the lines that the preloaded library has printed; there are none if there was no error."""
         return [line for line in self.stderr.splitlines() if line.startswith("cacheshim")]
 
 
 def command_line(lab: Lab, job: Job, home: Path, temporary: Path) -> list[str]:
-    """The whole command. Job variables are set last, so that only the job itself sees them."""
+    """Returns the whole command. It sets job variables last, so that only the job itself has them."""
     in_container = job.box in (Box.CONTAINER, Box.CONTAINER_AS_ROOT)
     variables = {
         "PATH": "/usr/bin:/bin",
@@ -74,7 +74,7 @@ def command_line(lab: Lab, job: Job, home: Path, temporary: Path) -> list[str]:
         "HOME": "/root" if in_container else str(home),
         "TMPDIR": "/tmp" if in_container else str(temporary),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TRITON_DEFAULT_FP_FUSION": "1",  # spares a warning of 3.9
+        "TRITON_DEFAULT_FP_FUSION": "1",  # avoids a warning of Triton 3.9
         **job.environment,
     }
     words: list[str | Path] = [
@@ -99,7 +99,7 @@ def command_line(lab: Lab, job: Job, home: Path, temporary: Path) -> list[str]:
 
 
 class Running:
-    """One job under way."""
+    """A running job."""
 
     def __init__(self, lab: Lab, job: Job) -> None:
         self.job = job
@@ -135,7 +135,7 @@ class Running:
                 self.calls += 1
             elif line.startswith("REPORT "):
                 self._report = json.loads(line[7:])
-        self._ready.set()  # it ended: nobody shall wait for it
+        self._ready.set()  # the job has exited: nobody may wait for it
 
     def wait_ready(self) -> None:
         self._ready.wait(READY_TIMEOUT_S)
@@ -152,15 +152,15 @@ class Running:
             pass  # it ended; finish() reports how
 
     def end_input(self) -> None:
-        """What readers and cleaners take for "enough"."""
+        """Closes the job's stdin, at which readers and cleaners end."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """SIGKILL to the job's first process, with which its PID namespace ends, and to `unshare`.
+        """Sends SIGKILL to the job's first process, which ends its PID namespace, and to `unshare`.
 
-        unshare's own --kill-child does not survive the change of UID.
+        unshare's own --kill-child has no effect after the change of uid.
         """
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children")
@@ -191,7 +191,7 @@ class Running:
 
 
 def start_all(lab: Lab, jobs: Sequence[Job]) -> list[Running]:
-    """Starts jobs and returns once each has imported what it needs."""
+    """Starts jobs, and returns when each has imported its modules."""
     running = [Running(lab, job) for job in jobs]
     for one in running:
         one.wait_ready()
@@ -204,7 +204,7 @@ def go_all(running: Sequence[Running]) -> None:
 
 
 def watch(lab: Lab, running: Sequence[Running], what: str, timeout: float) -> float:
-    """Waits until all have ended, saying how far they are; seconds waited."""
+    """Waits until all have exited, and prints their progress; returns the seconds waited."""
     start = time.monotonic()
     while any(one.running for one in running) and time.monotonic() - start < timeout:
         lab.progress.tick(f"{what}: {sum(one.calls for one in running)} calls done")
@@ -214,7 +214,7 @@ def watch(lab: Lab, running: Sequence[Running], what: str, timeout: float) -> fl
 
 @dataclass
 class Storm:
-    """What a pass of several jobs came to."""
+    """The results of a pass of several jobs."""
 
     results: list[Result]
     wall: float
@@ -236,7 +236,7 @@ class Storm:
         return [error for one in self.results for error in one.errors]
 
     def complaints(self) -> list[str]:
-        """Everything that a pass through cacheshim must not show, one line each."""
+        """Returns everything that must not occur in a pass through cacheshim, one line each."""
         lines = []
         for one in self.results:
             name = one.job.name
@@ -252,7 +252,7 @@ class Storm:
 
 
 def storm(lab: Lab, jobs: Sequence[Job], what: str, timeout: float = 180.0) -> Storm:
-    """Runs jobs at the same time, from a common start."""
+    """Runs jobs at the same time; all start together."""
     lab.progress.tick(f"{what}: starting {len(jobs)} jobs")
     running = start_all(lab, jobs)
     go_all(running)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place where storms happen: a private corner of the machine that vanishes with this process.
+"""The environment in which storms run: a private area of the machine that disappears with this process.
 
-enter-lab.sh has put us into mount and PID namespaces of our own and into a root with two further
-directories: /ci-cache, to mount on, and AREA. What is left on disk afterwards is one directory, AREA/work.
+enter-lab.sh has put this process into its own mount and PID namespaces, and into a root with two further
+directories: /ci-cache, to mount on, and AREA. Only one directory remains on disk afterwards, AREA/work.
 
 Other users must be able to reach programs and libraries, but the repository may lie below a directory
-that only root can enter. Hence copies and binds below AREA, which all can enter:
+that only root can enter. So they are copied or bind-mounted below AREA, which all can enter:
 
-    AREA/share/        what jobs need, at the same path in containers
+    AREA/share/        what jobs need, at the same path as in containers
       stage/           this directory's scripts, the library
       venv/NAME/       virtual environments
       exchange/        files that jobs and harness share (mode 1777)
@@ -43,7 +43,7 @@ MOUNT_POINT = Path("/ci-cache")
 
 
 class Progress:
-    """One line on stderr now and then, so that nobody wonders whether it hangs."""
+    """Prints a line on stderr now and then, to show that the program does not hang."""
 
     def __init__(self, interval: float = 2.0) -> None:
         self._interval = interval
@@ -54,7 +54,7 @@ class Progress:
         self._last = time.monotonic()
 
     def tick(self, text: str) -> None:
-        """Says `text` if nothing was said for a while."""
+        """Prints `text` if nothing was printed for some time."""
         if time.monotonic() - self._last >= self._interval:
             self.say(text)
 
@@ -68,8 +68,8 @@ class Lab:
     """Paths and helpers that scenarios share."""
 
     area: Path
-    cacheshim: Path  # the program, for root
-    venvs: frozenset[str]  # "triton" (the newest), "triton-2.1.0", …: what the system's Python allows
+    cacheshim: Path  # the program that root runs
+    venvs: frozenset[str]  # "triton" (the newest), "triton-2.1.0", …: those that the system's Python allows
     progress: Progress = field(default_factory=Progress)
     _made: int = 0
 
@@ -90,7 +90,7 @@ class Lab:
 
     @property
     def python(self) -> Path:
-        """With the newest Triton."""
+        """The Python that has the newest Triton."""
         return self.python_of("triton")
 
     @property
@@ -99,7 +99,7 @@ class Lab:
 
     @property
     def ptxas(self) -> Path:
-        """The real one that Triton uses for the target of worker.py."""
+        """The real ptxas that Triton uses for the target of worker.py."""
         pattern = "lib/python3*/site-packages/triton/backends/nvidia/bin/ptxas-blackwell"
         found = glob.glob(str(self.python.parent.parent / pattern))
         if not found:
@@ -107,7 +107,7 @@ class Lab:
         return Path(found[0])
 
     def fresh(self, name: str) -> Path:
-        """A new directory on disk, mode 0755."""
+        """Creates a new directory on disk with mode 0755."""
         self._made += 1
         path = self.area / "work" / f"{self._made:03d}-{name}"
         path.mkdir(parents=True)
@@ -115,7 +115,7 @@ class Lab:
 
 
 def prepare(repo: Path, work: Path, venvs: dict[str, Path]) -> Lab:
-    """Lays out AREA with binds and copies."""
+    """Prepares AREA with bind mounts and copies."""
     area = Path(os.environ["CACHESHIM_LAB"])  # set by enter-lab.sh
     os.umask(0o022)
     binds = {"work": work, **{f"share/venv/{name}": path for name, path in venvs.items()}}

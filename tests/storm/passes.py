@@ -23,7 +23,7 @@ def error_lines(done: Storm) -> list[str]:
 
 
 def shared_directory(lab: Lab, name: str) -> Path:
-    """What people do today: one directory that everybody may write to."""
+    """Creates what clusters use today: one directory to which everybody may write."""
     directory = lab.fresh(name)
     directory.chmod(0o1777)
     return directory
@@ -46,7 +46,7 @@ def figures_of(done: Storm, log: PtxasLog, daemon_cpu: float = 0.0) -> dict[str,
 def measured_pass(
     lab: Lab, mount: CacheMount, jobs: list[Job], log: PtxasLog, what: str
 ) -> tuple[Storm, dict[str, Any]]:
-    """One pass through cacheshim, the daemon's CPU time counted in; then all its jobs end."""
+    """Runs one pass through cacheshim and measures the daemon's CPU time too; then ends all its jobs."""
     before = mount.daemon_cpu()
     done = storm(lab, jobs, what)
     figures = figures_of(done, log, mount.daemon_cpu() - before)

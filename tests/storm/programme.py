@@ -15,7 +15,7 @@ from jobs import Box
 
 Programme = list[tuple[str, Scenario]]
 
-# What scripts/test runs: every scenario once, in a size for two cores.
+# What `storm.py small` runs: every scenario once, in a size for two cores.
 SMALL: Programme = [
     ("plain directory shows the errors", partial(scenarios.plain_directory, jobs=8, kernels=8)),
     (
@@ -84,7 +84,7 @@ SMALL: Programme = [
     ("full disk", partial(troubles.full_disk, jobs=4, kernels=12)),
 ]
 
-# What scripts/test --long runs besides: the bars in their full size.
+# What `storm.py full` runs: the required figures in their full size.
 _ROUNDS: Programme = [
     (
         f"8 × 24, PID namespaces, cold then warm, round {number} of 5",
@@ -130,5 +130,5 @@ FULL: Programme = [
     ("daemon killed, 8 jobs", partial(troubles.daemon_killed, jobs=8, kernels=24)),
 ]
 
-# What scripts/test --inductor runs.
+# What `storm.py inductor` runs.
 INDUCTOR: Programme = [("8 users' torch.compile(), cold then warm", partial(compiled.cold_then_warm, jobs=8))]

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job's process that writes entries through Triton's own cache manager, without compiling.
 
-All jobs write the same keys, each with contents of its own, so that a reader can tell whose files
-it sees: an entry that holds files of two jobs is the fault that this looks for. Works with Triton 2.1
-(names end in .tmp.pid_<pid>_<random>) and 3.x (directories tmp.pid_<pid>_<uuid>).
+All jobs write the same keys, each with its own contents, so that a reader can determine which job wrote a file. The
+test fails if an entry contains files of two jobs. It works with Triton 2.1 (names end in .tmp.pid_<pid>_<random>) and
+3.x (directories tmp.pid_<pid>_<uuid>).
 
-Lines on stdout as in worker.py: READY, CALL, REPORT.
+It prints the same lines as worker.py: READY, CALL, REPORT.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LAUNCHER = "__triton_launcher.so"
 
 
 def contents(job: str, key: int, stage: str) -> str:
-    """Text that names its writer in every line; 1 to 40 KiB, the size differs by job and stage."""
+    """Returns a text that names its writer in every line; 1 to 40 KiB, depending on job and stage."""
     size = int.from_bytes(hashlib.sha256(f"{job}{key}{stage}".encode()).digest()[:2], "big") % 39000
     line = f"{job} {key} {stage}\n"
     return line * (1 + (1024 + size) // len(line))
 
 
 def writer_of(text: str) -> str:
-    """The job that wrote this file, or what is wrong with it."""
+    """Returns the job that wrote this file, or what is wrong with the file."""
     lines = set(text.splitlines())
     if len(lines) != 1 or not text.endswith("\n"):
         return f"torn: {sorted(lines)[:3]}"
@@ -56,14 +56,14 @@ def writers_in(group: dict[str, str]) -> set[str]:
 
 
 class Putter:
-    """Does with each key what triton.compile() does: look, put all stages and the group, read."""
+    """Does for each key what triton.compile() does: looks it up, writes all stages and the group, and reads them."""
 
     def __init__(self, job: str, look_first: bool) -> None:
         self.job = job
         self.look_first = look_first
         self.hits = 0
         self.errors: list[dict[str, Any]] = []
-        # 2.1 puts every stage twice, and finds children by name; 3.x passes paths along.
+        # 2.1 writes every stage twice, and finds a group's files by name; 3.x passes paths along.
         self.puts_a_stage = 1 if "uuid" in inspect.getsource(cache) else 2
 
     def visit(self, key: int) -> None:
@@ -77,12 +77,12 @@ class Putter:
                 self._put(manager, key)
                 group = manager.get_group("k.json")
             self._check(group)
-        except Exception as error:  # every kind is a finding
+        except Exception as error:  # record any error
             self.errors.append(describe(error, key))
         print("CALL", flush=True)
 
     def _visit_launcher(self, key: int) -> None:
-        """A launcher is one file, alone in its directory; it is complete by that."""
+        """A launcher is a single file in its own directory, so the file alone completes the entry."""
         manager = manager_of("launcher", key)
         path = manager.get_file(LAUNCHER) if self.look_first else None
         if not path:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every entry of a cache directory again and again while putter.py jobs write it.
+"""Reads every entry of a cache directory repeatedly while putter.py jobs write it.
 
-An entry must be whole at any moment that it can be seen: all its files there, all of one writer.
-Ends when its stdin does. Lines on stdout as in worker.py: READY, REPORT.
+An entry must be complete as soon as it is visible: all its files exist, and all have one writer. The process ends
+when its stdin is closed. It prints the same lines as worker.py: READY, REPORT.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def writer_of(text: str) -> str:
 
 
 def fault_of(directory: str) -> str | None:
-    """What is wrong with one entry, or nothing."""
+    """Returns what is wrong with the entry, or None."""
     names = set(os.listdir(directory))
     if names not in (EXPECTED, LAUNCHER):
         return f"files {sorted(names)}"
@@ -75,7 +75,7 @@ def main() -> int:
     print("READY", flush=True)
     while True:
         ended = stdin_ended()
-        look(root, faults, entries)  # and once more after the end
+        look(root, faults, entries)  # once more after stdin is closed
         rounds += 1
         if ended:
             break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storms without faults: real jobs of several users on one cache."""
+"""The storms without faults: real jobs of several users share one cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from passes import figures_of, measured_pass, shared_directory
 
 
 def plain_directory(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The storm on a plain shared directory must fail, or the other scenarios prove nothing."""
+    """Verifies that the storm fails in a plain shared directory; otherwise the other scenarios would prove nothing."""
     log = PtxasLog(lab)
     cache = shared_directory(lab, "plain")
     done = storm(
@@ -49,9 +49,9 @@ def cold_then_warm(
     warm_jobs: int | None = None,
     unshimmed: str | None = None,
 ) -> None:
-    """A cold pass, then a warm one by other jobs: no error, no compile when warm, a sound base.
+    """Runs a cold pass, then a warm one by other jobs: no errors, no compilation when warm, a correct base.
 
-    `unshimmed`: the cache family of jobs that preload nothing.
+    `unshimmed` is the cache family of jobs without the library.
     """
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
@@ -77,9 +77,10 @@ def cold_then_warm(
 
 
 def spellings(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """TRITON_CACHE_DIR names the cache in other ways than the mount does: jobs share it all the same.
+    """TRITON_CACHE_DIR names the cache by other paths than the mount's; the jobs must still share it.
 
-    Triton writes the path that it was given into its entries, and an entry with another path than the mount's is not published.
+    Triton writes the path that it was given into its entries, and an entry with another path than the mount's is not
+    published.
     """
     links = lab.fresh("links")
     (links / "cache").symlink_to("/ci-cache/triton")
@@ -107,7 +108,7 @@ def spellings(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
             expect_warm(verdict, done, logs["later"], what)
 
 
-# A family of its own, of which nothing is known to the program: Triton's rules under another name.
+# A separate family that the program does not know: Triton's rules under another name.
 OWN_FAMILY = """
 name = "storm-cache"
 evidence = "run"
@@ -124,7 +125,7 @@ flight = ["__grp__*.json", "*.so"]
 
 @contextmanager
 def own_profile(lab: Lab) -> Iterator[str]:
-    """The cache family that exists only as a TOML file, in place of root's profiles.d."""
+    """Installs the cache family that exists only as a TOML file, in a profiles.d that replaces root's."""
     directory = lab.fresh("etc")
     (directory / "profiles.d").mkdir()
     (directory / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)
@@ -138,7 +139,7 @@ def own_profile(lab: Lab) -> Iterator[str]:
 
 
 def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The same for a family of one's own, and for processes that preload nothing."""
+    """Runs the same storm for a user-defined family, and for processes without the library."""
     with own_profile(lab) as family:
         cold_then_warm(lab, verdict, jobs=jobs, kernels=kernels, unshimmed=family)
 
@@ -146,7 +147,8 @@ def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
 def container_jobs(
     lab: Lab, mount: CacheMount, prefix: str, count: int, log: PtxasLog, kernels: int, box: Box
 ) -> list[Job]:
-    """As SLURM with enroot: the mount bound in, LD_PRELOAD and CACHESHIM_JOB in the script."""
+    """Creates jobs as SLURM with enroot does: the mount is bound into the container, and the script sets LD_PRELOAD
+    and CACHESHIM_JOB."""
     jobs = triton_jobs(lab, prefix, count, log, kernels=kernels, box=box)
     for job in jobs:
         job.cache = mount.mount_point
@@ -154,7 +156,7 @@ def container_jobs(
 
 
 def containers(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box) -> None:
-    """Jobs in containers find the shared cache in place of ~/.triton/cache of their own /root."""
+    """Jobs in containers use the shared cache instead of ~/.triton/cache in their own /root."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         make = partial(container_jobs, lab, mount, kernels=kernels, box=box)
@@ -175,7 +177,7 @@ def containers(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box)
 def bound_view_jobs(
     lab: Lab, mount: CacheMount, prefix: str, count: int, log: PtxasLog, kernels: int
 ) -> list[Job]:
-    """As `docker run -v /ci-cache/.jobs/ID:/ci-cache -e TRITON_CACHE_DIR=/ci-cache/triton`."""
+    """Creates jobs as `docker run -v /ci-cache/.jobs/ID:/ci-cache -e TRITON_CACHE_DIR=/ci-cache/triton` does."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -194,7 +196,7 @@ def bound_view_jobs(
 
 
 def bound_views(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Containers that see one job's view as /ci-cache and know nothing else of cacheshim."""
+    """Containers see one job's view as /ci-cache and nothing else of cacheshim."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         make = partial(bound_view_jobs, lab, mount, kernels=kernels)

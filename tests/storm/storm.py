@@ -4,14 +4,14 @@
 
     storm.py demo     the table of scripts/demo
     storm.py small    every scenario once, in a size for two cores
-    storm.py full     the bars in their full size
+    storm.py full     the required figures in their full size
     storm.py only TEXT…   the scenarios of both lists whose name contains one of the texts
-    storm.py inductor  torch.compile() in place of Triton
-    storm.py compare  what single flight saves, beside a plain directory; TEXT: so many rounds
-    storm.py autotuner  jobs whose configurations fail in part, beside private caches; TEXT: so many rounds
+    storm.py inductor  torch.compile() instead of Triton
+    storm.py compare  what single flight saves, compared with a plain directory; TEXT: the number of rounds
+    storm.py autotuner  jobs with some configurations that fail, compared with private caches; TEXT: the number of rounds
     storm.py list
 
-Called through scripts/lib/lab.sh, which gives it namespaces of its own (enter-lab.sh).
+scripts/lib/lab.sh calls it in namespaces of its own (enter-lab.sh).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storms with faults: jobs killed, caches wiped, daemon gone, disk full."""
+"""Storms with faults: killed jobs, cleaned caches, a dead daemon, a full disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLEANER_UID = FIRST_UID + 90
 
 
 def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Two jobs die by SIGKILL inside ptxas, holding half an entry each; nobody else notices."""
+    """Kills two jobs by SIGKILL inside ptxas, each with half an entry; no other job may be affected."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         log, later = PtxasLog(lab), PtxasLog(lab)
         everyone = triton_jobs(lab, "first", jobs, log, kernels=kernels)
@@ -48,7 +48,7 @@ def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int
             time.sleep(0.02)
         verdict.expect(all(mark.exists() for mark in marks), "the victims never reached ptxas")
         go_all(others)
-        time.sleep(1.0)  # the others are to meet what the victims have begun
+        time.sleep(1.0)  # the others should find what the killed jobs have begun
         for victim in victims:
             victim.kill()
         wall = watch(lab, others, "after the kill", 180)
@@ -67,8 +67,8 @@ def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int
 
 
 class Cleaners:
-    """A cleaning job under way all the time. Each lives a second: what one removed from its view
-    stays removed there, so that it soon has nothing left to do."""
+    """Keeps a cleaning job running all the time. Each one lives a second: what it has removed stays removed in its
+    view, so that it soon has nothing left to do."""
 
     def __init__(self, lab: Lab, cache: str | None) -> None:
         self.lab = lab
@@ -99,14 +99,14 @@ class Cleaners:
         result = self._current.finish(30)
         self._current = None
         self.removed += result.report["calls"] if result.report else 0
-        # On a plain directory it fails too; in its own view nobody interferes with it.
+        # In a plain directory, the cleaning job fails too; in its own view, no other job interferes with it.
         self.complaints += Storm([result], 0.0).complaints()
 
 
 def cleaner(
     lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, passes: int, plain: bool = False
 ) -> None:
-    """While jobs compile and reload, another removes a key directory every 50 ms in what it sees."""
+    """While jobs compile and load kernels, another job removes a key directory of its own view every 50 ms."""
     if plain:
         directory = shared_directory(lab, "cleaned")
         log = PtxasLog(lab)
@@ -145,8 +145,8 @@ def storm_with_cleaners(
 
 
 def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """SIGKILL to the daemon in mid-storm: calls may fail, with a clear error; none hangs; the base
-    stays sound and serves the next mount."""
+    """Kills the daemon by SIGKILL during the storm: calls may fail with a clear error, none may hang, and the base
+    stays correct and serves the next mount."""
     store = lab.fresh("store")
     log, later = PtxasLog(lab), PtxasLog(lab)
     mount = CacheMount(lab, store)
@@ -168,7 +168,7 @@ def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> Non
         mount.force_away()
         raise
     expect_whole_entries(verdict, store / "triton", "after the kill")
-    # Over the dead one: `cacheshim mount` is to free it itself.
+    # Mounts over the dead mount, which `cacheshim mount` must free itself.
     with CacheMount(lab, store) as mount:
         again, _ = measured_pass(
             lab, mount, triton_jobs(lab, "again", jobs, later, kernels=kernels), later, "next mount"
@@ -179,8 +179,8 @@ def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> Non
 
 
 def unmounted_in_use(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box) -> None:
-    """`cacheshim unmount` in mid-storm. In this namespace it is refused, in one line, as long as a
-    file is open; jobs in mount namespaces of their own keep what they have. No job notices either."""
+    """Runs `cacheshim unmount` during the storm. In this namespace it is refused, in one line, as long as a file is
+    open; jobs in their own mount namespaces keep their mounts. In both cases no job is affected."""
     log = PtxasLog(lab)
     mount = CacheMount(lab, lab.fresh("store"))
     try:
@@ -218,15 +218,15 @@ def expect_refusal(verdict: Verdict, mount: CacheMount) -> None:
 
 
 def wait_for_calls(running: list[Running], count: int) -> None:
-    """Returns in mid-storm: once that many calls are done."""
+    """Returns once that many calls are done."""
     deadline = time.monotonic() + 60
     while sum(one.calls for one in running) < count and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
 def full_disk(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The store is a tmpfs of 256 KiB: jobs see ENOSPC, and nothing half-written is in the base; with
-    room again, everything works."""
+    """The store is a tmpfs of 256 KiB: jobs get ENOSPC, and the base contains no incomplete entry; when there is
+    space again, everything works."""
     store = lab.fresh("small-store")
     run("mount", "-t", "tmpfs", "-o", "size=256k,mode=0755", "tmpfs", store)
     log, later = PtxasLog(lab), PtxasLog(lab)

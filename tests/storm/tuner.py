@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One job's process: Triton's own autotuner tries configurations, of which every third cannot be compiled.
+"""One job's process: Triton's own autotuner tries configurations, every third of which cannot be compiled.
 
-No GPU is needed: the kernel's run() compiles for a given target and launches nothing, and the "benchmark" is that alone. The
-autotuner catches the failures by itself, and goes on.
+No GPU is needed: the kernel's run() only compiles for a given target and launches nothing, and the "benchmark" measures
+that. The autotuner itself catches the failures and continues.
 
-Lines on stdout as in worker.py: READY, CALL, REPORT. The report's `failed` has the numbers of the configurations that failed, and
-`longest_wait` the longest time that looking a failing one up in the cache has taken.
+It prints the same lines as worker.py: READY, CALL, REPORT. In the report, `failed` has the numbers of the
+configurations that failed, and `longest_wait` is the longest time that the cache lookup of a failing one has taken.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def scale(x, n, FACTOR: tl.constexpr):
 
 
 class CompiledOnly:
-    """What the autotuner runs in place of the kernel; `fn` is for its own use."""
+    """Replaces the kernel in the autotuner, which itself uses `fn`."""
 
     fn = scale
 
@@ -50,7 +50,7 @@ class CompiledOnly:
 
 
 class Lookups:
-    """Times the lookup of whole kernels in the cache."""
+    """Measures the cache lookups of whole kernels."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -83,7 +83,7 @@ class Tuning:
                              if math.isinf(times[0]))
 
     def _try(self, kernel_call: Any, quantiles: Any) -> list[float]:
-        """The autotuner's benchmark of one configuration."""
+        """Replaces the autotuner's benchmark of one configuration."""
         self.calls += 1
         self.lookups.seconds = 0.0
         try:
@@ -107,7 +107,7 @@ def main() -> int:
     start = time.monotonic()
     try:
         tuning.run()
-    except Exception as error:  # what the autotuner did not expect
+    except Exception as error:  # an error that the autotuner does not catch
         errors.append(describe(error, 0))
     report = {
         "uid": os.getuid(),

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One job's process: compiles kernels with an unmodified Triton and reports what happened.
+"""One job's process: compiles kernels with an unmodified Triton and reports the results.
 
-It runs as an ordinary user, with an ordinary environment, and knows nothing of cacheshim. No GPU is
-needed: triton.compile() with an explicit target runs the whole compiler, the bundled ptxas and the
-real cache manager, and stops before anything is loaded onto a device.
+It runs as an ordinary user in an ordinary environment, and contains nothing specific to cacheshim. No GPU is needed:
+triton.compile() with an explicit target runs the whole compiler, the bundled ptxas and the real cache manager, and
+stops before anything is loaded onto a device.
 
-Lines on stdout: READY once Triton is imported (then it waits for a line on stdin, so that all jobs
-start together), CALL after each kernel, and at the end REPORT with a JSON object.
+Lines on stdout: READY once Triton is imported (then it waits for a line on stdin, so that all jobs start together),
+CALL after each kernel, and at the end REPORT with a JSON object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from triton.runtime.build import compile_so_from_src
 from worker_report import cpu_seconds, describe
 
 TARGET = GPUTarget("cuda", 90, 32)
-# What a launcher is to the cache: C that Triton has gcc compile, one .so alone in its directory.
+# Simulates a launcher: C code that Triton compiles with gcc into one .so, alone in its directory.
 LAUNCHER_SOURCE = "int answer(void) { return 42; }"
 LAUNCHER_NUMBER = -1
 
@@ -42,13 +42,13 @@ def axpy(x, y, n, FACTOR: tl.constexpr):
 
 
 def kernel_source(index: int) -> ASTSource:
-    """Kernel number `index`; each has a key of its own by its constant."""
+    """Returns kernel number `index`; its constant gives it a key of its own."""
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "FACTOR": "constexpr"}
     return ASTSource(fn=axpy, signature=signature, constexprs={"FACTOR": index + 2})
 
 
 class Job:
-    """Compiles kernels and keeps the tally."""
+    """Compiles kernels and counts the results."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -66,12 +66,12 @@ class Job:
             kernel = triton.compile(kernel_source(index), target=TARGET)
             digest = hashlib.sha256(kernel.asm["cubin"]).hexdigest()
             self.kernels[str(index)] = {"hash": kernel.hash, "cubin": digest}
-        except Exception as error:  # every kind is a finding, and the next kernel is tried
+        except Exception as error:  # record any error, and continue with the next kernel
             self.errors.append(describe(error, index))
         print("CALL", flush=True)
 
     def launch(self) -> None:
-        """Gets the launcher, from the cache or by gcc, and loads it from there."""
+        """Gets the launcher from the cache, or compiles it with gcc, and loads it."""
         try:
             library = ctypes.CDLL(compile_so_from_src(LAUNCHER_SOURCE, "launcher"))
             if library.answer() != 42:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def describe(error: BaseException, kernel: int) -> dict[str, Any]:
-    """What a person needs to see of an error: its class, its errno and the path it names."""
+    """Returns the parts of an error that a person needs: its class, its errno and the path that it names."""
     return {
         "kernel": kernel,
         "type": type(error).__name__,
@@ -19,7 +19,7 @@ def describe(error: BaseException, kernel: int) -> dict[str, Any]:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of the children it has waited for (ptxas, g++)."""
+    """Returns the CPU time of this process and of the children that it has waited for (ptxas, g++)."""
     total = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)

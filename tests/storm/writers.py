@@ -37,8 +37,8 @@ def putter_jobs(
 
 
 def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
-    """Jobs write the same keys, contents differing; a ninth reads the base all the while, a tenth a
-    view: each entry seen is all of one job's."""
+    """Jobs write the same keys with different contents, while a ninth job reads the base and a tenth a view: each
+    entry must contain the files of one job only."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         mount.base.mkdir(exist_ok=True)
         reader = [lab.python, lab.stage / "reader.py"]
@@ -78,7 +78,7 @@ def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
 
 
 def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
-    """Whether this version is here; says so in the verdict if not."""
+    """Returns whether this version is installed; if not, notes that in the verdict."""
     if f"triton-{version}" in lab.venvs:
         return True
     verdict.skipped = f"Triton {version} has no wheel for this system's Python (newer than 3.11)"
@@ -86,7 +86,7 @@ def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
 
 
 def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
-    """Control: names by pid and a seeded random number collide on a plain directory, for one user."""
+    """A control: in a plain directory, names made of a pid and a seeded random number collide, even for one user."""
     if not has_triton(lab, verdict, version):
         return
     directory = shared_directory(lab, "plain-old")
@@ -103,7 +103,7 @@ def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, key
 
 
 def old_triton(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
-    """An older Triton's cache manager in containers, where 2.1's temporary names are equal in all jobs."""
+    """Runs an older Triton's cache manager in containers, where 2.1 chooses the same temporary names in all jobs."""
     if not has_triton(lab, verdict, version):
         return
     python = lab.python_of(f"triton-{version}")
