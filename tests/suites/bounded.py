@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of suites, which end in time and leave no process behind."""
+"""Runs commands of suites with a timeout, and leaves no process behind."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ CLEANUP_TIMEOUT_S = 20
 
 
 def descendants(pid):
-    """The processes that a process has begun, and those that they have begun."""
+    """Returns the descendants of a process."""
     children = {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has exited meanwhile
             parent = stat.read_text(errors="replace").rpartition(")")[2].split()[1]
             children.setdefault(int(parent), []).append(int(stat.parent.name))
     found = [pid]
@@ -32,15 +32,15 @@ def end_descendants(pid):
 
 
 def run(words, timeout_s, **options):
-    """The exit status, or TIMED_OUT, and the output. What the command leaves in its process group is ended."""
-    with tempfile.TemporaryFile() as output:  # a pipe would be held by what the command leaves behind
+    """Returns the exit status, or TIMED_OUT, and the output. Kills what the command leaves in its process group."""
+    with tempfile.TemporaryFile() as output:  # not a pipe: processes that the command leaves behind would keep it open
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True, **options)
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             status = TIMED_OUT
-            process.send_signal(signal.SIGINT)  # LTP gives its devices back, pytest writes its report
+            process.send_signal(signal.SIGINT)  # on SIGINT, LTP frees its devices and pytest writes its report
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(CLEANUP_TIMEOUT_S)
             end_descendants(process.pid)

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def suite():
-    """suite("ltp", "lib/libltp.a"): the directory of a checkout that holds these files, else a skip."""
+    """suite("ltp", "lib/libltp.a") returns the directory of a checkout that contains these files, or skips the test."""
 
     def find(name, *built):
         top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent")) / name
@@ -25,7 +25,7 @@ def suite():
 
 @pytest.fixture
 def native(scratch):
-    """A directory of the same file system that the overlay's upper directory lies on."""
+    """A directory on the same file system as the overlay's upper directory."""
     path = scratch / "native"
     path.mkdir()
     return path

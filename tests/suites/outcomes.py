@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the checks of a suite ended natively and through cacheshim, and what differs."""
+"""The results of a suite's checks natively and through cacheshim, and their differences."""
 
 import json
 
@@ -7,14 +7,15 @@ import mounts
 
 RESULTS = mounts.REPOSITORY / "build/results/suites"
 PASSED = ("ok", "passed")
-SKIPPED = ("skipped", None)  # many suites decide by the file system's type what they run
+SKIPPED = ("skipped", None)  # many suites choose their tests by the type of the file system
 
 
 def differences(name, native, ours, known):
-    """What differs, as sentences: checks that pass natively and fail here. Writes all outcomes to RESULTS/NAME.json.
+    """Returns the differences as sentences: checks that pass natively and fail here. Writes all results to
+    RESULTS/NAME.json.
 
-    `native` and `ours` map a check to how it ended; `known` maps beginnings of the names of those that are known
-    to fail to the reason. One whose checks all pass counts too, so that `known` stays true.
+    `native` and `ours` map a check to its result; `known` maps prefixes of the names of known failures to the
+    reason. A prefix whose checks all pass counts as a difference too, so that `known` stays correct.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fsx: random reads, writes, truncations and mappings of one file, each checked against what it must hold."""
+"""Runs fsx: random reads, writes, truncations and mappings of one file, each verified against the expected content."""
 
 import bounded
 import pytest
@@ -16,7 +16,7 @@ def test_finds_no_difference(suite, overlay, mount_store, store, place, seed):
     fsx = suite("xfstests", "ltp/fsx") / "ltp/fsx"
     if place == "view":
         file = mount_store(store).path / "unknown/file"
-        file.parent.mkdir(exist_ok=True)  # EEXIST, also for a new one (docs/semantics.md)
+        file.parent.mkdir(exist_ok=True)  # mkdir returns EEXIST even for a new one (docs/semantics.md)
     else:
         file = overlay.path / "file"
         if place != "overlay":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suites of Python's lock libraries in a view: each test ends as in a plain directory."""
+"""Runs the suites of Python's lock libraries in a view: each test has the same result as in a plain directory."""
 
 import os
 import pathlib
@@ -16,8 +16,8 @@ TEST_TIMEOUT_S = 60
 SUITE_TIMEOUT_S = 1500
 WAY_CHARACTERS = 300
 LIBRARIES = ["filelock", "portalocker", "fasteners"]
-FAMILIES = ("inductor", "unknown")  # with lock files of all jobs, and with a job's own
-# Tests that end otherwise in a family, by the beginnings of their names, each with the reason.
+FAMILIES = ("inductor", "unknown")  # lock files of all jobs, and a job's own lock files
+# Tests with other results in a family, by prefixes of their names, each with the reason.
 MODE = "a lock file of all jobs has mode 0666, whatever chmod says (docs/locks.md)"
 KNOWN = {
     "inductor": {
@@ -25,7 +25,7 @@ KNOWN = {
     },
     "unknown": {},
 }
-# The same for some versions alone, by the beginnings of their directories' names.
+# The same for some versions only, by prefixes of their directories' names.
 KNOWN_OF_VERSIONS = {
     ("inductor", "filelock-3"): {
         "tests.test_filelock.test_lock_mode_soft": MODE,
@@ -47,7 +47,7 @@ def known(top, family):
 
 
 def checkouts():
-    """Each version of each library is a test of its own; a library without any is one that is skipped."""
+    """Returns each version of each library as a test of its own; a library without any becomes a skipped test."""
     top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent"))
     for library in LIBRARIES:
         found = sorted(path for path in top.glob(f"{library}*") if path.is_dir())
@@ -58,7 +58,7 @@ def checkouts():
 
 
 def way_of(case):
-    """How a test ended, by its element of the report."""
+    """Returns a test's result from its element of the report."""
     for child in case:
         if child.tag == "skipped":
             return "skipped"
@@ -68,12 +68,13 @@ def way_of(case):
 
 
 def outcomes(top, directory, results, env):
-    """How each test ended. The library is imported from the checkout itself."""
+    """Returns the result of each test. Imports the library from the checkout itself."""
     directory.mkdir()
     tests = next(path for name in ("tests", "portalocker_tests") if (path := top / name).is_dir())
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{top / 'src'}:{top}", "HOME": str(directory),
            "TMPDIR": str(directory), "PYTHONDONTWRITEBYTECODE": "1", **env}
-    # Before it ends it waits for processes that its tests have left: also where that times out there is a report.
+    # Before pytest exits, it waits for processes that its tests have left; if that times out, it has still written the
+    # report.
     _, output = bounded.run(
         [PYTEST, "-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "-o", "addopts=",
          f"--timeout={TEST_TIMEOUT_S}",

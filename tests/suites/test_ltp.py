@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LTP's tests of file-system calls on a plain overlay: those that fail are run natively too."""
+"""Runs LTP's tests of file-system calls on a plain overlay, and natively those that fail there."""
 
 import os
 import re
@@ -18,20 +18,20 @@ CALLS = """access chdir chmod chown close copy_file_range creat dup dup2 dup3 fa
     stat statfs statvfs statx symlink symlinkat sync_file_range truncate unlink unlinkat utime utimensat utimes write
     writev""".split()
 ENDINGS = {0: "passed", 32: "skipped"}
-# Tests that end otherwise, each with the reason.
+# Tests with other results, each with the reason.
 DESCRIPTORS = "the client opens as many files as the daemon may: the daemon fails first (docs/semantics.md)"
 KNOWN = {"creat05": DESCRIPTORS, "fcntl12": DESCRIPTORS, "fcntl12_64": DESCRIPTORS,
          "setxattr03": "FUSE's daemon has no inode flags: chattr(1) gives ENOTTY"}
 
 
 def commands(top):
-    """The tests of these calls: their names and commands."""
+    """Returns the names and commands of the tests of these calls."""
     pattern = re.compile(rf"^((?:{'|'.join(CALLS)})\d+[A-Za-z_]*\d*)\s+(.+)$", re.MULTILINE)
     return dict(pattern.findall((top / "runtest/syscalls").read_text()))
 
 
 def programs(top):
-    """Where each program lies that has been built."""
+    """Returns the path of each program that has been built."""
     built = (path for path in (top / "testcases").rglob("*") if os.access(path, os.X_OK))
     return {path.name: path for path in built if path.is_file()}
 
@@ -52,7 +52,7 @@ def test_each_ends_as_natively(suite, overlay, native):
     chosen = {name: command.split() for name, command in commands(top).items()
               if command.split()[0] in built}
     assert len(chosen) > 200, f"{top}: only {len(chosen)} of its tests are built"
-    # LTP's parent directory of working directories is open to all users.
+    # LTP expects the parent of its working directories to be writable by all users.
     native.chmod(0o777)
     overlay.mount().path.chmod(0o777)
     found, expected = {}, {}

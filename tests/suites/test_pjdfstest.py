@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pjdfstest on a plain overlay: each check ends as on the file system below it."""
+"""Runs pjdfstest on a plain overlay: each check has the same result as on the underlying file system."""
 
 import re
 
@@ -8,12 +8,12 @@ import pytest
 from outcomes import assert_as_natively
 
 FILE_TIMEOUT_S = 300
-# Checks that end otherwise, each with the reason.
+# Checks with other results, each with the reason.
 KNOWN = {}
 
 
 def checks(suite, directory):
-    """How each check of each file ended, by `file:number`."""
+    """Returns the result of each check of each file, by `file:number`."""
     found = {}
     for file in sorted((suite / "tests").rglob("*.t")):
         name = str(file.relative_to(suite / "tests"))

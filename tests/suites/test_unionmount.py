@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unionmount-testsuite with `mount -t fuse.cacheshim`: its tests of overlayfs, each by itself."""
+"""Runs unionmount-testsuite's tests of overlayfs with `mount -t fuse.cacheshim`, each by itself."""
 
 import os
 
@@ -7,10 +7,10 @@ import bounded
 import pytest
 
 RUN_TIMEOUT_S = 120
-# It expects that directories cannot be renamed: they can, here.
+# It expects that directories cannot be renamed, but in cacheshim they can.
 LEFT_OUT = {"rename-exdev"}
-# --verify expects that the files below a renamed directory stay in the lower, by overlayfs' redirect_dir. We copy
-# them up with it (docs/semantics.md).
+# --verify expects that the files below a renamed directory stay in the lower, because of overlayfs' redirect_dir.
+# cacheshim copies them up with it (docs/semantics.md).
 LEFT_OUT_OF_VERIFY = {"rename-dir", "rename-move-dir", "rename-pop-dir"}
 
 

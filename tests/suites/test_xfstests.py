@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""xfstests' generic quick group on plain overlays by mount(8): what fails there is run on ext4 too."""
+"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and on ext4 what fails there."""
 
 import contextlib
 import shutil
@@ -17,9 +17,9 @@ RUN_TIMEOUT_S = 7200
 END_TIMEOUT_S = 120
 POLL_S = 1
 DISK_BYTES = 3 << 30
-# As xfstests wants them.
+# The users that xfstests requires.
 USERS = ["fsgqa", "123456-fsgqa", "fsgqa2"]
-# Tests that end otherwise, each with the reason.
+# Tests with other results, each with the reason.
 HANDLES = "file handles do not survive that the kernel forgets the object (docs/semantics.md)"
 KNOWN = {
     "generic/003": "access times are those of the underlying mount, or of data that the kernel has cached (docs/semantics.md)",
@@ -48,7 +48,7 @@ def make_image(path):
 
 @contextlib.contextmanager
 def overlays(scratch):
-    """The settings for two overlays, each on a disk of its own: some tests fill it."""
+    """The settings for two overlays, each on a disk of its own, because some tests fill it."""
     tops = [scratch / "t", scratch / "s"]
     with contextlib.ExitStack() as mounted:
         for top in tops:
@@ -76,7 +76,8 @@ def ext4_disks(scratch):
 
 
 def wait_for(check, log):
-    """Waits until `check` ends; says whether it did so in time. `log` has a line for each test, begun with its name."""
+    """Waits until `check` exits; returns whether it did so in time. `log` has a line for each test, whose name is
+    written when the test begins."""
     end = time.monotonic() + RUN_TIMEOUT_S
     line, since = None, time.monotonic()
     while check.poll() is None:
@@ -86,10 +87,10 @@ def wait_for(check, log):
         if last != line:
             line, since = last, now
         if now - since > TEST_TIMEOUT_S:
-            bounded.end_descendants(check.pid)  # it counts the test as failed and goes on
+            bounded.end_descendants(check.pid)  # check counts the test as failed and continues
             since = now
         if now > end:
-            check.terminate()  # it writes its report
+            check.terminate()  # on SIGTERM, check writes its report
             bounded.end_descendants(check.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 check.wait(END_TIMEOUT_S)
@@ -99,7 +100,7 @@ def wait_for(check, log):
 
 
 def check(top, scratch, settings, *words):
-    """Runs `check` and returns how each test ended."""
+    """Runs `check` and returns the result of each test."""
     points = {"TEST_DIR": scratch / "test", "SCRATCH_MNT": scratch / "scratch",
               "RESULT_BASE": RESULTS / f"xfstests-{settings['FSTYP']}"}
     shutil.rmtree(points["RESULT_BASE"], ignore_errors=True)
@@ -108,7 +109,7 @@ def check(top, scratch, settings, *words):
     config = scratch / f"{settings['FSTYP']}.config"
     config.write_text("".join(f'export {name}="{value}"\n'
                               for name, value in {**settings, **points}.items()))
-    # It wants "fuse" as the type of a FUSE mount, without a subtype.
+    # It requires "fuse" as the type of a FUSE mount, without a subtype.
     wrapper = scratch / "bin/df"
     wrapper.parent.mkdir(exist_ok=True)
     wrapper.write_text('#!/bin/sh\n/usr/bin/df "$@" | sed "s/fuse[.]cacheshim/fuse/"\n')
@@ -134,7 +135,7 @@ def check(top, scratch, settings, *words):
 
 @pytest.fixture
 def users(scratch):
-    """The suite's users, for this run's mount namespace alone. su(1) lets in only those in /etc/shadow."""
+    """The suite's users, in this run's mount namespace only. su(1) accepts only users in /etc/shadow."""
     lines = {"passwd": "{name}:x:{id}:{id}::/tmp:/bin/bash\n", "group": "{name}:x:{id}:\n",
              "shadow": "{name}:!:20000:0:99999:7:::\n"}
     for kind, line in lines.items():
