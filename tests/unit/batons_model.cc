@@ -25,7 +25,7 @@ std::string path_of(std::size_t path) {
 
 struct ModelProcess {
   pid_t pid = 0;
-  std::vector<UniqueFd> watched;  // pipes, which are closed when it ends
+  std::vector<UniqueFd> watched;  // pipes, which are closed when the process ends
 };
 
 struct File {
@@ -37,7 +37,7 @@ struct File {
 class World {
  public:
   World();
-  // What went wrong, or "".
+  // Returns what went wrong, or "".
   std::string run(const std::vector<Action>& actions);
 
  private:
@@ -60,9 +60,11 @@ class World {
   std::vector<ModelProcess> processes_;
   std::set<pid_t> dead_;
   std::array<std::optional<File>, kPaths> files_;
-  std::array<ino_t, kPaths> moved_{};  // it may be reaped: nothing is there to remove
+  // The inodes of moved files. Such a file may be reaped, although there is nothing to remove at
+  // its path.
+  std::array<ino_t, kPaths> moved_{};
   std::set<std::pair<pid_t, std::string>>
-      working_;  // descendants, by the process and the directory
+      working_;  // the pids of descendants, by process and directory
   std::string fault_;
   EventLoop loop_;  // not started
   Batons batons_;
@@ -85,8 +87,8 @@ World::World() : batons_(loop_, [this](const Baton& baton) { reap(baton); }, sys
   for (std::size_t at = 0; at < kProcesses; ++at) processes_.push_back({next_pid_++, {}});
 }
 
-// A descriptor that poll(2) reports once the process has ended, as it does a pidfd. Every second
-// process cannot be watched, as before Linux 5.3.
+// Returns a descriptor that poll(2) reports once the process has ended, as it does a pidfd. Every
+// second process cannot be watched, as before Linux 5.3.
 UniqueFd World::watch(const ProcessOrigin& maker) {
   const auto process = std::find_if(processes_.begin(), processes_.end(),
                                     [&](const auto& one) { return one.pid == maker.process; });

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-// Batons as processes drive them, checked after each step against a model:
-//   1. A baton is reaped only once its maker is dead and no descendant of it works in the baton's
-//      directory. One that its job has removed or locked, or that another process has made since, is
+// Drives batons with simulated processes, and checks them after each step against a model:
+//  1. A baton is reaped only once its creator is dead and no descendant of the creator works in the baton's
+//     directory. A baton that its job has removed or locked, or that another process has created since, is
 //      not reaped.
 //   2. After each check by Batons, no baton is left that may be reaped.
 namespace cacheshim::batons_model {
@@ -16,13 +16,13 @@ namespace cacheshim::batons_model {
 inline constexpr std::size_t kProcesses = 5;
 inline constexpr std::size_t kPaths = 4;  // two in each of two directories
 
-// Each does nothing where it is impossible, so that any sequence of actions is a valid one.
+// An action that is impossible does nothing, so that any sequence of actions is valid.
 enum class ActionKind : std::uint8_t {
-  kMake,    // by O_EXCL; the first process is one that the daemon cannot see
-  kRemove,  // whoever has made it
-  kMove,    // a rename of the entry's directory takes it away, which Batons does not learn
-  kLock,    // a locked baton excludes by its lock, and stays
-  kKill,    // another process takes its place
+  kMake,    // with O_EXCL; the daemon cannot see the first process
+  kRemove,  // by any process
+  kMove,    // renames the entry's directory; Batons gets no event for this
+  kLock,    // a locked baton excludes by its lock, and is not reaped
+  kKill,    // kills a process, which another one replaces
   kEnter,   // a descendant of the process works in the directory
   kLeave,   // all descendants leave the directory
   kTend,

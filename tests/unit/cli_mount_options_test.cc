@@ -22,7 +22,7 @@ TEST(MountOptions, AreSplitAtCommasThatAreNotEscaped) {
   EXPECT_EQ(split_options({"a\\\\,b"}), (Words{"a\\\\", "b"}));  // the '\' itself is escaped
 }
 
-TEST(MountOptions, BecomeFlagsAndTheLastOneCounts) {
+TEST(MountOptions, BecomeFlagsAndTheLastOneApplies) {
   const auto flags = [](const Words& words) { return parse_mount_options(words).flags; };
   EXPECT_EQ(flags({}), kUsual);
   EXPECT_EQ(flags({"ro,noexec", "noatime"}), kUsual | MS_RDONLY | MS_NOEXEC | MS_NOATIME);
@@ -32,7 +32,7 @@ TEST(MountOptions, BecomeFlagsAndTheLastOneCounts) {
   EXPECT_EQ(flags({"allow_other", "default_permissions", "x-systemd.automount,_netdev"}), kUsual);
 }
 
-TEST(MountOptions, SayWhomThingsBelongTo) {
+TEST(MountOptions, SetTheOwnerThatIsShown) {
   EXPECT_FALSE(parse_mount_options({}).owners.keep);
   EXPECT_FALSE(parse_mount_options({"owner=keep,owner=squash"}).owners.keep);
   const MountOptions keep = parse_mount_options({"owner=keep"});
@@ -40,7 +40,7 @@ TEST(MountOptions, SayWhomThingsBelongTo) {
   EXPECT_FALSE(parse_mount_options({"owner=keep,noacl"}).owners.acls);
 }
 
-TEST(MountOptions, RefuseWhatIsUnknownAndSayWhatIsKnown) {
+TEST(MountOptions, RefuseUnknownOptionsAndNameTheKnownOnes) {
   for (const char* option : {"suid", "dev", "owner=mine", "RO", "uid=0", "lowerdir=/a"}) {
     const std::string failure = failure_of([&] { (void)parse_mount_options({"ro", option}); });
     EXPECT_EQ(
@@ -86,7 +86,7 @@ TEST(MountOptions, TakeASourceAndANonemptyMountPoint) {
   EXPECT_FALSE(parse_mount_options({"rw"}).may_be_nonempty);
 }
 
-TEST(MountOptions, IgnoreWordsForMountAndUmountAlone) {
+TEST(MountOptions, IgnoreWordsForMountAndUmountOnly) {
   const MountOptions options = parse_mount_options(
       {"user,users,owner,group,user=me,uhelper=x,comment=y,x-systemd.z,silent,nofail,_netdev"});
   EXPECT_EQ(options.flags, kUsual);
@@ -110,7 +110,7 @@ TEST(OverlayOptions, SquashToIdsWhateverTheOrder) {
   EXPECT_EQ(owners("owner=squash,squash_to_gid=8").shown_gid, 8U);
 }
 
-TEST(OverlayOptions, IgnoreSwitchesOfOthersAndSaySo) {
+TEST(OverlayOptions, IgnoreAndReportSwitchesOfOtherOverlays) {
   const OverlayOptions options = parse_overlay_options(
       {"lowerdir=/a,threaded=1,fast_ino=1,noxattrs=1,volatile,index=off"}, true);
   EXPECT_EQ(options.ignored,
@@ -134,7 +134,7 @@ TEST(OverlayOptions, RejectContradictions) {
   EXPECT_EQ(refusal("lowerdir=/a,plugins=x").rfind("2 unknown overlay option 'plugins=x'", 0), 0U);
 }
 
-TEST(MountHelper, IsKnownByItsName) {
+TEST(MountHelper, IsRecognizedByItsName) {
   EXPECT_TRUE(is_mount_helper("/sbin/mount.fuse.cacheshim"));
   EXPECT_TRUE(is_mount_helper("mount.fuse.cacheshim"));
   EXPECT_FALSE(is_mount_helper("/usr/bin/cacheshim"));
@@ -150,7 +150,7 @@ TEST(MountHelper, UnmountsByItsOtherName) {
             (Words{"umount-as-helper", "/mnt", "-l", "-f", "-r"}));
 }
 
-TEST(MountHelper, MountsAnOverlayWhereALowerIsNamed) {
+TEST(MountHelper, MountsAnOverlayIfALowerIsNamed) {
   const Words given = {"a,b\\c", "/mnt",          "-n", "-sv", "-o", "rw,lowerdir=/a:/b\\,c",
                        "-t",     "fuse.cacheshim"};
   EXPECT_EQ(words_of_mount_helper(given, /*is_root=*/false),
@@ -167,7 +167,7 @@ TEST(MountHelper, GivesRootsOverlaysTheDefaultsOfMount8) {
   EXPECT_EQ(flags & kUsual, static_cast<unsigned long>(MS_NOSUID));
 }
 
-TEST(MountHelper, RemountsWhereTheOptionsSaySo) {
+TEST(MountHelper, RemountsIfTheOptionsSaySo) {
   EXPECT_EQ(words_of_mount_helper({"o", "/mnt", "-o", "ro,remount,lowerdir=/a"}, true),
             (Words{"remount", "-o", "ro,remount,lowerdir=/a", "/mnt"}));
 }

@@ -84,8 +84,8 @@ TEST_F(Scratch, PathsAreResolvedUpToALastComponentThatIsMissing) {
   EXPECT_EQ(resolve_path("/"), "/");
 }
 
-// A control directory of plain files. The client writes its request over the blanks at the
-// beginning of `control` and reads what follows them.
+// Simulates a control directory with plain files. The client writes its request over the blanks at
+// the beginning of `control`, and reads what follows them.
 class FakeControl : public Scratch {
  protected:
   FakeControl() {
@@ -99,7 +99,7 @@ class FakeControl : public Scratch {
   void answer(const json& request, const std::string& lines) const {
     write("control", std::string(request.dump().size(), ' ') + lines);
   }
-  // "CODE MESSAGE" of a request's failure, or its answer.
+  // Returns the reply to a request, or "CODE MESSAGE" if it fails.
   std::string ask(const json& request) const {
     try {
       return ControlClient(path_).request(request).dump();
@@ -129,12 +129,12 @@ TEST_F(FakeControl, AnswersMayBeLongerThanOneRead) {
   EXPECT_EQ(ControlClient(path_).request(request_).value("text", ""), text);
 }
 
-TEST_F(FakeControl, ErrorsKeepTheDaemonsWordsAndExitCode) {
+TEST_F(FakeControl, ErrorsKeepTheDaemonsMessageAndExitCode) {
   answer(request_, "{\"error\":\"no job '7'\",\"exit\":1}\n");
   EXPECT_EQ(ask(request_), "1 no job '7'");
 }
 
-TEST_F(FakeControl, AnEndWithoutAnswerIsADaemonThatEnded) {
+TEST_F(FakeControl, AnEndWithoutAReplyMeansThatTheDaemonEnded) {
   answer(request_, "{\"progress\":{}}\n");
   EXPECT_EQ(ask(request_).rfind("69 the daemon of", 0), 0U);
 }
@@ -146,7 +146,7 @@ TEST_F(FakeControl, FilesAreReadWhole) {
 
 TEST_F(Scratch, ADirectoryWithoutControlIsNoMount) {
   EXPECT_THROW(ControlClient client(path_), Failure);
-  fs::create_directory(path_ / ".cacheshim");  // as a store has it
+  fs::create_directory(path_ / ".cacheshim");  // a store has this directory too
   try {
     const ControlClient client(path_);
     FAIL();
@@ -190,7 +190,7 @@ TEST(Preload, OurOwnEntriesAreTakenOff) {
   EXPECT_EQ(without_our_library("/a/libcacheshim.so.1"), "/a/libcacheshim.so.1");
 }
 
-TEST(DaemonEnd, TheHolderOfALockIsReadFromTheTableOfTheKernel) {
+TEST(DaemonEnd, TheHolderOfALockIsReadFromTheKernelsTable) {
   constexpr const char* kTable =
       "1: POSIX  ADVISORY  WRITE 100 08:01:11 0 EOF\n"
       "2: FLOCK  ADVISORY  WRITE 200 08:01:111 0 EOF\n"
@@ -202,8 +202,8 @@ TEST(DaemonEnd, TheHolderOfALockIsReadFromTheTableOfTheKernel) {
   EXPECT_EQ(find_flock_holder(kTable, makedev(8, 2), 11), 0);
 }
 
-// It has more to let go, as the upper of an overlay.
-TEST_F(Scratch, ADaemonThatHasTakenItsRunDirectoryAwayHasNotEndedYet) {
+// The daemon may still have to release other things, such as the upper of an overlay.
+TEST_F(Scratch, ADaemonThatHasRemovedItsRunDirectoryMayStillRun) {
   int told[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
   const std::string lock = path_ / "lock";
@@ -231,7 +231,7 @@ TEST_F(Scratch, ADaemonThatHasTakenItsRunDirectoryAwayHasNotEndedYet) {
   (void)::close(told[1]);
 }
 
-// As one of another pid namespace: here the number of the one who has locked leads to nobody.
+// Like a daemon of another pid namespace: the pid of its lock's holder identifies no process here.
 TEST_F(Scratch, ADaemonThatProcDoesNotShowHasEndedWhenItsLockIsFree) {
   UniqueFd lock(::open((path_ / "lock").c_str(), O_RDWR | O_CREAT, 0644));
   const pid_t gone = ::fork();
@@ -260,7 +260,7 @@ TEST_F(Scratch, PreloadPutsTheLibraryInFront) {
   ::unsetenv("LD_PRELOAD");
 }
 
-TEST(JobChoice, OptionBeforeEnvironmentBeforeOneOfItsOwn) {
+TEST(JobChoice, TheOptionPrecedesTheEnvironmentAndThatAJobOfItsOwn) {
   ::setenv("CACHESHIM_JOB", "from env", 1);
   EXPECT_EQ(choose_job("mine").view(), "mine");
   EXPECT_EQ(choose_job("").view(), "from_env");

@@ -99,7 +99,7 @@ TEST_F(ProgressText, PrintsNothingInTheFirstSecond) {
 TEST_F(ProgressText, RewritesItsLineOnATerminalAndClearsIt) {
   Progress progress = make(true);
   progress.update("work", 1, 4, after(milliseconds(1000)));
-  progress.update("work", 2, 4, after(milliseconds(1100)));  // too soon after the last
+  progress.update("work", 2, 4, after(milliseconds(1100)));  // too soon after the previous update
   progress.update("work", 3, 4, after(milliseconds(1300)));
   EXPECT_EQ(text_, "\r\033[Kcacheshim: work: 1 of 4\r\033[Kcacheshim: work: 3 of 4");
   text_.clear();

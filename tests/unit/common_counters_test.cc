@@ -16,7 +16,7 @@ std::map<std::string_view, std::uint64_t> by_name(const CounterValues& values) {
   return found;
 }
 
-TEST(Counters, NamesOfTheContractAreInTheTable) {
+TEST(Counters, DocumentedNamesAreInTheTable) {
   const auto found = by_name({});
   EXPECT_EQ(found.size(), kCounterRows.size()) << "a name occurs twice";
   for (const char* name :

@@ -18,7 +18,7 @@ TEST(CudaDefaults, AreAutoByDefault) {
   EXPECT_EQ(find_cuda_default("", "python3").match, "");
 }
 
-TEST(CudaDefaults, TheFirstLineThatMatchesCounts) {
+TEST(CudaDefaults, TheFirstLineThatMatchesApplies) {
   const std::string text = "python3\toff\t\npython*\tforce\t\n*\tselect\ta|b c\n";
   EXPECT_EQ(policy_for(text, "python3"), CudaPolicy::kOff);
   EXPECT_EQ(policy_for(text, "python3.11"), CudaPolicy::kForce);

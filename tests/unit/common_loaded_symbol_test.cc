@@ -31,7 +31,7 @@ TEST(LoadedSymbol, FindsWhatDlsymFinds) {
   const link_map* const libc = find_object("libc.so.6");
   ASSERT_NE(libc, nullptr);
   void* const handle = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-  // The last ones have several versions each.
+  // The last two functions have several versions each.
   for (const char* name : {"dlsym", "dlvsym", "dlopen", "dladdr", "dlerror", "getpid", "regcomp",
                            "realpath", "posix_spawn", "fopen", "fmemopen", "nftw", "glob64"}) {
     EXPECT_EQ(find_function(*libc, name), ::dlsym(handle, name)) << name;
@@ -50,17 +50,18 @@ TEST(LoadedSymbol, FindsNothingElse) {
   }
 }
 
-TEST(LoadedSymbol, KnowsItsOwnObjectAndLibc) {
+TEST(LoadedSymbol, FindsItsOwnObjectAndLibc) {
   ASSERT_NE(own_object(), nullptr);
-  EXPECT_EQ(own_object(), first_loaded());  // linked into the program
+  EXPECT_EQ(own_object(), first_loaded());  // the test links the code into the program
   EXPECT_TRUE(is_glibc_loaded());
   EXPECT_TRUE(LoadedObject(*find_object("libc.so.6")).is_called("libc.so.6"));
   EXPECT_FALSE(LoadedObject(*first_loaded()).is_called("libc.so.6"));
 }
 
-TEST(LoadedSymbol, TakesNoOtherProgramForOurs) {
+TEST(LoadedSymbol, DoesNotMistakeAnotherProgramForOurs) {
   EXPECT_FALSE(is_marked_program(kProgramMark));
-  EXPECT_FALSE(is_marked_program(SymbolName("getpid")));  // one of its libraries has it
+  // Only one of its libraries has the symbol.
+  EXPECT_FALSE(is_marked_program(SymbolName("getpid")));
 }
 
 TEST(LoadedSymbol, GivesNoAnswerForUnreadableObjects) {
@@ -70,7 +71,7 @@ TEST(LoadedSymbol, GivesNoAnswerForUnreadableObjects) {
   EXPECT_EQ(nothing.function(nullptr), nullptr);
 }
 
-// A function that is chosen at run time has no address in the tables.
+// The tables contain no address for a function that is selected at run time (an ifunc).
 TEST(LoadedSymbol, LeavesIndirectFunctionsToTheLoader) {
   const LoadedObject libc(*find_object("libc.so.6"));
   const ElfW(Sym)* const symbol = libc.find(SymbolName("memcpy"));

@@ -52,7 +52,7 @@ TEST(NamePattern, IsNeverNarrowerThanFnmatch) {
   }
 }
 
-TEST(NamePattern, TellsWhatAllItsMatchesBeginAndEndWith) {
+TEST(NamePattern, ReportsWhatAllItsMatchesBeginAndEndWith) {
   EXPECT_EQ(first_of_all_matches("tmp.*"), 't');
   EXPECT_EQ(last_of_all_matches("tmp.*"), '\0');
   EXPECT_EQ(first_of_all_matches("*.part"), '\0');
@@ -73,22 +73,23 @@ std::vector<Profile> two_families() {
   return {one, other};
 }
 
-TEST(NameRuleTable, KnowsNamesThatAreTheMountsByFamilyAndComponent) {
+TEST(NameRuleTable, FindsMountOnlyNamesByFamilyAndComponent) {
   const NameRuleTable table(two_families());
   EXPECT_TRUE(table.is_mount_only("one/K/tmp.7"));
   EXPECT_TRUE(table.is_mount_only("one/tmp.7/x"));
   EXPECT_TRUE(table.is_mount_only("one/x.part"));
   EXPECT_FALSE(table.is_mount_only("one/K/x"));
   EXPECT_FALSE(table.is_mount_only("one/K/parts"));
-  EXPECT_FALSE(table.is_mount_only("tmp.7"));  // a family's own directory is no name within it
+  // A family's own directory is not a name in the family.
+  EXPECT_FALSE(table.is_mount_only("tmp.7"));
   EXPECT_FALSE(table.is_mount_only("other/tmp.7"));
   EXPECT_FALSE(table.is_mount_only("unknown/tmp.7"));
   EXPECT_FALSE(table.is_mount_only(""));
 }
 
-// A path that a profile's pattern matches is never the base's to answer, nor is what is below it;
-// one that waits is told by its last component.
-TEST(NameRuleTable, KnowsPatternsOfPathsByAComponentThatTells) {
+// The library never answers for a path that matches a profile's pattern, or for anything below it.
+// An awaited path is recognized by its last component.
+TEST(NameRuleTable, FindsPatternsOfPathsByADistinctiveComponent) {
   Profile profile;
   profile.name = "one";
   profile.classes = {{NameClass::kScratch, PathPattern("**/ops/tmp/*.ninja")},
@@ -107,10 +108,10 @@ TEST(NameRuleTable, KnowsPatternsOfPathsByAComponentThatTells) {
   const NameRules rules = NameRules::over(table.bytes(), table.family_count());
   const FamilyRecord& family = *rules.find("one");
   EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "kernel.cubin"));
-  EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "anything"));  // by "all/**"
+  EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "anything"));  // because of "all/**"
 }
 
-TEST(NameRuleTable, GivesAllToTheMountWhereEveryNameIsShared) {
+TEST(NameRuleTable, LeavesAllNamesToTheMountIfEveryNameIsShared) {
   Profile profile;
   profile.name = "one";
   profile.classes = {{NameClass::kShared, PathPattern("**/*")}};
@@ -134,10 +135,10 @@ TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
   EXPECT_FALSE(is_marked({}));
   EXPECT_FALSE(is_marked({rule("*/*")}));
   EXPECT_FALSE(is_marked({rule("*.cu"), rule("*")}));
-  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // several entries in a directory
+  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // a directory contains several entries
 }
 
-TEST(NameRuleTable, ThatIsCutShortIsEmpty) {
+TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
   const NameRuleTable table(two_families());
   const std::string whole = table.bytes();
   ASSERT_NE(NameRules::over(whole, table.family_count()).find("one"), nullptr);
@@ -145,7 +146,7 @@ TEST(NameRuleTable, ThatIsCutShortIsEmpty) {
     const std::string cut = whole.substr(0, size);
     const NameRules rules = NameRules::over(cut, table.family_count());
     const FamilyRecord* const family = rules.find("one");
-    if (family == nullptr) continue;  // refused, else all that is left is within
+    if (family == nullptr) continue;  // a table that is not refused must keep all names in bounds
     EXPECT_FALSE(rules.any_applies(*family, NameRule::kMountOnly, "x"));
   }
 }

@@ -31,7 +31,7 @@ TEST(EscapeMountPath, DifferentPathsHaveDifferentNames) {
 
 TEST(EscapeMountPath, TheRootHasAName) { EXPECT_EQ(escaped("/"), "-"); }
 
-TEST(EscapeMountPath, SaysWhenTheNameDoesNotFit) {
+TEST(EscapeMountPath, ReportsANameThatIsTooLong) {
   char name[4];
   EXPECT_EQ(escape_mount_path("/abcd", name, sizeof name), 4U);
   EXPECT_EQ(escape_mount_path("/abcde", name, sizeof name), 0U);

@@ -33,7 +33,7 @@ void set(std::string& bytes, std::size_t offset, T value) {
 
 bool parses(const std::string& bytes) { return static_cast<bool>(RouteTable::parse(bytes)); }
 
-TEST(RouteTable, ReadsWhatTheProfilesSay) {
+TEST(RouteTable, ReadsTheRoutesOfTheProfiles) {
   const std::string bytes = sample();
   const auto table = RouteTable::parse(bytes);
   ASSERT_TRUE(table);
@@ -57,7 +57,7 @@ TEST(RouteTable, LeavesVariablesAloneThatAreNotToBeSet) {
   off.name = "off";
   off.evidence = Evidence::kRun;
   off.set_variable = false;
-  Profile nowhere = off;  // has nothing to route
+  Profile nowhere = off;  // a profile without any path to route
   nowhere.default_paths.clear();
   const std::string bytes = compile_routes({guess, off, nowhere});
   const auto table = RouteTable::parse(bytes);
@@ -65,7 +65,8 @@ TEST(RouteTable, LeavesVariablesAloneThatAreNotToBeSet) {
   ASSERT_EQ(table->size(), 2U);
   for (std::uint32_t route = 0; route < 2; ++route) {
     EXPECT_EQ(table->variable(route), "");
-    EXPECT_EQ(table->unless(route), "GUESS_DIR");  // who has set it has the cache there
+    // A user who sets this variable has the cache there.
+    EXPECT_EQ(table->unless(route), "GUESS_DIR");
     EXPECT_EQ(table->default_path(route), "~/guess");
   }
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each counter of common/counters.def is counted somewhere. Usage: counters_test.py REPOSITORY"""
+"""Verifies that each counter of common/counters.def is counted somewhere. Usage: counters_test.py REPOSITORY"""
 
 import pathlib
 import re
 import sys
 
-# Contracts of `cacheshim stats --json` that nothing counts.
+# Keys that `cacheshim stats --json` guarantees, but that nothing counts.
 ALWAYS_ZERO = {"worker_restarts"}
 
 

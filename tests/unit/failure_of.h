@@ -7,7 +7,7 @@
 
 namespace cacheshim::cli {
 
-// "2 MESSAGE" of what `action` throws.
+// Returns the exception that `action` throws as "CODE MESSAGE", for example "2 MESSAGE".
 template <class Action>
 std::string failure_of(Action action) {
   try {

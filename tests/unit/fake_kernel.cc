@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kDeadline{20};
 constexpr std::size_t kMostBytes = std::size_t{2} << 20;
-// As in the kernel (FUSE_REQ_ID_STEP, FUSE_INT_REQ_BIT).
+// The same values as in the kernel (FUSE_REQ_ID_STEP, FUSE_INT_REQ_BIT).
 constexpr std::uint64_t kNumberStep = 2;
 constexpr std::uint64_t kOfInterrupt = 1;
 
@@ -107,7 +107,7 @@ bool FakeKernel::wait_for_notification(
 
 void FakeKernel::disconnect() { (void)::shutdown(kernel_.get(), SHUT_WR); }
 
-// Until the daemon closes its end. A spliced reply may arrive in several messages.
+// Collects replies until the daemon closes its end. A spliced reply may arrive in several messages.
 void FakeKernel::collect() {
   const auto buffer = std::make_unique<char[]>(kMostBytes);
   std::string message;

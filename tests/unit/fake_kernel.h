@@ -24,7 +24,7 @@ std::string bytes_of(const Body& body) {
   return {reinterpret_cast<const char*>(&body), sizeof body};
 }
 
-// With its NUL, as in a request.
+// Returns the name with its NUL, as in a request.
 inline std::string name_bytes(const std::string& name) { return {name.c_str(), name.size() + 1}; }
 
 struct FuseReply {
@@ -45,14 +45,14 @@ struct FuseNotification {
   std::string body;
 };
 
-// Plays the kernel's part of a FUSE connection over a socket, as eden's FakeFuse does. The daemon's
-// end takes the place of /dev/fuse. There is no cache and no permission check: each request of a
+// Simulates the kernel's side of a FUSE connection over a socket, as eden's FakeFuse does. The
+// daemon's end replaces /dev/fuse. There is no cache and no permission check: each request of a
 // test is one request to the daemon. A thread collects the replies, so that the daemon never waits
 // for a reader.
 //
-// Unlike /dev/fuse, the socket accepts a reply to a request that nobody has made; replies_to()
-// counts them. A reply that finds the socket full is lost, so at most some dozens of requests should
-// be under way. Thread-safe.
+// Unlike /dev/fuse, the socket accepts a reply to a request that does not exist; replies_to()
+// counts these too. A reply that finds the socket full is lost, so a test should have at most a few
+// dozen pending requests. Thread-safe.
 class FakeKernel {
  public:
   FakeKernel();
@@ -62,10 +62,11 @@ class FakeKernel {
 
   // The daemon's end of the connection. Call once.
   UniqueFd take_device() { return std::move(device_); }
-  // Whose requests the next ones are. Initially this process's user, outside the daemon's PID
+  // The caller of the next requests. Initially this process's user, outside the daemon's PID
+  // namespace (pid 0), so that the daemon reads nothing in /proc.
   // namespace (pid 0), so that the daemon reads nothing of /proc.
   void speak_as(uid_t uid, gid_t gid, pid_t pid);
-  // Sends a request and returns its number. `body`: what follows the header.
+  // Sends a request and returns its number. `body` follows the header.
   std::uint64_t send(std::uint32_t opcode, std::uint64_t node, std::string_view body);
   // Sends these bytes as one message.
   void send_bytes(std::string_view bytes);
@@ -76,15 +77,15 @@ class FakeKernel {
   }
   // Sends FUSE_INTERRUPT for a request. The daemon need not reply to it.
   void interrupt(std::uint64_t number);
-  // The number of the next request.
+  // Returns the number of the next request.
   std::uint64_t next_number() const;
-  // FUSE_INIT, which comes before all other requests. Returns the error of the reply.
+  // Sends FUSE_INIT, which comes before all other requests. Returns the error of the reply.
   int init();
-  // Replies so far to the request of this number.
+  // Returns the number of replies so far to this request.
   std::size_t replies_to(std::uint64_t number) const;
   // Waits for a notification. Returns false if there is none by the deadline.
   bool wait_for_notification(const std::function<bool(const FuseNotification&)>& is_wanted);
-  // As an unmount: the daemon receives no more requests. Its replies still arrive.
+  // Simulates an unmount: the daemon receives no more requests. Its replies still arrive.
   void disconnect();
 
  private:

@@ -14,7 +14,7 @@
 
 namespace cacheshim {
 
-// A directory that looks like /proc.
+// A directory that simulates /proc.
 class FakeProc {
  public:
   struct Entry {

@@ -19,13 +19,13 @@ using Advice = Flights::Advice;
 using Step = BuildStep;
 
 constexpr milliseconds kAlmostTimeout = kTimeout - std::chrono::seconds(1);
-constexpr milliseconds kExpectedFor(61);  // longer than a builder is expected
+constexpr milliseconds kExpectedFor(61);  // longer than the daemon expects a builder
 
 class Model {
  public:
   Model(const std::vector<Job*>& jobs, Counters& counters)
       : world_(jobs, counters), failures_seen_(counters.flight_failures) {}
-  // What went wrong, or "".
+  // Returns what went wrong, or "".
   std::string run(const std::vector<Action>& actions);
 
  private:
@@ -58,7 +58,7 @@ class Model {
   std::string fault_;
 };
 
-// Call after each call that may find a build to have failed.
+// Call after each call that may mark a build as failed.
 void Model::note_failures(std::size_t name, bool may_fail) {
   const std::uint64_t failures = world_.counters.flight_failures;
   if (failures == failures_seen_) return;
@@ -81,7 +81,7 @@ void Model::check_build(const ModelProcess& process, const Task& task) {
   if (works_for(process.lineage, state.leader) || task.is_excused ||
       world_.now < state.failed_until)
     return;
-  // So does a descendant of a process that builds for itself.
+  // A descendant of a process that builds for itself may build too.
   const bool has_built =
       std::any_of(process.lineage.begin(), process.lineage.end(),
                   [&](const Process& one) { return state.released.contains(one.pid); });
@@ -94,7 +94,7 @@ void Model::look_up(ModelProcess& process, Task& task) {
   if (is_there(task.name)) return end_build(process);
   NameState& state = world_.names.at(task.name);
   state.begun_by.insert(process.job);
-  const bool returns = state.leader == process.pid;  // after it gave up
+  const bool returns = state.leader == process.pid;  // the builder gave up and now returns
   const Flights::Answer answer = world_.flights.look(world_.lease_request_of(process, task.name));
   note_failures(task.name, returns);
   switch (answer.advice) {
@@ -139,7 +139,7 @@ void Model::proceed(ModelProcess& process, unsigned number) {
   }
 }
 
-// The process is done with its innermost name.
+// Call when the process has finished its innermost name.
 void Model::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 
 void Model::fail_by_return(ModelProcess& process, Task& task) {
@@ -155,7 +155,7 @@ void Model::fail_by_return(ModelProcess& process, Task& task) {
 void Model::fail_by_clearing(ModelProcess& process, Task& task) {
   world_.flights.note_step(*process.job, entry_of(task.name), Step::kTemporary);
   world_.flights.note_step(*process.job, entry_of(task.name), Step::kCleared);
-  // The daemon does not know which process of the job has made the file.
+  // The daemon does not know which process of the job has created the file.
   const ModelProcess* const leader = world_.find(world_.names.at(task.name).leader);
   note_failures(task.name, leader != nullptr && leader->job == process.job);
   end_build(process);
@@ -176,12 +176,12 @@ void Model::loop(ModelProcess& process, Task& task) {
 
 void Model::kill(ModelProcess& process) {
   process.is_alive = false;
-  for (ModelProcess& child : world_.processes) {  // they are init's now
+  for (ModelProcess& child : world_.processes) {  // its children are now children of init
     if (child.pid != process.pid) std::erase(child.lineage, process.lineage.front());
   }
   process.watched.clear();
   for (Task& task : process.tasks) {
-    if (task.wait) task.wait->interrupt();  // as the kernel does
+    if (task.wait) task.wait->interrupt();  // the kernel interrupts a killed process's request
   }
 }
 
@@ -255,7 +255,7 @@ void Model::act(const Action& action) {
   }
 }
 
-// A name's builder is another one only if the one before may be replaced.
+// The builder of a name may change only if the old builder may be replaced.
 void Model::check_leaders() {
   std::array<pid_t, kNames> leaders{};
   for (const FlightDescription& one : world_.flights.describe()) {
@@ -272,13 +272,13 @@ void Model::check_leaders() {
     if (!is_gone && leaders.at(name) != 0) {
       fault("name " + std::to_string(name) + " has a second builder while the first goes on");
     }
-    if (state.leader != 0) state.released.insert(state.leader);  // it may still build
+    if (state.leader != 0) state.released.insert(state.leader);  // the old builder may still build
     state.leader = leaders.at(name);
     state.leader_may_be_replaced = false;
   }
 }
 
-// Each process that was released without the name must have had a reason.
+// Each process that was released without the name must have a reason to build.
 void Model::check_released() {
   for (ModelProcess& process : world_.processes) {
     for (Task& task : process.tasks) {
@@ -289,7 +289,7 @@ void Model::check_released() {
           state.is_published || task.is_interrupted || task.deadline <= world_.now || leads ||
           !process.is_alive || process.is_stopped || world_.now < state.failed_until ||
           world_.closes_cycle(process, task.name) || state.leader == 0 ||
-          !state.begun_by.contains(process.job) ||  // the builder gave up for the job
+          !state.begun_by.contains(process.job) ||  // the builder gave up for the whole job
           works_for(process.lineage, state.leader) || world_.works_for_stopped(process);
       if (!has_a_reason) {
         fault("process " + std::to_string(process.pid - kFirstPid) + " was released from name " +
@@ -301,7 +301,7 @@ void Model::check_released() {
   }
 }
 
-// A stopped builder is replaced at the next check.
+// The next check replaces a stopped builder.
 void Model::tend() {
   for (NameState& state : world_.names) {
     const ModelProcess* const leader = world_.find(state.leader);
@@ -314,11 +314,11 @@ void Model::tend() {
   check_released();
 }
 
-// Once everything that has happened is known, somebody builds each name that is waited for.
+// After all events are processed, each name that a process waits for must have a builder.
 void Model::check_waits() {
   pass(kExpectedFor);
   for (std::size_t at = 0; at < kProcesses; ++at)
-    tend();  // each replaces one stopped builder a name
+    tend();  // each call replaces one stopped builder per name
   for (const ModelProcess& process : world_.processes) {
     if (!process.is_alive || process.tasks.empty()) continue;
     const Task& task = process.tasks.back();
@@ -335,7 +335,7 @@ void Model::check_waits() {
   }
 }
 
-// All processes run again and finish what they build.
+// Lets all processes continue and finish their builds.
 void Model::drain() {
   for (std::size_t at = 0; at < world_.processes.size(); ++at) act({ActionKind::kContinue, at, 0});
   for (int round = 0; round < 100; ++round) {
@@ -343,7 +343,7 @@ void Model::drain() {
       if (!world_.processes.at(at).tasks.empty()) act({ActionKind::kProceed, at, 0});
       act({ActionKind::kFinish, at, 0});
     }
-    pass(std::chrono::seconds(5));  // a builder may have left without a sign
+    pass(std::chrono::seconds(5));  // a builder may have stopped without an event
     tend();
   }
   for (const ModelProcess& process : world_.processes) {

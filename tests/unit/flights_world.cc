@@ -10,7 +10,7 @@
 namespace cacheshim::flights_model {
 namespace {
 
-// A descriptor that epoll reports once the process has ended, as it does a pidfd.
+// Returns a descriptor that epoll reports once the process has ended, as it does a pidfd.
 UniqueFd watch(ModelProcess& process) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return {};
@@ -54,7 +54,8 @@ World::World(const std::vector<Job*>& jobs, Counters& counts)
     ModelProcess process;
     process.pid = kFirstPid + static_cast<pid_t>(at);
     process.lineage = {{process.pid, 1}};
-    if (at == kProcesses - 1) process.lineage.push_back({kFirstPid, 1});  // a child of the first
+    // The last process is a child of the first.
+    if (at == kProcesses - 1) process.lineage.push_back({kFirstPid, 1});
     process.job = jobs.at(at == kProcesses - 1 ? 0 : at % jobs.size());
     processes.push_back(std::move(process));
   }

@@ -31,26 +31,26 @@ inline std::string path_of(std::size_t name) {
 }
 inline std::string entry_of(std::size_t name) { return "fam/KEY" + std::to_string(name); }
 
-// A name that a process looks up, waits for or builds. A name that it looks up during a build lies
-// on top of that one.
+// A name that a process looks up, waits for or builds. A name that it looks up during a build is
+// pushed above the first one.
 struct Task {
   enum class State : std::uint8_t { kLooksUp, kWaits, kBuilds };
   std::size_t name;
   State state = State::kLooksUp;
-  // Of a wait.
+  // null if the process does not wait
   std::shared_ptr<FlightWait> wait = {};
   std::shared_ptr<bool> is_answered = {};
-  Lineage lineage = {};  // of the process, when it began to wait
+  Lineage lineage = {};  // the process's lineage when the wait began
   std::chrono::milliseconds deadline{0};
   bool is_interrupted = false;
-  bool is_excused = false;  // it builds for itself after this wait
+  bool is_excused = false;  // the process builds for itself after this wait
 };
 
 struct ModelProcess {
   pid_t pid = 0;
   Lineage lineage;
   Job* job = nullptr;
-  std::vector<UniqueFd> watched;  // pipes, which are closed when it ends
+  std::vector<UniqueFd> watched;  // pipes, which are closed when the process ends
   bool is_alive = true;
   bool is_stopped = false;
   std::vector<Task> tasks;
@@ -59,28 +59,29 @@ struct ModelProcess {
 struct NameState {
   bool is_published = false;
   pid_t leader = 0;
-  // It is gone, stopped, has failed or given up, or had been so.
+  // True if the builder is gone or stopped, has failed or given up, or was in such a state.
   bool leader_may_be_replaced = false;
-  std::set<const Job*> begun_by;  // those whose layer has the entry's directory
-  std::set<pid_t> released;       // they build for themselves
+  std::set<const Job*> begun_by;  // the jobs whose layers have the entry's directory
+  std::set<pid_t> released;       // processes that build for themselves
   std::chrono::milliseconds failed_until{0};
 };
 
 bool works_for(const Lineage& lineage, pid_t pid);
 
-// The processes, the names and the clock of the model, and the Flights that sees them in place of
-// the system's.
+// The processes, the names and the clock of the model, and a Flights object that uses them instead
+// of the system's.
 struct World {
   World(const std::vector<Job*>& jobs, Counters& counts);
 
-  // Returns null for a process that is not the model's.
+  // Returns null for a process that does not belong to the model.
   ModelProcess* find(pid_t pid);
   LeaseRequest lease_request_of(const ModelProcess& process, std::size_t name) const;
-  // Whether the builder of `name` waits, directly or by way of others, for the process. If kin
-  // counts, so does a wait of a builder's descendant.
+  // Returns whether the builder of `name` waits, directly or through others, for the process. If
+  // kin counts, a wait of a builder's descendant counts too.
   enum class Kin : std::uint8_t { kCounts, kDoesNotCount };
   bool closes_cycle(const ModelProcess& process, std::size_t name, Kin kin = Kin::kCounts) const;
-  // A builder that was stopped before the same check released its kin.
+  // Returns whether the process or an ancestor is stopped: such a builder may have been stopped
+  // before the check that released its descendants.
   bool works_for_stopped(const ModelProcess& process) {
     return std::any_of(process.lineage.begin(), process.lineage.end(),
                        [&](const Process& one) { return find(one.pid)->is_stopped; });

@@ -10,8 +10,8 @@
 #include "tests/unit/batons_model.h"
 #include "tests/unit/random_runs.h"
 
-// Batons in random interleavings of processes that make, remove and lock them and die
-// (batons_model.h). A failure prints the seed and the fewest steps found that still fail.
+// Tests batons in random interleavings of processes that create, remove and lock them and die
+// (batons_model.h). A failure prints the seed and the shortest sequence found that still fails.
 // CACHESHIM_BATON_SEEDS sets the number of interleavings, CACHESHIM_BATON_SEED the first seed.
 namespace cacheshim {
 namespace {
@@ -41,7 +41,7 @@ std::vector<Action> random_actions(std::uint64_t seed) {
   return actions;
 }
 
-TEST(BatonsModel, EachBatonOfADeadMakerIsReapedAndNoOther) {
+TEST(BatonsModel, OnlyBatonsOfDeadCreatorsAreReaped) {
   const Runs runs{number_from("CACHESHIM_BATON_SEED", 1),
                   number_from("CACHESHIM_BATON_SEEDS", 3000)};
   EXPECT_EQ(first_failure<Action>(runs, random_actions, batons_model::run, describe), "");

@@ -52,20 +52,20 @@ TEST_F(BuilderActivityTest, OnlyTheLastSecondCounts) {
   EXPECT_TRUE(note(milliseconds(1900), milliseconds(60)));
 }
 
-TEST_F(BuilderActivityTest, DescendantsCountThatCameLater) {
+TEST_F(BuilderActivityTest, DescendantsThatCameLaterCount) {
   EXPECT_FALSE(note(seconds(0), seconds(0)));
   EXPECT_FALSE(note(seconds(1), BuilderWork{.used = {{1, seconds(0)}, {2, milliseconds(60)}}}));
   EXPECT_TRUE(note(seconds(2), BuilderWork{.used = {{1, seconds(0)}, {2, milliseconds(60)}}}));
   EXPECT_TRUE(note(seconds(3), seconds(0))) << "the child is gone";
 }
 
-TEST_F(BuilderActivityTest, AThreadThatGetsNoProcessorIsNotIdle) {
+TEST_F(BuilderActivityTest, AThreadThatGetsNoCpuTimeIsNotIdle) {
   EXPECT_FALSE(note(seconds(0), seconds(0)));
   EXPECT_FALSE(note(seconds(1), BuilderWork{.is_running = true}));
   EXPECT_TRUE(note(seconds(2), seconds(0)));
 }
 
-// ---- what /proc tells
+// ---- activity according to /proc
 
 Process this_thread() {
   const pid_t thread = ::gettid();
@@ -78,7 +78,7 @@ nanoseconds total(const std::optional<BuilderWork>& work) {
   return sum;
 }
 
-// Uses processor time until `done`.
+// Uses CPU time until `done`.
 void spin(const std::function<bool()>& done) {
   while (!done()) {
   }
@@ -121,12 +121,12 @@ TEST(BuilderWork, DescendantsCount) {
   EXPECT_GE(most, milliseconds(50));
 }
 
-TEST(BuilderWork, AThreadThatIsGoneHasEnded) {
+TEST(BuilderWork, AThreadThatDoesNotExistHasEnded) {
   std::promise<Process> process;
   std::thread([&] { process.set_value(this_thread()); }).join();
   const Process thread = process.get_future().get();
   std::optional<BuilderWork> work;
-  // join() returns a little before the kernel has done with the thread.
+  // join() returns slightly before the kernel has removed the thread.
   for (int polls = 0; polls < 1000; ++polls) {
     work = work_of(::getpid(), thread);
     if (work && work->has_ended) break;
@@ -136,7 +136,7 @@ TEST(BuilderWork, AThreadThatIsGoneHasEnded) {
   EXPECT_TRUE(work->has_ended);
 }
 
-TEST(BuilderWork, AnotherThreadOfTheSameNumberIsNotTheBuilders) {
+TEST(BuilderWork, AnotherThreadWithTheSameNumberIsNotTheBuilders) {
   Process thread = this_thread();
   ++thread.start_time;
   const auto work = work_of(::getpid(), thread);

@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-// Trees of directories in the place of the kernel's.
+// Directory trees that simulate the kernel's cgroups.
 class CgroupProofTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -22,8 +22,8 @@ class CgroupProofTest : public ::testing::Test {
     std::filesystem::create_directories(scratch_ / path);
     ASSERT_EQ(::chown((scratch_ / path).c_str(), owner, owner), 0);
   }
-  // Version 2 at v2/, of version 1 the two controllers cpu,cpuacct at v1/, a part of memory at
-  // part/.
+  // Mounts version 2 at v2/; of version 1, the controllers cpu,cpuacct at v1/, and a part of memory
+  // at part/.
   std::string job_of(const std::string& text) const {
     const std::string top = scratch_.path();
     const CgroupProof proof(

@@ -14,7 +14,8 @@
 namespace cacheshim {
 namespace {
 
-constexpr unsigned kEnough = 64;  // requests of one client, until its core is shared
+// The requests of one client after which the receiver shares its core.
+constexpr unsigned kEnough = 64;
 
 std::vector<int> cores_of(pid_t thread) {
   cpu_set_t set;
@@ -33,7 +34,7 @@ void go_to(int core) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
 }
 
-// A thread that sleeps, on the core that it was sent to last.
+// A sleeping thread, on the core to which it was last moved.
 class Client {
  public:
   explicit Client(int core) : thread_([this] { run(); }) { move_to(core); }
@@ -94,7 +95,8 @@ class ClientCoreTest : public ::testing::Test {
     if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
   }
   void ask(pid_t client, unsigned times = kEnough) { cacheshim::ask(guest_, client, times); }
-  // More often than is put up with within a few requests; `requests` come after each time.
+  // Moves the client more often than is tolerated within a few requests; `requests` requests follow
+  // each move.
   void move_about(Client& client, unsigned requests) {
     for (unsigned i = 0; i < 40; ++i) {
       client.move_to(i % 2 == 0 ? all_.back() : all_.front());
@@ -136,7 +138,7 @@ TEST_F(ClientCoreTest, AnotherClientEndsTheStay) {
   ask(client.id());
   ask(other.id(), 1);
   expect_ordinary();
-  ask(client.id(), kEnough - 1);  // counted anew
+  ask(client.id(), kEnough - 1);  // the count begins again
   expect_ordinary();
   ask(other.id());
   expect_on(all_.back());
@@ -167,10 +169,10 @@ TEST_F(ClientCoreTest, AClientThatIsMovedOftenGetsNoGuest) {
   move_about(client, 1);
   expect_ordinary();
   ask(client.id());
-  expect_ordinary();  // for a second
+  expect_ordinary();  // the receiver stays ordinary for a second
 }
 
-TEST_F(ClientCoreTest, MovesThatLieFarApartAreNoReason) {
+TEST_F(ClientCoreTest, RareMovesDoNotEndTheStay) {
   Client client(all_.front());
   ask(client.id());
   move_about(client, kEnough);
@@ -189,7 +191,7 @@ TEST_F(ClientCoreTest, AStoppedGuestIsOrdinaryAtOnceAndForAWhile) {
   expect_ordinary();
 }
 
-TEST_F(ClientCoreTest, AfterAPauseItIsTriedAgain) {
+TEST_F(ClientCoreTest, AfterAPauseAGuestIsTriedAgain) {
   const Client client(all_.front());
   ask(client.id());
   core_.stop();
@@ -218,7 +220,7 @@ TEST_F(ClientCoreTest, OnlyOneIsAGuestAtATime) {
     cacheshim::ask(first, client.id());
     EXPECT_TRUE(first.is_in());
     std::thread([this] { core_.stop(); }).join();
-    EXPECT_TRUE(core_.has_guest());  // it has not been told yet
+    EXPECT_TRUE(core_.has_guest());  // the guest has not processed the stop yet
     std::thread([this, &client] {
       ClientCore::Guest second(core_);
       cacheshim::ask(second, client.id());
@@ -250,7 +252,7 @@ TEST_F(ClientCoreTest, APresetSchedulingPolicyStays) {
   }).join();
 }
 
-// A receiver that has a core, and takes what is asked there.
+// A receiver that is bound to a core, and receives the requests of that core.
 TEST_F(ClientCoreTest, AReceiverWithACoreStaysThereWhereverTheClientGoes) {
   Client client(all_.front());
   ClientCore own(core_, all_.back());

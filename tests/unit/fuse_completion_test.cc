@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-using Replies = std::vector<int>;  // values, and errors as negative numbers
+using Replies = std::vector<int>;  // values; errors are negative numbers
 
 constexpr Completion<Result<int>>::Replier kReplier{[](void* request, const Result<int>& result) {
   static_cast<Replies*>(request)->push_back(result ? *result : -result.error().code());

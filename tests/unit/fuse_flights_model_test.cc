@@ -13,9 +13,10 @@
 #include "tests/unit/overlay_fixture.h"
 #include "tests/unit/random_runs.h"
 
-// Single flight in random interleavings of builders that finish, fail, loop, give up, are killed or stopped, and of
-// waiting processes (flights_model.h). A failure prints the seed and the fewest steps found that still fail.
-// CACHESHIM_FLIGHT_SEEDS sets the number of interleavings, CACHESHIM_FLIGHT_SEED the first seed.
+// Tests single flight in random interleavings of builders that finish, fail, loop, give up, are
+// killed or stopped, and of waiting processes (flights_model.h). A failure prints the seed and the
+// shortest sequence found that still fails. CACHESHIM_FLIGHT_SEEDS sets the number of
+// interleavings, CACHESHIM_FLIGHT_SEED the first seed.
 namespace cacheshim {
 namespace {
 
@@ -68,7 +69,7 @@ class FlightsModelTest : public OverlayTest {
   Job three_{"three", lowers_, entries_, counters_, nodes_};
 };
 
-TEST_F(FlightsModelTest, EveryInterleavingHasOneBuilderANameAndLeavesNobodyWaiting) {
+TEST_F(FlightsModelTest, EveryInterleavingHasOneBuilderPerNameAndLeavesNobodyWaiting) {
   const Runs runs{number_from("CACHESHIM_FLIGHT_SEED", 1),
                   number_from("CACHESHIM_FLIGHT_SEEDS", 3000)};
   EXPECT_EQ(first_failure<Action>(

@@ -17,7 +17,7 @@
 #include "fuse/services/single_flight/flights.h"
 #include "tests/unit/overlay_fixture.h"
 
-// When a build counts as failed, with a clock of the test's own.
+// Tests when a build counts as failed, with a simulated clock.
 namespace cacheshim {
 namespace {
 
@@ -27,7 +27,7 @@ using Step = BuildStep;
 
 const std::string kName = "fam/KEY/kernel.json";
 
-// A process that lives as long as the object.
+// A child process that lives as long as the object.
 class Sleeper {
  public:
   Sleeper() : pid_(::fork()) {
@@ -53,7 +53,7 @@ class FlightsTest : public OverlayTest {
     loop_.start();
   }
 
-  // Two lease requests of one process are two of its threads if their numbers differ.
+  // Two lease requests of one process come from two of its threads if their numbers differ.
   LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kName,
                        int thread = 0) const {
     LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
@@ -71,7 +71,7 @@ class FlightsTest : public OverlayTest {
     LeaseRequest waiting = request(job, process, path);
     const auto answer = flights_.look(waiting);
     EXPECT_EQ(answer.advice, Advice::kWait);
-    waiting.path = waiting.entry = "";  // the request names the placeholder alone
+    waiting.path = waiting.entry = "";  // the request identifies the name only by the placeholder
     waiting.rule = nullptr;
     auto released = std::make_shared<std::atomic<bool>>(false);
     flights_.wait(answer.placeholder,
@@ -86,7 +86,8 @@ class FlightsTest : public OverlayTest {
   static void await(const Released& released) {
     await([&] { return released->load(); });
   }
-  // Until what the builders have done has been asked for and considered, at the time that it is now.
+  // Waits until the daemon has checked the builders' activity and evaluated it at the current
+  // simulated time.
   void await_checks() {
     const int before = checks_;
     pass(milliseconds(200));
@@ -96,13 +97,13 @@ class FlightsTest : public OverlayTest {
   }
 
   bool one_by_one_ = false;
-  bool entries_are_names_ = false;  // built elsewhere
+  bool entries_are_names_ = false;  // entries are built elsewhere and renamed into place
   std::atomic<bool> is_inspection_held_{false};
   std::atomic<bool> is_there_{false};
   std::atomic<int> checks_{0};
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};
-  std::atomic<pid_t> worker_{0};  // it works in any case
+  std::atomic<pid_t> worker_{0};  // this process counts as working in any case
   EntryState inspect() const {
     while (is_inspection_held_) ::usleep(1'000);
     return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
@@ -143,7 +144,7 @@ class FlightsTest : public OverlayTest {
                    counters_};
 };
 
-// The caller holds a lock while it closes them, and gives the replies without it.
+// The caller holds a lock while it closes Flights, and sends the replies after releasing the lock.
 TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
@@ -153,11 +154,11 @@ TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_TRUE(*other);
 }
 
-TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingMadeAnythingHasFailed) {
+TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   pass(kFlightApproach);
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);  // one approach: stat(2), then open(2)
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);  // one call sequence: stat(2), then open(2)
   EXPECT_FALSE(*other);
   pass(kFlightApproach + milliseconds(1));
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
@@ -165,7 +166,7 @@ TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingMadeAnythingHasFailed) {
   EXPECT_EQ(counters_.flight_failures, 1U);
 }
 
-TEST_F(FlightsTest, NobodyWaitsForANameThatHasFailedUntilSomeTimeHasPassed) {
+TEST_F(FlightsTest, NobodyWaitsForAFailedNameDuringTheFailurePeriod) {
   const Sleeper third;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   pass(milliseconds(50));
@@ -186,16 +187,17 @@ TEST_F(FlightsTest, ASuccessfulBuildEndsTheFailurePeriod) {
   EXPECT_EQ(look(two_, other_), Advice::kLead);
 }
 
-TEST_F(FlightsTest, AThreadThatReturnsWithSomethingMadeIsAtWork) {
+TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   pass(std::chrono::seconds(30));
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);  // as rename(2) does
+  // As rename(2) does: it looks the name up once more.
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
-// On a busy machine it takes its time to come.
+// On a busy machine, the new builder takes some time to arrive.
 TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
@@ -230,7 +232,7 @@ TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
   EXPECT_EQ(flights_.look(descendant).advice, Advice::kBuild);
 }
 
-TEST_F(FlightsTest, AnotherThreadOfTheBuilderSaysNothing) {
+TEST_F(FlightsTest, AnotherThreadOfTheBuilderDoesNotFailTheBuild) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   pass(std::chrono::seconds(30));
@@ -283,7 +285,7 @@ TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
   EXPECT_EQ(building_, std::set<const Job*>{&two_});
 }
 
-// The waiters are told by another thread, which may come later than the builder's next lookup.
+// Another thread wakes the waiters, possibly after the builder's next lookup.
 TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
@@ -313,7 +315,7 @@ TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
   EXPECT_TRUE(*last);
 }
 
-TEST_F(FlightsTest, OthersMayTurnToAnotherEntryMeanwhile) {
+TEST_F(FlightsTest, OtherProcessesMayLookUpAnotherEntryMeanwhile) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json"), Advice::kLead);
@@ -340,17 +342,17 @@ TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
   EXPECT_FALSE(*other);
 }
 
-// Entries that are built elsewhere, and get their places by a rename.
+// Entries that are built elsewhere and renamed into place.
 class FlightsOfEntriesTest : public FlightsTest {
  protected:
   FlightsOfEntriesTest() { entries_are_names_ = true; }
 };
 
-TEST_F(FlightsOfEntriesTest, ABuilderThatAsksForItAgainIsAtWork) {
+TEST_F(FlightsOfEntriesTest, ABuilderThatLooksUpItsEntryAgainIsAtWork) {
   works_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
-  for (int looks = 0; looks < 100; ++looks) {  // for each file in turn
+  for (int looks = 0; looks < 100; ++looks) {  // once for each file
     pass(milliseconds(5));
     EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   }

@@ -111,7 +111,7 @@ class IdleJobsTest : public OverlayTest {
     (void)job.views.enter({kUser, kUser, 0});
     return job;
   }
-  // Until the pass over /proc, on its own thread, is over; or a second.
+  // Calls tick() until the pass over /proc, on its own thread, is over, or for a second.
   void tick_until(const std::function<bool()>& is_over) {
     for (int round = 0; round < 100 && !is_over(); ++round) {
       idle_.tick();
@@ -168,7 +168,7 @@ TEST_F(IdleJobsTest, AJobWithAnOpenFileOrARunOrOfAUserAloneDoesNotEnd) {
 }
 
 TEST_F(IdleJobsTest, AJobWithAKnownProcessDoesNotEnd) {
-  proc_.add(::getpid(), {});  // it names no job
+  proc_.add(::getpid(), {});  // a process that names no job
   (void)begin("j").views.enter({kUser, kUser, ::getpid()});
   begin("last");
   tick_until([&] { return !ended_.empty(); });

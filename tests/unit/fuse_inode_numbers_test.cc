@@ -13,13 +13,13 @@ namespace {
 
 constexpr ino_t kLarge = ino_t{1} << 48;
 
-TEST(InodeNumbers, LeaveThoseOfTheFirstFileSystem) {
+TEST(InodeNumbers, KeepTheNumbersOfTheFirstFileSystem) {
   InodeNumbers numbers;
   EXPECT_EQ(InodeNumbers::number(numbers.find_or_add(7), 1234), 1234U);
   EXPECT_EQ(InodeNumbers::number(numbers.find_or_add(7), kLarge - 1), kLarge - 1);
 }
 
-TEST(InodeNumbers, TellEqualNumbersOfSeveralFileSystemsApart) {
+TEST(InodeNumbers, DistinguishEqualNumbersOfSeveralFileSystems) {
   InodeNumbers numbers;
   std::set<std::uint64_t> shown;
   for (const dev_t device : {10U, 20U, 30U, 20U, 10U}) {
@@ -28,10 +28,11 @@ TEST(InodeNumbers, TellEqualNumbersOfSeveralFileSystemsApart) {
     }
   }
   EXPECT_EQ(shown.size(), 3U * 6U);
-  EXPECT_LT(*shown.rbegin(), std::uint64_t{1} << 62);  // where those of the mount's own begin
+  // Above that are the numbers of the mount's own objects.
+  EXPECT_LT(*shown.rbegin(), std::uint64_t{1} << 62);
 }
 
-TEST(InodeNumbers, KnowAFileSystemAgain) {
+TEST(InodeNumbers, RecognizeAFileSystem) {
   InodeNumbers numbers;
   EXPECT_FALSE(numbers.find(10));
   const auto place = numbers.find_or_add(10);
@@ -49,7 +50,7 @@ struct stat file(dev_t device, ino_t inode) {
   return st;
 }
 
-TEST(NodeTable, ShowsOneNumberAnObjectAndListsTheSame) {
+TEST(NodeTable, ShowsAndListsOneNumberPerObject) {
   NodeTable nodes;
   nodes.objects().add_device(1);
   const NodeIndex base = nodes.intern(kRootNode, "base", nullptr, {file(1, 55), false});
@@ -57,13 +58,13 @@ TEST(NodeTable, ShowsOneNumberAnObjectAndListsTheSame) {
   EXPECT_EQ(nodes.info(base).ino, 55U);
   EXPECT_NE(nodes.info(layer).ino, 55U);
   EXPECT_EQ(nodes.objects().shown_inode(kRootNode, "layer", 2, 55), nodes.info(layer).ino);
-  // Not looked up yet: as it will be shown then.
+  // Not looked up yet: listed with the number that a lookup will show.
   const auto listed = nodes.objects().shown_inode(kRootNode, "other", 3, 55);
   const NodeIndex other = nodes.intern(kRootNode, "other", nullptr, {file(3, 55), false});
   EXPECT_EQ(nodes.info(other).ino, listed);
 }
 
-TEST(NodeTable, ShowsACopyOnAnotherFileSystemWithTheNumberItHad) {
+TEST(NodeTable, ShowsACopyOnAnotherFileSystemWithItsOldNumber) {
   NodeTable nodes;
   nodes.objects().add_device(1);
   const NodeIndex node = nodes.intern(kRootNode, "file", nullptr, {file(1, 55), false});

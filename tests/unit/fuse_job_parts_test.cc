@@ -22,7 +22,7 @@
 #include "tests/unit/fake_proc.h"
 #include "tests/unit/scratch.h"
 
-// The parts of a job, each alone.
+// Tests the parts of a job, each by itself.
 namespace cacheshim {
 namespace {
 
@@ -102,7 +102,7 @@ TEST(UnsettledWrites, AWaitGivesUpAFileThatStaysOpen) {
   unsettled.add_writer(1, 2);
   EXPECT_FALSE(unsettled.wait_until_closed(1, 2));
   EXPECT_TRUE(unsettled.wait_until_closed(1, 3));
-  unsettled.wait();  // returns
+  unsettled.wait();  // returns at once
   EXPECT_TRUE(unsettled.is_being_written(1, 2));
 }
 
@@ -199,7 +199,7 @@ TEST(JobPolicy, AnEnvironmentCanOnlyRestrictIt) {
 class JobPolicyTest : public ::testing::Test {
  protected:
   JobPolicyTest() { policy_.begin(PublishPolicy::kComplete, std::nullopt); }
-  // The layer of job j as a new daemon with this policy takes it.
+  // Takes over the layer of job j as a new daemon with this policy does.
   Layer take(const JobPolicy& policy) {
     LayerRecord wanted;
     wanted.job = "j";
@@ -247,7 +247,7 @@ TEST_F(JobPolicyTest, TheNextDaemonTakesOverARefusal) {
   EXPECT_EQ(next.why_refused(), "uid 7 has written");
 }
 
-TEST_F(JobPolicyTest, ALayerWhoseWritersNobodyHasCheckedIsRefused) {
+TEST_F(JobPolicyTest, ALayerWithUncheckedWritersIsRefused) {
   JobPolicy unrestricted("j", {.is_restricted = false});
   { const Layer layer = take(unrestricted); }
   Layer layer = take(policy_);
@@ -269,7 +269,7 @@ TEST_F(JobPolicyTest, ALayerIsNoLongerVouchedForOnceEverybodyMayPublish) {
 
 TEST_F(JobPolicyTest, ARefusalThatCannotBeRecordedIsTriedAgain) {
   Layer layer = take(policy_);
-  // A directory in the record's place cannot be replaced by a file.
+  // A file cannot replace a directory of the same name.
   const std::string record = "layers/" + layer.path() + "/" + kLayerRecordFile;
   std::filesystem::remove(scratch_ / record);
   std::filesystem::create_directory(scratch_ / record);

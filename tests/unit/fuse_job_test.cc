@@ -31,7 +31,7 @@ TEST(View, ShowsEverythingAsItsUsersOwn) {
   const struct stat shown = view.show(object(S_IFDIR | 01755, 0, 0), false, false);
   EXPECT_EQ(shown.st_uid, 1001U);
   EXPECT_EQ(shown.st_gid, 1001U);
-  EXPECT_EQ(shown.st_mode, static_cast<mode_t>(S_IFDIR | 0755));  // no sticky bit
+  EXPECT_EQ(shown.st_mode, static_cast<mode_t>(S_IFDIR | 0755));  // without the sticky bit
   EXPECT_EQ(shown.st_nlink, 1U);
 }
 
@@ -41,10 +41,11 @@ TEST(View, LeavesAClosedBaseFileClosed) {
     return view.show(object(S_IFREG | mode, uid, gid), in_upper, false).st_uid;
   };
   EXPECT_EQ(owner(0600, 0, 0, false), 0U);
-  EXPECT_EQ(owner(0600, 0, 0, true), 1001U);    // in the layer it is the job's
-  EXPECT_EQ(owner(0640, 0, 20, false), 1001U);  // by a supplementary group
+  EXPECT_EQ(owner(0600, 0, 0, true), 1001U);    // in the layer, the file belongs to the job's user
+  EXPECT_EQ(owner(0640, 0, 20, false), 1001U);  // readable through a supplementary group
   EXPECT_EQ(owner(0604, 1001, 0, false), 1001U);
-  EXPECT_EQ(owner(0044, 1001, 0, false), 1001U);  // its own, though the mode closes it
+  // The user's own file, although its mode denies access.
+  EXPECT_EQ(owner(0044, 1001, 0, false), 1001U);
 }
 
 TEST(View, IsClosedEvenBeforeItsFirstUserComes) {
@@ -110,7 +111,7 @@ TEST_F(JobTest, TheEndClearsWhatConcernsTheCycle) {
   EXPECT_FALSE(job_.pending.has_built());
   EXPECT_FALSE(job_.reads.has_any());
   EXPECT_EQ(job_.views.owner(), 1001U) << "the view keeps its owner";
-  ++job_.use.runs;  // by a run that had found the job active
+  ++job_.use.runs;  // a run that found the job active has begun
   job_.begin({}, PublishPolicy::kComplete, false);
   EXPECT_EQ(job_.use.runs, 0);
 }
@@ -144,7 +145,8 @@ TEST_F(JobTest, AUnitIsKeptForItsLastReasonUntilItIsPublished) {
   EXPECT_TRUE(hooks.note_conflict("fam/K"));
 }
 
-// A child that has exec'ed with the given environment, stopped until the test is done with it.
+// A child that has called exec with the given environment, and is stopped until the end of the
+// test.
 class Child {
  public:
   explicit Child(std::vector<std::string> environment) {
@@ -196,8 +198,9 @@ TEST(CallerJobs, GiveTheUsersOwnJobToACallerThatCannotBeSeen) {
   EXPECT_EQ(jobs.claim_of({1234, 1234, 0}).job.view(), "uid-1234");
 }
 
-// Of two jobs one begins after the other and ends before it: where it is active, the other one is.
-TEST_F(OverlayTest, TheStatesOfAllJobsAreOfOneMoment) {
+// Of two jobs, one begins after the other and ends before it: whenever it is active, the other one
+// is active too.
+TEST_F(OverlayTest, TheStatesOfAllJobsAreConsistent) {
   constexpr int kReadings = 2000;
   NodeTable nodes;
   const Store store = Store::bare(scratch_.open_dir("base"));

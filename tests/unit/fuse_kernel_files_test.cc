@@ -8,7 +8,7 @@
 
 #include "tests/unit/fuse_kernel_fixture.h"
 
-// Requests for files and directories of a view, as the kernel sends them (fake_kernel.h).
+// Tests requests for files and directories of a view, as the kernel sends them (fake_kernel.h).
 namespace cacheshim {
 namespace {
 
@@ -31,7 +31,7 @@ TEST_F(FuseKernelFiles, AFileIsReadAsItWasWritten) {
   EXPECT_EQ(calls_.getattr(file->node)->size, 4U);
 }
 
-// More than 64 KiB are spliced.
+// The daemon splices replies of more than 64 KiB.
 TEST_F(FuseKernelFiles, ALargeReadGetsAllBytes) {
   scratch_.write("store/fam/large", std::string(100'000, 'x') + "end");
   const auto node = calls_.lookup(directory_, "large");
@@ -98,7 +98,7 @@ TEST_F(FuseKernelFiles, AForgottenFileIsFoundAgain) {
   ASSERT_TRUE(calls_.put(directory_, "file", "text"));
   const std::uint32_t before = mount_.nodes.size();
   const auto node = calls_.lookup(directory_, "file");
-  calls_.forget(*node, 2);  // of the create and of the lookup
+  calls_.forget(*node, 2);  // the two references: of the create and of the lookup
   EXPECT_TRUE(comes_true([&] { return mount_.nodes.size() == before - 1; }));
   EXPECT_EQ(*calls_.get(directory_, "file"), "text");
 }

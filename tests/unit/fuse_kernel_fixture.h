@@ -43,7 +43,7 @@ class FuseKernelTest : public ::testing::Test {
     (void)::umask(umask_);
   }
 
-  // In the daemon's order (serve_mount()).
+  // Ends in the same order as the daemon (serve_mount()).
   void end() {
     if (session_ == nullptr) return;
     mount_.close_waits();
@@ -54,7 +54,7 @@ class FuseKernelTest : public ::testing::Test {
     session_.reset();
   }
 
-  // The root of a job's view.
+  // Returns the root of a job's view.
   std::uint64_t view_of(const std::string& job) {
     const auto jobs = calls_.lookup(FUSE_ROOT_ID, ".jobs");
     EXPECT_TRUE(jobs);
@@ -63,7 +63,7 @@ class FuseKernelTest : public ::testing::Test {
     return view ? *view : 0;
   }
 
-  // Whether `is_there` returns true before a deadline.
+  // Returns whether `is_there` returns true before a deadline.
   static bool comes_true(const std::function<bool()>& is_there) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!is_there()) {
@@ -101,7 +101,7 @@ class FuseKernelTest : public ::testing::Test {
     return std::get<Store>(Store::open(scratch / "store", ""));
   }
 
-  const mode_t umask_ = ::umask(0);  // modes are the callers'
+  const mode_t umask_ = ::umask(0);  // new objects get exactly the mode that the caller passes
   Scratch scratch_;
   const std::vector<Profile> profiles_ = profiles();
   const Store store_ = open_store(scratch_);

@@ -8,8 +8,8 @@
 
 #include "tests/unit/fuse_kernel_fixture.h"
 
-// Two jobs of one mount, as the kernel sends their requests (fake_kernel.h). The profile `fam` calls
-// an entry complete once it has a file "done-*".
+// Tests two jobs on one mount with requests as the kernel sends them (fake_kernel.h). By the
+// profile `fam`, an entry is complete once it has a file "done-*".
 namespace cacheshim {
 namespace {
 
@@ -32,7 +32,7 @@ class FuseKernelJobs : public FuseKernelTest {
     EXPECT_EQ(scratch_.read("store/fam/" + key + "/done-1"), "<none>");
     ASSERT_TRUE(calls_.rename(*entry, "tmp.1", *entry, "done-1"));
   }
-  // Returns what the entry's file contains, or the error in words.
+  // Returns the content of the entry's file, or the text of the error.
   std::string read(std::uint64_t family, const std::string& key) {
     const auto text = [&]() -> Result<std::string> {
       CACHESHIM_TRY(entry, calls_.lookup(family, key));
@@ -55,7 +55,7 @@ TEST_F(FuseKernelJobs, TwoJobsSeeEachOthersEntries) {
   EXPECT_EQ(read(one_, "KEY1"), "of one");
 }
 
-TEST_F(FuseKernelJobs, AnIncompleteEntryIsItsJobsAlone) {
+TEST_F(FuseKernelJobs, OnlyItsJobSeesAnIncompleteEntry) {
   const auto entry = calls_.mkdir(one_, "KEY");
   ASSERT_TRUE(calls_.put(*entry, "part", "text"));
   EXPECT_EQ(*calls_.get(*entry, "part"), "text");

@@ -12,11 +12,12 @@
 #include "tests/unit/child.h"
 #include "tests/unit/fuse_kernel_fixture.h"
 
-// Lock requests, interrupts and the end of a session, as the kernel sends them (fake_kernel.h).
+// Tests lock requests, interrupts and the end of a session, as the kernel sends them
+// (fake_kernel.h).
 namespace cacheshim {
 namespace {
 
-// More replies might not fit into the socket.
+// The socket might be too small for more replies.
 constexpr std::size_t kMostAtOnce = 40;
 constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
 
@@ -24,13 +25,13 @@ class FuseKernelLocks : public FuseKernelTest {
  protected:
   FuseKernelLocks() { EXPECT_TRUE(calls_.put(directory_, "data", "text")); }
 
-  // As another process does: its handle reports its closes.
+  // Opens the file as another process does: closes of its handle are reported.
   OpenNode open_again() {
     const auto file = calls_.open(*calls_.lookup(directory_, "data"), O_RDWR);
     EXPECT_TRUE(file);
     return *file;
   }
-  // A lock request of the owner whose number is the handle's.
+  // Returns a lock request of the owner whose number equals the handle's.
   static std::string range_bytes(const OpenNode& file, std::uint32_t type, std::uint64_t start,
                                  std::uint64_t end) {
     fuse_lk_in body{};
@@ -52,7 +53,7 @@ class FuseKernelLocks : public FuseKernelTest {
   int lock(const OpenNode& file, std::uint32_t type) {
     return kernel_.call(FUSE_SETLK, file.node, lock_bytes(file, type)).error;
   }
-  // Sends a request that waits, and returns once it does.
+  // Sends a request that must wait, and returns once it waits.
   std::uint64_t send_waiting(const OpenNode& file, const std::string& body) {
     const std::size_t before = mount_.locks.waiting().handles;
     const std::uint64_t number = kernel_.send(FUSE_SETLKW, file.node, body);
@@ -83,7 +84,7 @@ TEST_F(FuseKernelLocks, AnInterruptedWaiterGetsEINTR) {
   EXPECT_EQ(kernel_.replies_to(waiter), 1U);
 }
 
-TEST_F(FuseKernelLocks, AnInterruptThatComesBeforeItsRequestCounts) {
+TEST_F(FuseKernelLocks, AnInterruptThatArrivesBeforeItsRequestHasEffect) {
   const OpenNode holder = open_again();
   const OpenNode other = open_again();
   ASSERT_EQ(lock(holder, F_WRLCK), 0);
@@ -135,7 +136,7 @@ TEST_F(FuseKernelLocks, GetlkNamesTheHolderAndItsBytes) {
   EXPECT_EQ(free.lk.type, static_cast<std::uint32_t>(F_UNLCK));
 }
 
-// The session's end refuses them; the receivers still reply.
+// The end of the session fails waiting requests, while the receivers still reply.
 TEST_F(FuseKernelLocks, EveryRequestIsAnsweredOnceWhenTheSessionEnds) {
   const OpenNode holder = open_again();
   ASSERT_EQ(lock(holder, F_WRLCK), 0);
@@ -162,7 +163,7 @@ TEST_F(FuseKernelLocks, EveryRequestIsAnsweredOnceWhenTheSessionEnds) {
   for (const std::uint64_t number : waiters) EXPECT_EQ(kernel_.replies_to(number), 1U);
 }
 
-TEST_F(FuseKernelLocks, ABatonGoesWithItsMaker) {
+TEST_F(FuseKernelLocks, ABatonIsRemovedWhenItsCreatorDies) {
   auto maker = std::make_unique<Child>();
   const auto key = calls_.mkdir(directory_, "KEY");
   kernel_.speak_as(::getuid(), ::getgid(), maker->pid());

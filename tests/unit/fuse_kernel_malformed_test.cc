@@ -14,7 +14,7 @@
 #include "fuse/nodes/node_ref.h"
 #include "tests/unit/fuse_kernel_fixture.h"
 
-// Requests that no kernel sends: the daemon refuses them and serves the others.
+// Requests that the kernel never sends: the daemon refuses them, and continues to serve others.
 namespace cacheshim {
 namespace {
 
@@ -23,7 +23,7 @@ std::string empty() {
   return bytes_of(Body{});
 }
 
-// Every request that the daemon knows, with empty arguments, except FUSE_INIT and FUSE_DESTROY.
+// Every request that the daemon supports, with empty arguments, except FUSE_INIT and FUSE_DESTROY.
 std::map<std::uint32_t, std::string> empty_requests() {
   const std::string name = name_bytes("name");
   return {{FUSE_LOOKUP, name},
@@ -62,15 +62,15 @@ std::map<std::uint32_t, std::string> empty_requests() {
           {FUSE_COPY_FILE_RANGE, empty<fuse_copy_file_range_in>()}};
 }
 
-// Those that libfuse refuses in any form, because the daemon has no such operation.
+// Requests that libfuse always refuses, because the daemon has no such operation.
 bool is_unsupported(std::uint32_t opcode) { return opcode == FUSE_READDIRPLUS; }
-// Their nodes do not matter.
+// Requests whose node is ignored.
 bool names_no_object(std::uint32_t opcode) { return opcode == FUSE_IOCTL; }
 
 class FuseKernelMalformed : public FuseKernelTest {
  protected:
   FuseKernelMalformed() { EXPECT_TRUE(calls_.put(directory_, "file", "text")); }
-  // After each test the daemon still serves.
+  // Verifies after each test that the daemon still serves requests.
   void TearDown() override { EXPECT_TRUE(calls_.getattr(directory_)); }
 
   const std::uint64_t view_ = view_of("one");
@@ -107,14 +107,14 @@ TEST_F(FuseKernelMalformed, ALengthThatDoesNotMatchIsRefused) {
   }
 }
 
-// It has no number to reply to.
+// Such a message has no request number, so there can be no reply.
 TEST_F(FuseKernelMalformed, LessThanAHeaderIsDropped) {
   for (const std::size_t size : {1U, 4U, 39U}) kernel_.send_bytes(std::string(size, 'x'));
   EXPECT_TRUE(calls_.getattr(directory_));
   EXPECT_EQ(kernel_.replies_to(0x7878787878787878), 0U);
 }
 
-TEST_F(FuseKernelMalformed, DataThatIsNotThereIsNotRead) {
+TEST_F(FuseKernelMalformed, MissingDataIsNotRead) {
   const auto file = calls_.open(*calls_.lookup(directory_, "file"), O_RDWR);
   ASSERT_TRUE(file);
   fuse_write_in write{};
@@ -149,7 +149,7 @@ TEST_F(FuseKernelMalformed, AnUnknownNodeIsRefused) {
   }
 }
 
-// A node that the kernel has forgotten is one of them.
+// A node that the kernel has forgotten is unknown too.
 TEST_F(FuseKernelMalformed, AForgottenNodeIsUnknown) {
   const auto node = calls_.lookup(directory_, "file");
   calls_.forget(*node, 100);
@@ -174,11 +174,11 @@ TEST_F(FuseKernelMalformed, AnUnknownHandleIsRefused) {
     lock.fh = fh;
     EXPECT_EQ(kernel_.call(FUSE_SETLK, *node, bytes_of(lock)).error, EOPNOTSUPP) << fh;
   }
-  // The releases have freed no handle twice: two opens get two.
+  // The releases have freed no handle twice: two opens get different handles.
   EXPECT_NE(calls_.open(*node, O_RDONLY)->fh, calls_.open(*node, O_RDONLY)->fh);
 }
 
-// Well-formed requests with any nodes, handles and arguments.
+// Sends well-formed requests with random nodes, handles and arguments.
 TEST_F(FuseKernelMalformed, EveryRandomRequestGetsOneReply) {
   constexpr std::uint64_t kSeed = 1;
   std::mt19937_64 random(kSeed);
@@ -191,7 +191,7 @@ TEST_F(FuseKernelMalformed, EveryRandomRequestGetsOneReply) {
     const std::size_t arguments = std::min(body.size(), body.find("name"));
     for (int changes = 0; arguments > 0 && changes < 3; ++changes)
       body[random() % arguments] = static_cast<char>(random() % 4);
-    // Waiting lock requests and data that is not there are tested above.
+    // Other tests above cover waiting lock requests and missing data.
     if (opcode == FUSE_SETLKW) opcode = FUSE_SETLK;
     numbers.push_back(kernel_.send(opcode, 1 + random() % 12, body));
     EXPECT_NE(kernel_.wait_for(numbers.back()).error, ETIME) << opcode << ", seed " << kSeed;

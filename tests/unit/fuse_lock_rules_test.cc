@@ -15,7 +15,7 @@
 #include "fuse/services/locks/lock_table.h"
 #include "store/sys/sys.h"
 
-// Deadlocks among record locks, and the locks that a process loses by closing a descriptor.
+// Tests deadlocks among record locks, and the locks that a process loses by closing a descriptor.
 namespace cacheshim {
 namespace {
 
@@ -72,17 +72,17 @@ struct LockRules : testing::Test {
   }
   std::shared_ptr<Answer> ask(std::uint64_t file, const LockRequest& request) {
     auto answer = std::make_shared<Answer>();
-    const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files are stand-ins
+    const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files do not exist
     table.lock({0, file}, none, request, std::make_unique<Call>(answer));
     return answer;
   }
-  // F_SETLK, of one byte.
+  // Calls F_SETLK for one byte.
   int try_lock(std::uint64_t owner, off_t start = 0) {
     LockRequest attempt = request(owner, start);
     attempt.waits = false;
     return ask(1, attempt)->wait();
   }
-  // By a process of which the kernel does not report some closes.
+  // Locks for a process some of whose closes the kernel does not report.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
     quiet.others_close_unseen = true;
@@ -95,8 +95,8 @@ struct LockRules : testing::Test {
   LockCallKind kind = LockCallKind::kOfProcess;
   std::vector<OpenDescriptor> descriptors;
   std::atomic<bool> releasing{false};
-  std::atomic<int> searches{0};  // of all descriptors of a process
-  std::atomic<int> looks{0};     // at one
+  std::atomic<int> searches{0};  // searches of all descriptors of a process
+  std::atomic<int> looks{0};     // checks of one descriptor
   EventLoop loop;
   LockTable table{counters, loop, [this] {
                     system.arguments = [this](pid_t) { return LockCallArguments{kind, 3}; };
@@ -146,7 +146,7 @@ TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   for (const auto& one : waiting) EXPECT_FALSE(one->is_there());
 }
 
-// A local file system waits too: another thread may let go of the description's lock.
+// The request waits on a local file system too: another thread may release the description's lock.
 TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   kind = LockCallKind::kOfDescription;
   ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
@@ -156,19 +156,20 @@ TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   EXPECT_FALSE(first->is_there() || second->is_there());
 }
 
-TEST_F(LockRules, BytesThatWereUnlockedInTheMiddleCloseNoCycle) {
+TEST_F(LockRules, UnlockedBytesCloseNoCycle) {
   ASSERT_EQ(ask(1, request(1, 0, 0))->wait(), 0);
   ASSERT_EQ(ask(1, request(1, 10, 10, F_UNLCK))->wait(), 0);
   ASSERT_EQ(ask(1, request(2, 10, 5))->wait(), 0);
   ASSERT_EQ(ask(1, request(3, 15, 5))->wait(), 0);
-  const auto first = ask(1, request(1, 10, 5));   // for 2
-  const auto second = ask(1, request(2, 15, 5));  // for 3, and not for 1, which has given that up
+  const auto first = ask(1, request(1, 10, 5));  // waits for process 2
+  // Waits for process 3, and not for 1, which has released these bytes.
+  const auto second = ask(1, request(2, 15, 5));
   EXPECT_FALSE(first->is_there() || second->is_there());
   ASSERT_EQ(ask(1, request(3, 0, 0, F_UNLCK))->wait(), 0);
   EXPECT_EQ(second->wait(), 0);
 }
 
-TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
+TEST_F(LockRules, AnUnreportedCloseReleasesTheLocks) {
   descriptors = {{3, 9, 1}, {4, 9, 1}};
   lock_with_unseen_closes(1);
   EXPECT_EQ(try_lock(2), EAGAIN);
@@ -178,17 +179,18 @@ TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// Processes poll for locks: what a refused request costs must not grow with the holder's descriptors.
-TEST_F(LockRules, ARefusedRequestLooksAtFewOfTheHoldersDescriptors) {
+// Processes poll for locks, so the cost of a refused request must not grow with the holder's number
+// of descriptors.
+TEST_F(LockRules, ARefusedRequestChecksFewOfTheHoldersDescriptors) {
   for (int number = 0; number < 1000; ++number) descriptors.push_back({number, 9, 1});
   lock_with_unseen_closes(1);
   const int looks_before = looks;
   EXPECT_EQ(try_lock(2), EAGAIN);
   EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostLooks));
-  EXPECT_EQ(searches, 1);  // when the lock was taken
+  EXPECT_EQ(searches, 1);  // the search was made when the lock was taken
 }
 
-TEST_F(LockRules, ARefusedRequestLooksAtOneOfManyHolders) {
+TEST_F(LockRules, ARefusedRequestChecksOneOfManyHolders) {
   descriptors = {{3, 9, 1}};
   for (std::uint64_t owner = 1; owner <= 100; ++owner) {
     lock_with_unseen_closes(owner, 1, F_RDLCK);
@@ -208,7 +210,7 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
   EXPECT_EQ(error, 0);
 }
 
-// close(2) returns before RELEASE comes.
+// close(2) returns before the daemon receives RELEASE.
 TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   LockRequest quiet = request(1, 0);
   quiet.is_record = quiet.tells_close = false;

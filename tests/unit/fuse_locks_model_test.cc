@@ -11,9 +11,9 @@
 #include "tests/unit/random_runs.h"
 #include "tests/unit/scratch.h"
 
-// Locks in random interleavings of processes that lock, unlock, close, die and are interrupted
-// (locks_model.h). A failure prints the seed and the fewest steps found that still fail.
-// CACHESHIM_LOCK_SEEDS sets the number of interleavings, CACHESHIM_LOCK_SEED the first seed.
+// Tests locks in random interleavings of processes that lock, unlock, close, die and are
+// interrupted (locks_model.h). A failure prints the seed and the shortest sequence found that still
+// fails. CACHESHIM_LOCK_SEEDS sets the number of interleavings, CACHESHIM_LOCK_SEED the first seed.
 namespace cacheshim {
 namespace {
 

@@ -25,7 +25,7 @@
 namespace cacheshim {
 namespace {
 
-TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
+TEST_F(Locks, HoldersBesideTheMountAndOursExcludeEachOther) {
   LockTable table(counters, loop);
   const UniqueFd other = raw();
   EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, false))->now(), 0);
@@ -45,7 +45,7 @@ TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
+TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   UniqueFd other = raw();
@@ -57,8 +57,8 @@ TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// As the daemon does to ask its own mount.
-TEST_F(Locks, AReleasedLockIsFreeThoughAForkedProcessHasACopyOfItsDescriptor) {
+// The daemon forks to probe its own mount.
+TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
   LockTable table(counters, loop);
   const LockRequest records = record_request(3, F_WRLCK, 0, 10);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
@@ -86,12 +86,12 @@ TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   table.interrupt(writer->ticket);
   EXPECT_EQ(writer->wait(), EINTR);
   EXPECT_EQ(reader->wait(), 0);
-  table.interrupt(writer->ticket);  // late: it concerns nobody
+  table.interrupt(writer->ticket);  // too late: no request has this ticket any more
   EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
 // An interrupt that arrives before the request waits: libfuse reports it while wait() runs.
-TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
+TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
   class Interrupted final : public LockCall {
    public:
     Interrupted(LockTable& table, std::shared_ptr<LockOutcome> outcome)
@@ -111,7 +111,7 @@ TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
   EXPECT_EQ(outcome->wait(), EINTR);
 }
 
-// For a few milliseconds: a busy machine may take them all from one try.
+// The request waits only a few milliseconds, which may pass within one attempt on a busy machine.
 TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
@@ -129,7 +129,7 @@ TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   }
   table.closed(own, holder, 99);
   EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->wait(),
-            EAGAIN);  // a duplicate lives on
+            EAGAIN);  // a duplicate of the descriptor remains open
 }
 
 TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
@@ -161,12 +161,12 @@ TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   EXPECT_EQ(waiter->wait(), 0);
   table.released(shared, 2);
   table.released(shared, 4);
-  table.released(own, 3);  // by either id
+  table.released(own, 3);  // by either of its ids
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
   EXPECT_FALSE(table.is_in_use(own) || table.is_in_use(shared));
 }
 
-TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
+TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   LockSystem system = LockSystem::real();
   bool alive = true;
   system.has_ended = [&](pid_t process) { return process == 1001 && !alive; };
@@ -181,7 +181,7 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// The first request in the queue waits for a lock that the second one, once granted, weakens.
+// The first request in the queue waits for a lock that the second one weakens when it is granted.
 TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
@@ -195,7 +195,7 @@ TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
   EXPECT_EQ(reader->now(), 0);
 }
 
-TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
+TEST_F(Locks, RecordLocksWaitOnlyForConflictingBytes) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);
   ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
@@ -206,11 +206,11 @@ TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
   ASSERT_EQ(ask(table, own, record_request(2, F_UNLCK, 20, 10))->now(), 0);
   EXPECT_EQ(high->wait(), 0);
   EXPECT_EQ(low->now(), -1);
-  table.closed(own, 1, 1);  // the process closed one of its descriptors
+  table.closed(own, 1, 1);  // as when the process closes one of its descriptors
   EXPECT_EQ(low->wait(), 0);
 }
 
-TEST_F(Locks, FindNamesTheProcessInTheWay) {
+TEST_F(Locks, FindReturnsTheProcessWithTheConflictingLock) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_RDLCK, 0, 10))->now(), 0);
   ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
@@ -244,7 +244,7 @@ TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
   }
 }
 
-// What a system that is short of locks says later on must not let two in.
+// If the system reports a shortage of locks later, two owners must not both get the lock.
 TEST_F(Locks, AShortageOfLocksIsAnError) {
   LockSystem system = LockSystem::real();
   const LockSystem real = LockSystem::real();
@@ -270,7 +270,8 @@ TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
   EXPECT_EQ(ask(table, own, flock_request(1, F_UNLCK, true))->now(), 0);
 }
 
-// The caller holds a lock while it closes the table, and gives the replies without it.
+// The caller holds a lock while it closes the table, and sends the replies after releasing the
+// lock.
 TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
@@ -283,7 +284,8 @@ TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
 
 TEST_F(Locks, ManyThreadsExcludeEachOther) {
   LockTable table(counters, loop);
-  int inside = 0;  // guarded by the lock under test: ThreadSanitizer sees where it fails
+  // Guarded by the lock under test: ThreadSanitizer reports a data race if the lock fails.
+  int inside = 0;
   std::vector<std::thread> threads;
   for (std::uint64_t handle = 1; handle <= 8; ++handle) {
     threads.emplace_back([&, handle] {
@@ -310,7 +312,7 @@ TEST(RawLocks, AreReadFromTheTableOfTheKernel) {
       "3: OFDLCK ADVISORY  WRITE -1 08:01:33 0 EOF\n"
       "4: LEASE  ACTIVE    READ  400 08:01:44 0 EOF\n";
   const dev_t device = makedev(8, 1);
-  EXPECT_TRUE(is_locked_elsewhere(kTable, device, 11, 100));  // another one waits
+  EXPECT_TRUE(is_locked_elsewhere(kTable, device, 11, 100));  // another process waits for the lock
   EXPECT_TRUE(is_locked_elsewhere(kTable, device, 22, 100));
   EXPECT_FALSE(is_locked_elsewhere(kTable, device, 22, 300));
   EXPECT_FALSE(is_locked_elsewhere(kTable, device, 33, 100));
@@ -343,7 +345,8 @@ TEST(ProcessOrigin, FindsDescendantsOfADeadProcess) {
   EXPECT_FALSE(is_alive(origin));
   const auto found = possible_descendants(origin);
   EXPECT_NE(std::find(found.begin(), found.end(), child), found.end());
-  EXPECT_EQ(std::find(found.begin(), found.end(), ::getpid()), found.end());  // older than it
+  // This process is older than the dead one.
+  EXPECT_EQ(std::find(found.begin(), found.end(), ::getpid()), found.end());
   (void)::kill(child, SIGKILL);
   (void)::close(ends[0]);
   (void)::close(ends[1]);

@@ -21,7 +21,7 @@ struct stat object(mode_t type, ino_t inode, nlink_t links = 1) {
   return st;
 }
 
-// A view root with a directory "d" in it.
+// A view's root that contains a directory "d".
 class NodeTableTest : public ::testing::Test {
  protected:
   NodeIndex file(const std::string& name, ino_t inode, bool in_upper = false, nlink_t links = 1) {
@@ -49,7 +49,7 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   const std::uint32_t before = nodes_.size();
   const NodeIndex x = file("x", 2);
   nodes_.forget(directory_, 1);
-  EXPECT_EQ(path(x), "d/x");  // the directory lives as long as what is in it
+  EXPECT_EQ(path(x), "d/x");  // a directory stays as long as an object in it
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
   EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
@@ -81,7 +81,7 @@ TEST_F(NodeTableTest, HardLinksInTheLayerShareANode) {
   EXPECT_FALSE(nodes_.info(x).removed);
 }
 
-TEST_F(NodeTableTest, PublishingOneOfTwoNamesPartsThem) {
+TEST_F(NodeTableTest, PublishingOneOfTwoNamesSeparatesThem) {
   const NodeIndex x = file("x", 2, true);
   nodes_.names().add_link(x, directory_, "y", object(S_IFREG, 2, 2));
   nodes_.objects().published(directory_, "x", object(S_IFREG, 50));
@@ -89,7 +89,7 @@ TEST_F(NodeTableTest, PublishingOneOfTwoNamesPartsThem) {
   EXPECT_NE(file("x", 50), x);
 }
 
-TEST_F(NodeTableTest, MovedDataChangeTheEpochAlone) {
+TEST_F(NodeTableTest, MovedDataChangeOnlyTheEpoch) {
   const NodeIndex x = file("x", 2, true);
   const auto epoch = nodes_.state(x).epoch();
   nodes_.objects().published(directory_, "x", object(S_IFREG, 2));
@@ -126,8 +126,8 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   EXPECT_EQ(nodes_.info(x).object_fd(), held);
 }
 
-// Processes beside the mount may link lock files. A common file belongs to all jobs, a file of
-// another name to one.
+// Processes outside the mount may hard-link lock files. A common file belongs to all jobs, but a
+// file under another name belongs to one job.
 TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const Scratch scratch;
   const auto lock = [&](const char* name) {
@@ -145,7 +145,7 @@ TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   EXPECT_EQ(nodes_.names().find(directory_, "after"), nodes_.names().find(directory_, "before"));
 }
 
-TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
+TEST_F(NodeTableTest, AnUnlinkedCommonFileIsReported) {
   const Scratch scratch;
   const NodeIndex x = nodes_.intern_common(
       directory_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
@@ -178,7 +178,7 @@ TEST_F(NodeTableTest, ALostNameLeavesTheOpenersDescriptor) {
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
-TEST_F(NodeTableTest, RenamedDirectoriesTakeTheirChildrenAlong) {
+TEST_F(NodeTableTest, RenamedDirectoriesKeepTheirChildren) {
   const NodeIndex x = file("x", 2);
   nodes_.names().rename(root_, "d", root_, "e");
   EXPECT_EQ(path(x), "e/x");

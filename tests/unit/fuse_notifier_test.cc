@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// A socket pair plays the kernel: what it does not read blocks the notifier, as a held directory
+// A socket pair simulates the kernel: unread messages block the notifier, as a locked directory
 // does.
 class NotifierTest : public ::testing::Test {
  protected:
@@ -38,11 +38,12 @@ class NotifierTest : public ::testing::Test {
     return {body.parent, std::string(message + sizeof header + sizeof body, body.namelen)};
   }
 
-  // Posts until the socket is full, so that the notifier stands still in a notice for `directory`.
+  // Posts invalidations until the socket is full, so that the notifier is blocked in one for
+  // `directory`.
   void block_in(Notifier& notifier, Notifier::DirectoryId directory) {
     const std::vector<Notifier::Notice> many(4000, {directory, std::string(200, 'n')});
     notifier.post(many, {}, [] {});
-    (void)receive();  // it has begun
+    (void)receive();  // the notifier has begun
   }
 
   UniqueFd kernel_;
@@ -80,7 +81,7 @@ TEST_F(NotifierTest, InvalidatesOnlyAttributesAtOnce) {
     ASSERT_EQ(::recv(kernel_.get(), &notice, sizeof notice, MSG_DONTWAIT), ssize_t{sizeof notice});
     EXPECT_EQ(notice.header.error, FUSE_NOTIFY_INVAL_INODE);
     EXPECT_EQ(notice.body.ino, node);
-    EXPECT_LT(notice.body.off, 0);  // no pages
+    EXPECT_LT(notice.body.off, 0);  // invalidates no pages
   }
 }
 
@@ -90,8 +91,8 @@ TEST_F(NotifierTest, AnAnswerNeverWaitsForADirectoryThatItsRequestHolds) {
     Notifier notifier(daemon_.get());
     block_in(notifier, 5);
     notifier.post({{6, "x"}}, {5}, [&] { answered = true; });
-    EXPECT_TRUE(answered);  // else: the notice waits for the request, the request for the notice
-    kernel_.reset();        // lets the notifier go
+    EXPECT_TRUE(answered);  // otherwise the invalidation and the request would wait for each other
+    kernel_.reset();        // unblocks the notifier
   }
 }
 
@@ -123,7 +124,7 @@ TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
   EXPECT_EQ(receive().name, "a");
 }
 
-TEST_F(NotifierTest, KnowsEpochsFromTheKernelsProtocol) {
+TEST_F(NotifierTest, UsesEpochsIfTheKernelsProtocolHasThem) {
   Notifier notifier(daemon_.get());
   notifier.set_protocol(43);
   EXPECT_FALSE(notifier.knows_epoch());

@@ -15,19 +15,20 @@
 #include "common/unique_fd.h"
 #include "fuse/services/locks/open_descriptors.h"
 
-// What is known about descriptors of a process whose /proc files are closed to the daemon.
+// Tests what the daemon can determine about descriptors of a process whose /proc files it cannot
+// read.
 namespace cacheshim {
 namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// If the caller is root.
+// Becomes an unprivileged user if the caller is root.
 bool drop_privileges() {
   return ::geteuid() != 0 || (::setgid(kNobody) == 0 && ::setuid(kNobody) == 0);
 }
 
-// A process with an open file that ends with this object. If it is secret, other processes without
-// privileges get EACCES from its /proc/PID/fdinfo, although they may be of the same user.
+// A process with an open file; it ends with this object. If it is secret, other processes without
+// privileges get EACCES from its /proc/PID/fdinfo, even those of the same user.
 class Holder {
  public:
   explicit Holder(bool is_secret) : file_(::open("/proc/self/exe", O_RDONLY)) {
@@ -62,8 +63,9 @@ class Holder {
 enum class Proc { kPlain, kHidden };
 constexpr int kCannot = 2;
 
-// The exit status of a process without privileges that asks a question: 0 for yes, 1 for no. If /proc is hidden,
-// it gets EPERM from all files of processes that it may not trace.
+// Calls `question` in a process without privileges; returns its exit status: 0 for true, 1 for
+// false. If /proc is hidden, that process gets EPERM from all files of processes that it may not
+// trace.
 int ask_without_privileges(Proc proc, const std::function<bool()>& question) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -104,7 +106,7 @@ TEST(OpenDescriptors, AnotherFileOfThatNumberIsNotTheDescriptor) {
   EXPECT_FALSE(has_ended(holder.pid()));
 }
 
-TEST(OpenDescriptors, AProcessThatIsGoneHasEnded) {
+TEST(OpenDescriptors, AProcessThatDoesNotExistHasEnded) {
   pid_t pid = -1;
   {
     const Holder holder(/*is_secret=*/false);

@@ -13,7 +13,7 @@
 #include "store/sys/process.h"
 #include "tests/unit/scratch.h"
 
-// With calls that block by themselves: to open a FIFO that nobody has open for writing.
+// Uses calls that block by themselves: opening a FIFO that has no writer.
 namespace cacheshim {
 namespace {
 
@@ -21,7 +21,7 @@ class PendingCallTest : public testing::Test {
  protected:
   PendingCallTest() { EXPECT_EQ(::mkfifo(fifo_.c_str(), 0600), 0); }
 
-  // What only_asks() says of a thread in `call`.
+  // Returns the result of only_asks() for a thread that is blocked in `call`.
   bool asks(const std::function<void()>& call) const {
     std::atomic<pid_t> tid{0};
     std::thread thread([&] {
@@ -31,7 +31,7 @@ class PendingCallTest : public testing::Test {
     for (int polls = 0; polls < 1000 && !sleeps(tid); ++polls) ::usleep(1'000);
     const bool answer = only_asks(tid);
     EXPECT_FALSE(may_complete_entries(tid));
-    const int writer = ::open(fifo_.c_str(), O_RDWR);  // ends the call
+    const int writer = ::open(fifo_.c_str(), O_RDWR);  // unblocks the call
     EXPECT_EQ(::write(writer, "x", 1), 1);
     thread.join();
     ::close(writer);
@@ -48,7 +48,7 @@ class PendingCallTest : public testing::Test {
   }
 };
 
-TEST_F(PendingCallTest, AnOpenOfAnExistingFileOnlyAsks) {
+TEST_F(PendingCallTest, AnOpenOfAnExistingFileChangesNothing) {
   EXPECT_TRUE(asks([&] { ::close(::openat(AT_FDCWD, fifo_.c_str(), O_RDONLY)); }));
   EXPECT_TRUE(asks([&] { ::close(::open(fifo_.c_str(), O_RDONLY | O_CLOEXEC)); }));
 }
@@ -68,7 +68,7 @@ TEST_F(PendingCallTest, OtherCallsDoMore) {
   ::close(writer);
 }
 
-TEST_F(PendingCallTest, AThreadThatRunsOrIsGoneTellsNothing) {
+TEST_F(PendingCallTest, NothingIsKnownOfAThreadThatRunsOrHasExited) {
   EXPECT_FALSE(only_asks(::gettid()));
   EXPECT_FALSE(only_asks(0));
 }

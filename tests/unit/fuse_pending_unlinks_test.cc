@@ -15,7 +15,7 @@ constexpr PendingUnlinks::NodeId kFile = 10;
 constexpr PendingUnlinks::NodeId kOther = 11;
 constexpr PendingUnlinks::NodeId kDirectory = 20;
 
-// Plays the kernel, which holds directories until the test releases them.
+// Simulates the kernel, which holds the locks of directories until the test releases them.
 class PendingUnlinksTest : public ::testing::Test {
  protected:
   ~PendingUnlinksTest() override {
@@ -36,7 +36,7 @@ class PendingUnlinksTest : public ::testing::Test {
     changed_.notify_all();
   }
 
-  // Waits until the daemon has asked for this lock so often.
+  // Waits until the daemon has requested this lock that often.
   void await_waits(PendingUnlinks::NodeId directory, int count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waits_[directory] == count; });
@@ -84,7 +84,7 @@ TEST_F(PendingUnlinksTest, AnotherRequestWithTheLockOfTheFileEndsIt) {
   EXPECT_TRUE(unlinks_.has(kOther));
 }
 
-TEST_F(PendingUnlinksTest, NothingIsInvalidatedUntilAFileIsAskedForOrThereAreMany) {
+TEST_F(PendingUnlinksTest, NothingIsInvalidatedUntilAFileIsStattedOrThereAreMany) {
   for (PendingUnlinks::NodeId file = 0; file < PendingUnlinks::kMost; ++file) {
     unlinks_.begin(100 + file, kDirectory, std::to_string(file));
   }

@@ -24,13 +24,13 @@ TEST(ProcessTest, ALineageBeginsWithTheProcessAndGoesUp) {
   EXPECT_FALSE(contains(own, lineage.front()));
 }
 
-TEST(ProcessTest, AThreadIsOfItsProcess) {
+TEST(ProcessTest, AThreadBelongsToItsProcess) {
   Lineage lineage;
   std::jthread([&] { lineage = lineage_of(::gettid()); }).join();
   EXPECT_EQ(lineage, lineage_of(::getpid()));
 }
 
-TEST(ProcessTest, OneThatIsGoneOrUnknownHasNoLineage) {
+TEST(ProcessTest, AnExitedOrUnknownProcessHasNoLineage) {
   Child child;
   const pid_t pid = child.pid();
   child.kill();
@@ -38,7 +38,7 @@ TEST(ProcessTest, OneThatIsGoneOrUnknownHasNoLineage) {
   EXPECT_TRUE(lineage_of(0).empty());
 }
 
-TEST(ProcessTest, TheEndOfAWatchedProcessIsSeen) {
+TEST(ProcessTest, TheEndOfAWatchedProcessIsReported) {
   Child child;
   const UniqueFd watched = watch_process(lineage_of(child.pid()).front());
   ASSERT_TRUE(watched);
@@ -48,14 +48,14 @@ TEST(ProcessTest, TheEndOfAWatchedProcessIsSeen) {
   EXPECT_EQ(::poll(&end, 1, 10'000), 1);
 }
 
-TEST(ProcessTest, AnotherProcessOfTheNumberIsNotWatched) {
+TEST(ProcessTest, AnotherProcessWithTheNumberIsNotWatched) {
   const Child child;
   Process process = lineage_of(child.pid()).front();
   process.start_time += 1;
   EXPECT_FALSE(watch_process(process));
 }
 
-TEST(ProcessTest, AStoppedProcessIsSeen) {
+TEST(ProcessTest, AStoppedProcessIsDetected) {
   const Child child;
   const Process process = lineage_of(child.pid()).front();
   EXPECT_FALSE(is_stopped(process));

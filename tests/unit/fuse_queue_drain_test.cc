@@ -9,15 +9,15 @@
 namespace cacheshim {
 namespace {
 
-// The queue of one core, as the kernel keeps it (RequestRing).
+// Simulates the queue of one core as the kernel keeps it (RequestRing).
 class FakeQueue final : public QueueDrain::Receivers {
  public:
   std::uint64_t arrivals() const override { return arrivals_; }
   std::uint64_t held() const override { return held_; }
   bool are_at_rest() const override { return at_rest; }
 
-  // `requests` that are answered later arrive at once, and `waiting` more find no entry. A new entry
-  // is registered for each of the former.
+  // `requests` requests that are answered later arrive at once, and `waiting` more find no free
+  // entry. A new entry is registered for each of the former.
   void hold(unsigned requests, unsigned waiting) {
     arrivals_ += requests;
     held_ += requests;
@@ -37,7 +37,7 @@ class FakeQueue final : public QueueDrain::Receivers {
       ++held_;
       return std::make_unique<Question>(*this, false);
     }
-    if (waiting_ > 0) {  // is handed the entry of the question, and answered later
+    if (waiting_ > 0) {  // it gets the question's entry, and is answered later
       --waiting_;
       ++arrivals_;
       ++held_;
@@ -45,7 +45,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Question>(*this, true);
   }
 
-  // Before each of this many questions, another request takes the entry and is answered later.
+  // For this many questions, another request takes the entry first and is answered later.
   unsigned overtaken = 0;
   bool at_rest = true;
 
@@ -55,7 +55,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     ~Question() override { --queue.unanswered_; }
     Question(const Question&) = delete;
     Question& operator=(const Question&) = delete;
-    // A question that waits for an entry gets one when no request is before it any more.
+    // A waiting question gets an entry when no earlier request waits.
     bool is_over() override { return is_answered || queue.waiting() == 0; }
 
     FakeQueue& queue;

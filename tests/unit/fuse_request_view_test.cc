@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kTmpfile = 51;
 constexpr std::uint32_t k128KiB = 128 * 1024;
 
-// A request made by hand: what follows the header, and then so many bytes.
+// Builds a request from what follows the header, and a number of further bytes.
 template <class Body>
 std::vector<char> request(std::uint32_t opcode, const Body& body, std::size_t more = 0) {
   fuse_in_header header{};
@@ -65,7 +65,7 @@ TEST(RequestView, RequestsWithManyBytesMayLast) {
   EXPECT_TRUE(may_last(request(FUSE_WRITE, fuse_write_in{}, k128KiB)));
 }
 
-TEST(RequestView, KnowsTheKernelsReadAheadByItsSize) {
+TEST(RequestView, RecognizesTheKernelsReadAheadByItsSize) {
   auto ahead = read_of(k128KiB);
   auto small = read_of(4096);
   auto large = read_of(k128KiB + 4096);
@@ -76,7 +76,7 @@ TEST(RequestView, KnowsTheKernelsReadAheadByItsSize) {
   EXPECT_FALSE(view(other).is_read_ahead());
 }
 
-TEST(RequestView, MakesOfOTmpfileTheCreationOfANameThatNoneHas) {
+TEST(RequestView, TreatsOTmpfileAsTheCreationOfAnUnusedName) {
   auto bytes = request(kTmpfile, fuse_create_in{}, 2);
   view(bytes).translate();
   fuse_in_header header;

@@ -4,11 +4,12 @@
 
 #include "tests/unit/lock_requests_fixture.h"
 
-// Locks that stay behind when their holder dies without a report, and the requests that wait for them.
+// Tests locks that remain when their holder dies without an event, and the requests that wait for
+// them.
 namespace cacheshim {
 namespace {
 
-// Process 1001 locks bytes from 1 on and dies, and no event reports that.
+// Process 1001 locks the bytes from 1 on and dies without an event.
 struct LocksOfADeadHolder : Locks {
   LocksOfADeadHolder() {
     LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
@@ -45,7 +46,7 @@ TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenFGetlkFindsTheHolderDead) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemThoughTheOtherRequestHasToWait) {
+TEST_F(LocksOfADeadHolder, AWaiterGetsThemAlthoughTheOtherRequestHasToWait) {
   ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
   const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
   is_dead = true;
@@ -53,7 +54,7 @@ TEST_F(LocksOfADeadHolder, AWaiterGetsThemThoughTheOtherRequestHasToWait) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-// The waiter that gets its lock weakens the one that the other request would wait for.
+// The waiter that gets its lock weakens the lock for which the other request would wait.
 TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
   ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
   const auto waiter = ask(table, own, record_request(4, F_RDLCK, 0, 0));
@@ -63,7 +64,8 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-// The two holders have died. The drop of one has the waiter tried, which has the asker's own dropped.
+// Both holders have died. Dropping the locks of one makes the table try the waiter, which drops the
+// locks of the requesting owner.
 TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
   quiet.tells_close = false;
@@ -78,7 +80,7 @@ TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   EXPECT_EQ(found.l_pid, 1002);
 }
 
-// The request is tried again after a waiter has weakened its lock, and weakens a lock itself.
+// The request is tried again after a waiter has weakened its lock, and then itself weakens a lock.
 TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
   LockTable others{counters, resting, system()};
   LockRequest quiet = record_request(1, F_WRLCK, 15, 5);

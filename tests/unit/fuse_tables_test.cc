@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-TEST(NameIndex, FindsWhatIsThereUnderEqualHashesToo) {
+TEST(NameIndex, FindsElementsWithEqualHashes) {
   NameIndex index;
   const std::uint64_t hash = 5ULL << 32;
   index.insert(hash, 1);
@@ -26,12 +26,13 @@ TEST(NameIndex, FindsWhatIsThereUnderEqualHashesToo) {
 TEST(NameIndex, AgreesWithAMapWhileItGrowsAndShrinks) {
   std::mt19937 random(7);
   NameIndex index;
-  std::map<std::uint32_t, std::uint64_t> hashes;  // by number
+  std::map<std::uint32_t, std::uint64_t> hashes;  // hashes by number
   std::uint32_t next = 1;
-  for (const unsigned share_of_removals : {2U, 8U, 2U, 9U}) {  // of ten
+  for (const unsigned share_of_removals : {2U, 8U, 2U, 9U}) {  // removals per ten operations
     for (int step = 0; step < 20000; ++step) {
       if (random() % 10 >= share_of_removals || hashes.empty()) {
-        const std::uint64_t hash = std::uint64_t{random() % 5000} << 32;  // many are equal
+        // With only 5000 values, many are equal.
+        const std::uint64_t hash = std::uint64_t{random() % 5000} << 32;
         index.insert(hash, next);
         hashes[next++] = hash;
       } else {
@@ -53,7 +54,7 @@ TEST(NameIndex, AgreesWithAMapWhileItGrowsAndShrinks) {
 }
 
 TEST(Arena, GivesSlotsOutAgainEmptyAndKeepsTheOthers) {
-  constexpr std::uint32_t kMany = 20000;  // several chunks
+  constexpr std::uint32_t kMany = 20000;  // uses several chunks
   Arena<std::vector<int>> arena;
   std::vector<std::uint32_t> indices;
   for (std::uint32_t i = 0; i < kMany; ++i) {
@@ -72,7 +73,7 @@ TEST(Arena, GivesSlotsOutAgainEmptyAndKeepsTheOthers) {
   EXPECT_EQ(arena.in_use(), kMany);
 }
 
-TEST(Generations, TellAChangeOfThisDirectoryAndOfAll) {
+TEST(Generations, DetectAChangeOfThisDirectoryAndOfAll) {
   Generations generations;
   const auto before = generations.of("a/b");
   generations.change("a/b");

@@ -18,7 +18,7 @@
 namespace cacheshim {
 namespace {
 
-// What a process of the view has mapped. Maps again where its filter is retired.
+// The filter as a process of the view has mapped it; it is mapped again when it is retired.
 class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
@@ -26,7 +26,7 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // As the library decides: true sends it to the mount.
+  // Decides as the library does: true means that the mount must answer.
   bool may_be_shadowed(std::string_view path) {
     if (!view_ || view_.is_retired()) map();
     if (!view_) return true;
@@ -87,12 +87,12 @@ TEST_F(ViewFilterTest, HoldsNamesAndWhatIsBelowThem) {
   EXPECT_TRUE(reader_.may_be_shadowed("anything"));
 }
 
-TEST_F(ViewFilterTest, LeavesOutNamesThatNobodyIsServed) {
+TEST_F(ViewFilterTest, LeavesOutNamesThatAreNeverAnsweredDirectly) {
   filter_.add("fam/K/tmp.1/x", true);
   EXPECT_FALSE(reader_.may_be_shadowed("fam/K/tmp.1/x"));
 }
 
-TEST_F(ViewFilterTest, PathsThatAreTooDeepAreTheMounts) {
+TEST_F(ViewFilterTest, TheMountAnswersPathsThatAreTooDeep) {
   std::string path = "a";
   for (std::size_t i = 1; i < ShadowProbes::kMostComponents; ++i) path += "/a";
   EXPECT_FALSE(reader_.may_be_shadowed(path));
@@ -150,14 +150,14 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   EXPECT_EQ(filter_.counts().looks, 1U);
   filter_.close();
   EXPECT_EQ(filter_.counts().opens, 7U);
-  // Cut short by its user, it counts nothing more and harms nobody.
+  // If its user truncates the file, it counts nothing more and does no harm.
   filter_.open(::geteuid(), ::getegid());
   ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), 0), 0);
   EXPECT_EQ(filter_.counts().opens, 7U);
 }
 
-// What is said to be shadowed before it happens is seen by everybody who learns that it has
-// happened, through growth and other owners.
+// A name is marked as shadowed before the change. So every reader that learns of the change sees
+// the mark, even if the filter grows or its owners change.
 TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   constexpr int kNames = 30'000;
   std::atomic<int> happened{0};
@@ -186,7 +186,7 @@ TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   EXPECT_EQ(late, 0);
 }
 
-// An overlay that tells a filter, as a job's does.
+// An overlay that reports changes to a filter, as a job's overlay does.
 class ShadowTest : public OverlayTest {
  protected:
   struct Tell final : OverlayObserver {
@@ -205,7 +205,7 @@ class ShadowTest : public OverlayTest {
     take_up_layer(told_overlay_);
   }
 
-  // Nothing of it is to be seen yet, the first time it is told of.
+  // The first report of a change must come before its effect is visible.
   void check_not_begun(const std::string& path) {
     if (is_loading_ || path.empty() || directories_.rules.is_mount_only(path)) return;
     EXPECT_FALSE(scratch_.exists("upper/" + path)) << path;
@@ -215,8 +215,8 @@ class ShadowTest : public OverlayTest {
         << path;
   }
 
-  // An empty layer over the base that the model begins with: a filter that is not full yet tells
-  // most.
+  // Begins with an empty layer over the model's initial base, because a filter that is nearly empty
+  // detects more errors.
   void begin_anew() {
     told_overlay_.set_layer({}, {});
     filter_.clear();
@@ -281,21 +281,22 @@ class ShadowTest : public OverlayTest {
 
   void publish(const std::string& path) const {
     const std::string file = scratch_ / ("base/" + path);
-    std::error_code ignored;  // a file may be in the way
+    std::error_code ignored;  // a file may have the name of a parent directory
     std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
-    if (random_bit(file)) (void)::mkdir(file.c_str(), 0755);  // where there is room for it
+    // Fails if the parent directory does not exist.
+    if (random_bit(file)) (void)::mkdir(file.c_str(), 0755);
     const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644));
   }
   static bool random_bit(const std::string& text) {
     return std::hash<std::string>{}(text) % 2 == 0;
   }
 
-  // Every name for which the view has something else than the base is shadowed.
+  // Verifies that every name is shadowed whose object in the view differs from the base's.
   void check(const std::string& path) {
     const auto shown = told_overlay_.find(path);
     struct stat base;
     const bool in_base = ::lstat((scratch_ / ("base/" + path)).c_str(), &base) == 0;
-    if (!in_base && errno != ENOENT) return;  // left to the mount
+    if (!in_base && errno != ENOENT) return;  // the library does not answer for such a name
     const bool differs = shown ? !in_base || shown->st.st_ino != base.st_ino
                                : in_base || shown.error().code() != ENOENT;
     const bool is_scratch = directories_.rules.is_mount_only(path);
@@ -308,7 +309,7 @@ class ShadowTest : public OverlayTest {
     }
   }
 
-  // A directory that is not shadowed is listed as the base's.
+  // Verifies that a directory that is not shadowed has the base's listing.
   void check_listing(const std::string& path) {
     const auto listed = told_overlay_.list(path);
     ASSERT_TRUE(listed) << path;
@@ -388,17 +389,17 @@ TEST_F(ShadowTest, ALoadedLayerIsReported) {
   EXPECT_FALSE(reader_.may_be_shadowed("plain/A/x"));
 }
 
-TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsItsAlone) {
+TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsNotMerged) {
   scratch_.write("base/fam/A/x", "base");
   ASSERT_TRUE(changes::make_dir(told_overlay_, "fam/C", 0755));
-  EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a mere directory is merged
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a directory that is not opaque is merged
   ASSERT_TRUE(changes::create_file(told_overlay_, "fam/C/x", O_WRONLY, 0644));
   scratch_.write("base/fam/C/y", "of another job");
   EXPECT_TRUE(reader_.may_be_shadowed("fam/C/y"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
 }
 
-TEST_F(ShadowTest, NamesOfACopiedFileAreAllTheMounts) {
+TEST_F(ShadowTest, TheMountAnswersForAllNamesOfACopiedFile) {
   scratch_.write("base/plain/A/x", "base");
   std::filesystem::create_hard_link(scratch_ / "base/plain/A/x", scratch_ / "base/plain/A/other");
   EXPECT_FALSE(reader_.may_be_shadowed("plain/A/other"));

@@ -56,7 +56,7 @@ class OtherSource final : public RequestSource {
   char space[8] = {};
 };
 
-// Requests are made by hand, and a pipe plays /dev/fuse.
+// Requests are built by hand, and a pipe replaces /dev/fuse.
 class WireTest : public ::testing::Test {
  protected:
   WireTest() {
@@ -90,7 +90,7 @@ class WireTest : public ::testing::Test {
     wire::begin_request(bytes_.data());
   }
 
-  // What the kernel gets where libfuse answers with `body`.
+  // Returns what the kernel receives if libfuse replies with `body`.
   template <class Body>
   Body answer(Body body, std::uint64_t unique = kUnique) {
     fuse_out_header header{sizeof header + sizeof body, 0, unique};
@@ -109,15 +109,16 @@ class WireTest : public ::testing::Test {
   std::array<char, 512> bytes_{};
 };
 
-using InitIn = std::array<std::uint32_t, 16>;   // major, minor, max_readahead, flags, flags2, …
-using InitOut = std::array<std::uint32_t, 16>;  // …, [3] flags, [8] flags2, [9] max_stack_depth
+// [0] major, [1] minor, [2] max_readahead, [3] flags, [4] flags2
+using InitIn = std::array<std::uint32_t, 16>;
+using InitOut = std::array<std::uint32_t, 16>;  // [3] flags, [8] flags2, [9] max_stack_depth
 constexpr std::uint32_t kParallel = 1U << 18;
 constexpr std::uint32_t kKills = 1U << 28;
 constexpr std::uint32_t kGoesOn = 1U << 30;
 constexpr std::uint32_t kPassthrough = 1U << 5;
 constexpr std::uint32_t kOverIoUring = 1U << 9;
 
-TEST_F(WireTest, TakesUpWhatTheKernelOffers) {
+TEST_F(WireTest, AcceptsWhatTheKernelOffers) {
   request(FUSE_INIT, InitIn{7, 45, 0, kParallel | kKills | kGoesOn | 1, kPassthrough | 2});
   EXPECT_TRUE(wire::connect(true).can_pass_through);
   const InitOut sent = answer(InitOut{7, 31, 0, 8});
@@ -126,7 +127,7 @@ TEST_F(WireTest, TakesUpWhatTheKernelOffers) {
   EXPECT_EQ(sent[9], 1U);
 }
 
-TEST_F(WireTest, AsksForNothingThatTheKernelDoesNotOffer) {
+TEST_F(WireTest, RequestsNothingThatTheKernelDoesNotOffer) {
   request(FUSE_INIT, InitIn{7, 31, 0, kParallel | 1, kPassthrough});
   EXPECT_FALSE(wire::connect(true).can_pass_through)
       << "flags2 means nothing without FUSE_INIT_EXT";
@@ -144,7 +145,7 @@ TEST_F(WireTest, DoesNotAskForPassthroughWithoutPrivilege) {
   EXPECT_EQ(sent[8], 0U);
 }
 
-TEST_F(WireTest, AsksForNoRingsWhereThereAreNone) {
+TEST_F(WireTest, RequestsNoRingsIfThereAreNone) {
   request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, kOverIoUring});
   EXPECT_FALSE(wire::connect(true).uses_io_uring) << "the kernel would wait for them";
   EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], 0U);
@@ -192,7 +193,7 @@ struct CreateOut {
   OpenOut open;
 };
 
-TEST_F(WireTest, TellsOfTheBackingFileInTheAnswerToItsOpen) {
+TEST_F(WireTest, SendsTheBackingFileInTheReplyToAnOpen) {
   request(FUSE_OPEN, fuse_open_in{});
   wire::pass_through(7);
   const OpenOut sent = answer(OpenOut{3, 2, 0});
@@ -203,7 +204,7 @@ TEST_F(WireTest, TellsOfTheBackingFileInTheAnswerToItsOpen) {
   EXPECT_EQ(answer(OpenOut{3, 2, 0}).flags, 2U) << "it is that request's alone";
 }
 
-TEST_F(WireTest, TellsOfItAtTheEndOfTheAnswerToACreation) {
+TEST_F(WireTest, SendsTheBackingFileAtTheEndOfTheReplyToACreation) {
   request(FUSE_CREATE, fuse_create_in{});
   wire::pass_through(7);
   CreateOut reply{};
@@ -219,7 +220,7 @@ TEST_F(WireTest, LeavesAnswersToOtherRequestsAlone) {
   EXPECT_EQ(answer(OpenOut{3, 2, 0}, kUnique + 1).flags, 2U);
 }
 
-TEST_F(WireTest, KnowsWhichWritesKillSetIds) {
+TEST_F(WireTest, RecognizesWritesThatKillSetIds) {
   fuse_write_in write{};
   request(FUSE_WRITE, write);
   EXPECT_FALSE(wire::kills_set_ids());

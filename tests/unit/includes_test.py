@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each directory includes only what ARCHITECTURE.md allows. Usage: includes_test.py REPOSITORY"""
+"""Verifies that each directory includes only what ARCHITECTURE.md allows. Usage: includes_test.py REPOSITORY"""
 
 import pathlib
 import re
 import sys
 
-# A directory may include itself and each of these, with all that is below them.
+# A directory may include itself and each of these, with everything below them.
 STORE = ["store/sys", "store/profiles", "store/locks", "store/layer", "store/overlay", "store/base",
          "store/publish"]  # each may include those before it
 MAY_INCLUDE = {
@@ -29,19 +29,19 @@ MAY_INCLUDE = {
     "cli": {"learn", "locks", "store", "common"},
     "locks": set(),
 }
-# What of another directory may be included all the same.
+# Includes that are allowed although the table does not permit them.
 EXCEPTIONS = {
     ("cli", "fuse/daemon.h"),  # how the program starts the daemon
     ("cli/commands/cmd_learn.cc", "fuse/transport/request_trace.h"),  # read after the daemon has ended
-    ("learn/request_decoder.cc", "fuse/transport/request_trace.h"),  # the form of the records
+    ("learn/request_decoder.cc", "fuse/transport/request_trace.h"),  # defines the form of the records
     ("fuse/transport/ring_loop.cc", "fuse/daemon.h"),  # kRingParameter
     ("fuse/transport/session.h", "fuse/daemon.h"),  # DaemonOptions
     ("fuse/nodes/io_modes.cc", "fuse/transport/wire.h"),  # registers backing files
     ("fuse/control", "fuse/mount.h"),  # the parts of a mount
     ("fuse/vfs", "fuse/mount.h"),
     ("fuse/vfs/plain_overlay.h", "fuse/daemon.h"),  # DaemonOptions
-    ("fuse/dispatch/operations.cc", "fuse/control/control_session.h"),  # which completes a read
-    ("shim/embed_routes.cc", "store/profiles/profile.h"),  # a tool of the build, no part of the library
+    ("fuse/dispatch/operations.cc", "fuse/control/control_session.h"),  # it completes a read
+    ("shim/embed_routes.cc", "store/profiles/profile.h"),  # a build tool, not part of the library
 }
 # Only these may include libfuse or name its requests.
 MAY_USE_LIBFUSE = ("fuse/transport/", "fuse/dispatch/")
@@ -54,7 +54,7 @@ def is_below(path: str, directory: str) -> bool:
 
 
 def ruling(name: str) -> str:
-    """The row of MAY_INCLUDE for a file: that of its innermost directory."""
+    """Returns the row of MAY_INCLUDE for a file: that of its innermost directory."""
     return max((row for row in MAY_INCLUDE if is_below(name, row)), key=len)
 
 

@@ -16,12 +16,13 @@ struct OpenNode {
   std::uint64_t fh = 0;
 };
 
-// FUSE requests with plain arguments, as a process's calls become them. Errors are the replies'.
+// Sends FUSE requests with plain arguments, as the kernel makes them from a process's calls.
+// Returns the errors of the replies.
 class KernelCalls {
  public:
   explicit KernelCalls(FakeKernel& kernel) : kernel_(kernel) {}
 
-  // Returns the node. Errors: also ENOENT for a reply that lets the kernel cache the absence.
+  // Returns the node. Errors: ENOENT also for a reply that lets the kernel cache the absence.
   Result<std::uint64_t> lookup(std::uint64_t parent, const std::string& name) const;
   void forget(std::uint64_t node, std::uint64_t lookups) const;
   Result<fuse_attr> getattr(std::uint64_t node) const;
@@ -34,11 +35,11 @@ class KernelCalls {
   Status rename(std::uint64_t parent, const std::string& name, std::uint64_t new_parent,
                 const std::string& new_name) const;
   Status unlink(std::uint64_t parent, const std::string& name) const;
-  // The names in a directory, sorted, without "." and "..".
+  // Returns the names in a directory, sorted, without "." and "..".
   Result<std::vector<std::string>> list(std::uint64_t directory) const;
   // Creates a file with this text and closes it.
   Status put(std::uint64_t parent, const std::string& name, std::string_view text) const;
-  // Its text.
+  // Returns the content of the file.
   Result<std::string> get(std::uint64_t parent, const std::string& name) const;
 
  private:

@@ -16,7 +16,7 @@
 #include "learn/request_decoder.h"
 #include "store/profiles/profile.h"
 
-// What `cacheshim profile learn` makes of the calls of a program.
+// Tests the profiles that `cacheshim profile learn` derives from a program's calls.
 namespace cacheshim::learn {
 namespace {
 
@@ -53,7 +53,7 @@ class Program {
     events.push_back({.op = Op::kOpen, .thread = kThread, .path = path, .writes = writes});
   }
   void rename(const std::string& from, const std::string& to) {
-    miss(to);  // as the kernel looks it up first
+    miss(to);  // the kernel looks the name up first
     events.push_back({.op = Op::kRename, .thread = kThread, .path = from, .to = to});
   }
   void remove(const std::string& path) { add(Op::kUnlink, path); }
@@ -173,7 +173,7 @@ TEST(Learn, AFileWrittenInPlaceWaitsForTheJobsSuccess) {
   EXPECT_EQ(facts.entries.front().notes.size(), 1U);
 }
 
-TEST(Learn, LocksAndBatonsAreToldFromFiles) {
+TEST(Learn, LocksAndBatonsAreDistinguishedFromFiles) {
   Program program;
   program.create("one.lock");
   program.lock("one.lock");
@@ -229,7 +229,7 @@ TEST(Learn, NamesHaveInCommonWholeWordsOnly) {
   EXPECT_EQ(common_pattern({"a[1]"}), "a\\[1]");
 }
 
-// MKDIR of a name with a reply, as the kernel and the daemon write them.
+// Adds MKDIR of a name with its reply, as the kernel and the daemon write them.
 void add_mkdir(RequestTrace& trace, std::uint64_t number, const std::string& name) {
   fuse_in_header in{};
   in.len = static_cast<std::uint32_t>(sizeof in + sizeof(fuse_mkdir_in) + name.size() + 1);
@@ -247,7 +247,7 @@ void add_mkdir(RequestTrace& trace, std::uint64_t number, const std::string& nam
   trace.add_reply(parts, 2);
 }
 
-TEST(Learn, ATraceKeepsWhatFitsAndSaysThatItIsFull) {
+TEST(Learn, ATraceKeepsWhatFitsAndReportsThatItIsFull) {
   const auto trace = RequestTrace::make();
   ASSERT_NE(trace, nullptr);
   add_mkdir(*trace, 1, "first");
@@ -263,7 +263,7 @@ TEST(Learn, ATraceKeepsWhatFitsAndSaysThatItIsFull) {
   EXPECT_EQ(decode_requests(trace->records()).front().path, "first");
 }
 
-// Names are the program's to choose.
+// Programs may use any bytes in names.
 TEST(Learn, OddNamesMakeAProfileThatCanBeRead) {
   Program program;
   program.make("a\"\\\n[");

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Has clang check the lock annotations (store/sys/thread_annotations.h) of every source that includes them.
+"""Runs clang to check the lock annotations (store/sys/thread_annotations.h) of every source that includes them.
 
 Usage: lock_annotations_test.py REPOSITORY BUILD
 
-The sources are parsed, not compiled, by a ninja file of their own, so that a further run parses again only what
-has changed. The build tree must be up to date: it knows what each source includes.
+The sources are parsed and not compiled, by a separate ninja file, so that a further run parses only changed sources.
+The build tree must be up to date, because it records what each source includes.
 """
 
 import json
@@ -16,12 +16,12 @@ import shutil
 import subprocess
 import sys
 
-SKIPPED = 77  # as Meson takes it
-# Tests and benchmarks use what they test by one thread, without its locks.
+SKIPPED = 77  # the exit status by which Meson recognizes a skipped test
+# Tests and benchmarks use the tested classes in one thread, without their locks.
 CHECKED = ("store/", "fuse/", "learn/", "cli/")
 ANNOTATIONS = "store/sys/thread_annotations.h"
 OPTIONS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
-KEPT = ("-I", "-D", "-isystem", "-std=", "-pthread")  # of the compiler's options
+KEPT = ("-I", "-D", "-isystem", "-std=", "-pthread")  # the compiler options that are passed on
 UNGUARDED = """
 #include "store/sys/mutex.h"
 struct Counter {
@@ -33,21 +33,21 @@ struct Counter {
 
 
 def finds_a_fault(top: pathlib.Path) -> bool:
-    """Whether clang refuses a source that reads a guarded member without its lock."""
+    """Returns whether clang rejects a source that reads a guarded member without its lock."""
     command = ["clang++", "-std=c++20", f"-I{top}", *OPTIONS, "-x", "c++", "-"]
     refused = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
     return refused.returncode != 0 and "requires holding mutex 'mutex'" in refused.stderr
 
 
 def annotated_outputs(build: pathlib.Path) -> set[str]:
-    """The build's object files whose sources include the annotations."""
+    """Returns the build's object files whose sources include the annotations."""
     listed = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True)
     blocks = listed.stdout.split("\n\n")
     return {block.split(": ", 1)[0].strip() for block in blocks if ANNOTATIONS in block}
 
 
 def sources(top: pathlib.Path, build: pathlib.Path) -> dict[str, list[str]]:
-    """Those to be checked, with their options."""
+    """Returns the sources to check, with their options."""
     outputs = annotated_outputs(build)
     found: dict[str, list[str]] = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
@@ -81,7 +81,7 @@ def main(top: pathlib.Path, build: pathlib.Path) -> int:
     rules = build / "lock-check" / "build.ninja"
     rules.parent.mkdir(exist_ok=True)
     rules.write_text(f"builddir = lock-check\n{ninja_file(top, checked)}")
-    # From the build directory, which the options are relative to.
+    # Run in the build directory, to which the options are relative.
     return subprocess.run(["ninja", "-C", build, "-f", rules, "-k", "0"], check=False).returncode
 
 

@@ -6,7 +6,7 @@
 
 #include "store/sys/mutex.h"
 
-// The check of the lock order. This program alone is always built with it.
+// Tests the check of the lock order. Only this program is always built with it.
 #ifndef CACHESHIM_LOCK_RANKS
 #error "build this test with -DCACHESHIM_LOCK_RANKS"
 #endif

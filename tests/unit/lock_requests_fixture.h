@@ -18,12 +18,12 @@
 #include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
 
-// Lock requests of processes 1001, 1002, … to a LockTable, and what became of them.
+// Lock requests of processes 1001, 1002, … to a LockTable, and their results.
 namespace cacheshim {
 
 inline constexpr std::chrono::seconds kLockDeadline{10};
 
-// What became of one call.
+// The result of one lock request.
 class LockOutcome {
  public:
   void set(int error) {
@@ -31,7 +31,7 @@ class LockOutcome {
     error_ = error;
     changed_.notify_all();
   }
-  // The answer; -1 where there is none.
+  // Returns the reply; -1 if there is none yet.
   int now() {
     const std::lock_guard lock(mutex_);
     return error_.value_or(-1);
@@ -85,7 +85,7 @@ struct Locks : testing::Test {
         std::make_unique<TestLockCall>(outcome));
     return outcome;
   }
-  // The lock file as another process of this machine has it.
+  // Opens the lock file as another process of this machine does.
   UniqueFd raw() { return *sys::open_path(path, O_RDWR); }
 
   Scratch scratch;

@@ -24,19 +24,19 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr pid_t kFirstPid = 1 << 23;  // above every real one (PID_MAX_LIMIT)
-// A request that does not wait is answered after so long at the latest.
+// A request that does not wait is answered after this time at the latest.
 constexpr milliseconds kLongerThanGrace = LockQueue::kGrace + milliseconds(1);
 
-// What became of a request.
+// The result of a request.
 struct Outcome {
   std::size_t process = 0;
   std::size_t file = 0;
   LockRequest request;
-  std::uint64_t ticket = 0;  // 0: it does not wait
+  std::uint64_t ticket = 0;  // 0 if the request does not wait
   std::optional<int> error;
   bool is_interrupted = false;
-  milliseconds since{0};      // when it began to wait
-  bool may_deadlock = false;  // it closed a cycle
+  milliseconds since{0};      // the time at which it began to wait
+  bool may_deadlock = false;  // it has closed a cycle
   int answers = 0;
 };
 
@@ -60,10 +60,10 @@ struct ModelProcess {
   pid_t pid = 0;
   bool tells_close = false;
   std::array<std::uint64_t, kFiles> handles{};
-  std::shared_ptr<Outcome> waits;  // for this one
+  std::shared_ptr<Outcome> waits;  // the request for which the process waits
 };
 
-struct Orphan {  // the handle of a process that has died, which a child has too
+struct Orphan {  // the handle of a dead process that its child also has
   std::size_t file;
   std::uint64_t handle;
 };
@@ -71,7 +71,7 @@ struct Orphan {  // the handle of a process that has died, which a child has too
 class World {
  public:
   World(const std::string& shared_file, Counters& counters);
-  // What went wrong, or "".
+  // Returns what went wrong, or "".
   std::string run(const std::vector<Action>& actions);
 
  private:
@@ -118,7 +118,7 @@ class World {
   UniqueFd raw_;
   LockRequest raw_lock_;
   bool is_closed_ = false;
-  bool is_unseen_ = false;  // a lock has ended without an event
+  bool is_unseen_ = false;  // a lock has been released without an event
   std::string fault_;
 };
 
@@ -150,7 +150,7 @@ ModelProcess World::make_process(bool tells_close) {
   return {next_pid_++, tells_close, {next_handle_++, next_handle_++}, nullptr};
 }
 
-// F_GETLK: the lock that conflicts, if there is one.
+// Calls F_GETLK, which finds a conflicting lock if there is one.
 void World::find(std::size_t file, LockRequest request) {
   request.is_record = true;
   request.owner = static_cast<std::uint64_t>(request.process);
@@ -200,8 +200,8 @@ void World::ask(ModelProcess& process, std::size_t file, LockRequest request) {
   settle();
 }
 
-// Takes the answers that the last call has given. Their order is not that in which the locks changed: a
-// lock may be granted because another one was weakened by the same call.
+// Processes the replies of the last call. Their order is not the order in which the locks changed:
+// a lock may be granted because the same call weakened another one.
 void World::settle() {
   const auto answered = std::exchange(answered_, {});
   for (const auto& outcome : answered) {
@@ -225,7 +225,7 @@ void World::check_refusal(const Outcome& outcome) {
   bool has_reason = false;
   switch (*outcome.error) {
     case EAGAIN:
-      // One that was to wait for a moment may have stood behind others.
+      // A request that waits only briefly may have been behind others in the queue.
       has_reason = !request.waits &&
                    (is_blocked(outcome.file, request) || outcome.ticket != 0 || is_unseen_);
       break;
@@ -252,7 +252,7 @@ bool World::is_blocked(std::size_t file, const LockRequest& request) const {
   return !blockers_of(file, request).empty();
 }
 
-// The processes that hold a conflicting lock; kProcesses: one that has died.
+// Returns the processes that hold a conflicting lock; kProcesses stands for a dead one.
 std::vector<std::size_t> World::blockers_of(std::size_t file, const LockRequest& request) const {
   std::vector<std::size_t> blockers;
   for (const pid_t holder : grants_.at(file).holders_against(request, dead_)) {
@@ -263,7 +263,7 @@ std::vector<std::size_t> World::blockers_of(std::size_t file, const LockRequest&
   return blockers;
 }
 
-// Whether the process of `request` would wait, through record locks, for itself.
+// Returns whether the process of `request` would wait, through record locks, for itself.
 bool World::closes_cycle(const Outcome& request) const {
   std::set<std::size_t> seen;
   std::vector<std::size_t> next = blockers_of(request.file, request.request);
@@ -298,7 +298,7 @@ void World::check_waiters() {
   }
 }
 
-// FLUSH, which the kernel sends for a handle with tells_close. The record locks are gone in
+// Sends FLUSH, as the kernel does for a handle with tells_close. The record locks are released in
 // any case.
 void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   if (!process.tells_close) return;
@@ -308,7 +308,7 @@ void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   settle();
 }
 
-// The locks that were made through the handle go with it.
+// Releases the handle, and with it the locks that were made through it.
 void World::release(std::size_t file, std::uint64_t handle) {
   auto& grants = grants_.at(file);
   grants.erase({false, handle});
@@ -326,7 +326,7 @@ void World::interrupt(ModelProcess& process) {
   table_.interrupt(process.waits->ticket);
 }
 
-// The kernel interrupts what it waits for, and closes its files once that is answered.
+// The kernel interrupts the process's request, and closes its files once that is answered.
 void World::kill(std::size_t at) {
   ModelProcess& process = processes_.at(at);
   if (process.waits != nullptr) {
@@ -347,7 +347,7 @@ void World::kill(std::size_t at) {
   process = make_process(process.tells_close);
 }
 
-// By an open file description of its own. Does not wait.
+// Locks through a separate open file description, without waiting.
 void World::raw_lock(unsigned number) {
   if (raw_) return;
   auto raw = sys::reopen(shared_.get(), O_RDWR);
@@ -426,7 +426,7 @@ void World::act(const Action& action) {
   }
 }
 
-// Every process closes everything. Those that wait for each other, by flock(2) and fcntl(2), are
+// Every process closes its files. Processes that wait for each other, by flock(2) and fcntl(2), are
 // interrupted one by one.
 void World::drain() {
   raw_unlock();

@@ -8,32 +8,33 @@
 
 #include "common/counters.h"
 
-// LockTable as processes drive it, checked after each step against a model:
+// Drives LockTable with simulated processes, and checks it after each step against a model:
 //   1. Two owners never hold conflicting locks, whatever the order of grants, unlocks, closes and deaths.
 //   2. A request waits only for a conflicting lock or behind an earlier conflicting request, and a request
 //      that does not wait is refused only for a conflicting lock.
-//   3. Each request is answered once. EINTR, ENOLCK and EDEADLK have their reasons.
-//   4. In the end no request waits and no queue is left.
+//  3. Each request is answered exactly once, and EINTR, ENOLCK or EDEADLK only with a reason.
+//  4. At the end no request waits and no queue is left.
 // The model has its own clock and processes. The locks themselves are the kernel's.
 namespace cacheshim::locks_model {
 
 inline constexpr std::size_t kProcesses = 5;
-inline constexpr std::size_t kFiles = 2;  // a job's own file, and one of the base
+inline constexpr std::size_t kFiles = 2;  // a job's own file, and a file of the base
 
-// Each does nothing where it is impossible, so that any sequence of actions is a valid one. A process
-// that waits does nothing else.
+// An action that is impossible does nothing, so that any sequence of actions is valid. A waiting
+// process does nothing else.
 enum class ActionKind : std::uint8_t {
-  kFlock,      // flock(2)
-  kRecord,     // fcntl(2) of some bytes
-  kUnlock,     // of either kind
-  kFind,       // F_GETLK
-  kFlush,      // closes a descriptor of its handle
-  kRelease,    // closes its handle and opens another one
-  kKill,       // every second process tells the kernel of no close: a child keeps its files
+  kFlock,    // flock(2)
+  kRecord,   // fcntl(2) for a range of bytes
+  kUnlock,   // of either kind
+  kFind,     // F_GETLK
+  kFlush,    // closes one descriptor of its handle
+  kRelease,  // closes its handle and opens another one
+  // For every second process, the kernel reports no close, because a child keeps its files.
+  kKill,
   kInterrupt,  // a waiting process gets a signal
-  kRawLock,    // a process beside the mount locks the file of the base
+  kRawLock,    // a process outside the mount locks the file of the base
   kRawUnlock,
-  kCloseTable,  // the table refuses to wait, or no longer does
+  kCloseTable,  // lets the table refuse waits, or accept them again
   kPass,        // some milliseconds
   kTend,
 };
@@ -41,10 +42,10 @@ struct Action {
   ActionKind kind;
   std::size_t process;
   std::size_t file;
-  unsigned number;  // the type, the bytes, whether it waits; or milliseconds
+  unsigned number;  // the type, the bytes and whether it waits; or milliseconds
 };
 
-// Returns what went wrong, or "". `shared_file`: the path of an existing file.
+// Returns what went wrong, or "". `shared_file` is the path of an existing file.
 std::string run(const std::string& shared_file, Counters& counters,
                 const std::vector<Action>& actions);
 

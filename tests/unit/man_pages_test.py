@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages agree with the program and its sources.
+"""Verifies that the manual pages agree with the program and its sources.
 
-Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, the last as the build has made it"""
+Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, where MAIN-PAGE is the one that the build has generated
+"""
 
 import pathlib
 import re
@@ -17,12 +18,12 @@ VARIABLE = re.compile(r"\bCACHESHIM_[A-Z_]+")
 
 
 class Help:
-    """What `cacheshim WORDS --help` prints."""
+    """The output of `cacheshim WORDS --help`."""
 
     def __init__(self, program, *words):
         self.text = subprocess.run([program, *words, "--help"], check=True, capture_output=True,
                                    text=True).stdout
-        # "  -h,--help", "  --store DIR"; newer versions of CLI11 line them up in another way.
+        # "  -h,--help", "  --store DIR"; newer versions of CLI11 align them differently.
         found = re.findall(r"^ +(?=-)(?:(-\w)\b)?,? *(--[a-z][\w-]*)?", self.text, re.MULTILINE)
         self.options = {option for pair in found for option in pair if option}
         listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", self.text, re.MULTILINE | re.IGNORECASE)
@@ -32,7 +33,7 @@ class Help:
 
 
 def all_help(program, *words):
-    """The help of each command that has no further ones, by its words: "job end"."""
+    """Returns the help of each command without subcommands, by its words: "job end"."""
     help_ = Help(program, *words)
     if not help_.commands:
         return {" ".join(words): help_}
@@ -41,13 +42,13 @@ def all_help(program, *words):
 
 
 def parts(page, macro):
-    """What follows each ".MACRO NAME" line, up to the next, by NAME."""
+    """Returns the text between each ".MACRO NAME" line and the next, by NAME."""
     found = re.split(rf"^\.{macro} (.*)\n", page, flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2]))
 
 
 def synopses(page):
-    """The lines of the synopsis, by the command's words."""
+    """Returns the lines of the synopsis, by the command's words."""
     found = {}
     for text in re.split(r"^\.Nm\n", parts(page, "Sh")["SYNOPSIS"], flags=re.MULTILINE):
         command = re.match(r"\.Cm (.*)\n", text)
@@ -61,7 +62,7 @@ def flags(text):
 
 
 def differences(what, page, program):
-    """Lines for what only one of the two sets has."""
+    """Returns a line for each element that only one of the two sets contains."""
     return ([f"{what}: '{one}' is missing on the page" for one in sorted(program - page)] +
             [f"{what}: the page has '{one}', the program has not" for one in sorted(page - program)])
 
@@ -83,7 +84,7 @@ def check_commands(page, main, commands):
 
 
 def check_unknown(page, known):
-    """Options that no command has, in the text and in what is typed in examples."""
+    """Returns options in the text and in the examples that no command has."""
     named = flags(page)
     for line in page.splitlines():
         if line.startswith("cacheshim "):
@@ -106,7 +107,7 @@ def check_variables(page, main):
 
 
 def check_configuration(page, program, repository):
-    """Its keys are those that the sources ask for, and its example is taken."""
+    """Verifies that the documented keys are those that the sources read, and that the example is accepted."""
     read = "".join((repository / "cli/configuration" / name).read_text()
                    for name in ("config.cc", "cuda_config.cc", "publish_allow_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
@@ -116,7 +117,7 @@ def check_configuration(page, program, repository):
     with tempfile.TemporaryDirectory() as scratch:
         file = pathlib.Path(scratch) / "cacheshim.toml"
         file.write_text(re.search(r"^\.Bd -literal.*\n((?:.*\n)*?)\.Ed", page, re.MULTILINE)[1])
-        # The configuration is read before the store is looked for.
+        # The program reads the configuration before it looks for the store.
         ran = subprocess.run([program, "mount", "--config", file, "--store", scratch + "/none", scratch],
                              capture_output=True, text=True)
     if ran.returncode != 69 or "the store" not in ran.stderr:

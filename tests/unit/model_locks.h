@@ -15,7 +15,7 @@
 
 namespace cacheshim::locks_model {
 
-inline constexpr std::size_t kBytes = 8;  // the last one stands for all that follow
+inline constexpr std::size_t kBytes = 8;  // the last one represents all following bytes
 
 inline bool covers(const LockRequest& request, std::size_t byte) {
   const auto at = static_cast<off_t>(byte);
@@ -35,13 +35,13 @@ inline bool conflict(const LockRequest& left, const LockRequest& right) {
   return false;
 }
 
-// The locks on one file as they should be: the lock of each owner on each byte.
+// The expected locks on one file: the lock of each owner on each byte.
 class ModelLocks {
  public:
-  using Owner = std::pair<bool, std::uint64_t>;  // of record locks; its number
+  using Owner = std::pair<bool, std::uint64_t>;  // whether it owns record locks, and its number
 
-  // What the owner loses by the request alone: what it unlocks, or what it converts by flock(2), which
-  // first gives up the old lock.
+  // Removes what the owner loses by the request alone: the bytes that it unlocks, or the lock that
+  // flock(2) converts, which is first released.
   void begin(const LockRequest& request) {
     const auto held = owners_.find({request.is_record, request.owner});
     if (held == owners_.end()) return;
@@ -57,8 +57,8 @@ class ModelLocks {
   }
   void erase(const Owner& owner) { owners_.erase(owner); }
 
-  // The processes with a conflicting lock. Record locks of a dead one count only if the kernel reports
-  // its closes.
+  // Returns the processes with a conflicting lock. Record locks of a dead one count only if the
+  // kernel reports its closes.
   std::vector<pid_t> holders_against(const LockRequest& request,
                                      const std::set<pid_t>& dead) const {
     std::vector<pid_t> holders;

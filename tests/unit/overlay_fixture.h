@@ -30,7 +30,7 @@ inline std::vector<Profile> test_profiles() {
   return {profile};
 }
 
-// Counts the copies that are begun, and does at each step what a test says.
+// Counts the copies that begin, and calls the test's function at each step.
 class CopyUpSteps final : public OverlayObserver {
  public:
   void copied_up(const std::string&, const struct stat&) override {}
@@ -47,7 +47,7 @@ class OverlayTest : public ::testing::Test {
  protected:
   OverlayTest() { take_up_layer(overlay_); }
 
-  // As the next daemon does.
+  // Loads the layer as the next daemon does.
   void take_up_layer(Overlay& overlay) {
     overlay.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work"));
     const Status loaded = load_layer(overlay);

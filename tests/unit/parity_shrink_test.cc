@@ -25,13 +25,13 @@ TEST(Shrink, LeavesOnlyTheStepsThatAreNeeded) {
   EXPECT_EQ(shrink<int>(numbers(100), fails, 1000), (std::vector<int>{17, 18, 90}));
 }
 
-TEST(Shrink, LeavesTheLastStepWhereItAloneFails) {
+TEST(Shrink, LeavesTheLastStepIfItAloneFails) {
   const auto fails = [](const std::vector<int>& steps) { return holds(steps, 99); };
   EXPECT_EQ(shrink<int>(numbers(100), fails, 1000), (std::vector<int>{99}));
 }
 
 TEST(Shrink, GoesOnAfterARunThatCouldGoMadeAnotherOneSpare) {
-  // A step may go only when the one before it is gone already: one at a time, from the first on.
+  // A step can be left out only after the one before it: one at a time, beginning with the first.
   const auto fails = [](const std::vector<int>& steps) {
     return !steps.empty() && steps.back() == 9 && std::is_sorted(steps.begin(), steps.end()) &&
            steps.back() - steps.front() + 1 == static_cast<int>(steps.size());
@@ -39,7 +39,7 @@ TEST(Shrink, GoesOnAfterARunThatCouldGoMadeAnotherOneSpare) {
   EXPECT_EQ(shrink<int>(numbers(10), fails, 1000), (std::vector<int>{9}));
 }
 
-TEST(Shrink, KeepsAllWhereEveryStepIsNeeded) {
+TEST(Shrink, KeepsAllStepsIfEveryStepIsNeeded) {
   const auto fails = [](const std::vector<int>& steps) { return steps.size() == 7; };
   EXPECT_EQ(shrink<int>(numbers(7), fails, 1000), numbers(7));
 }

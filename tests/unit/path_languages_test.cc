@@ -16,7 +16,7 @@
 namespace cacheshim {
 namespace {
 
-// Whether some path is in both languages; and whether one is in the first alone.
+// Returns whether some path is in both languages, and whether some path is only in the first.
 std::pair<bool, bool> relation(const std::string& a, const std::string& b) {
   PathLanguages languages;
   const auto first = languages.add();
@@ -39,7 +39,7 @@ std::pair<bool, bool> relation(const std::string& a, const std::string& b) {
   return {both.path.has_value(), alone.path.has_value()};
 }
 
-TEST(PathLanguages, TellWhatTwoPatternsShare) {
+TEST(PathLanguages, FindWhatTwoPatternsShare) {
   const std::tuple<const char*, const char*, bool, bool> cases[] = {
       {"*.so", "*.so", true, false},
       {"*.so", "*", true, false},
@@ -84,7 +84,7 @@ TEST(PathLanguages, KnowNamesAndWhatIsBelowThem) {
   ASSERT_TRUE(deep.path);
 }
 
-// All words of up to `length` letters of `letters` that are paths.
+// Returns all words of up to `length` of the letters that are paths.
 std::vector<std::string> all_paths(const std::string& letters, std::size_t length) {
   std::vector<std::string> words{""};
   for (std::size_t at = 0; at < words.size(); ++at) {
@@ -105,7 +105,8 @@ std::string random_pattern(std::mt19937& random) {
   return pattern;
 }
 
-// The reference tries every short path with PathPattern. It may miss a longer one, but a found path is checked.
+// The reference matches every short path with PathPattern. It may miss a longer path, but a path
+// that PathLanguages finds is verified.
 TEST(PathLanguages, AgreeWithEveryShortPathForRandomPatterns) {
   std::mt19937 random(20);
   const std::vector<std::string> paths = all_paths("ab/", 7);

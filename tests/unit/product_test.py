@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A build of the program and the library alone can be installed. Usage: product_test.py REPOSITORY BUILD"""
+"""Verifies that a build of only the program and the library can be installed. Usage: product_test.py REPOSITORY
+BUILD"""
 
 import json
 import pathlib
@@ -13,11 +14,11 @@ def main() -> int:
     repository, build = (pathlib.Path(argument) for argument in sys.argv[1:])
     listed = re.search(r"^readonly product=\((.*)\)$", (repository / "scripts/lib/build.sh").read_text(), re.M)
     targets = subprocess.check_output(["ninja", "-C", build, "-t", "targets", "all"], text=True)
-    product = [name for name in listed[1].split() if f"\n{name}: " in targets]  # no library with a sanitizer
+    product = [name for name in listed[1].split() if f"\n{name}: " in targets]  # a sanitized build has no library
     inputs = subprocess.check_output(["ninja", "-C", build, "-t", "inputs", *product], text=True).splitlines()
     made = {*inputs, *product}
     installed = json.loads(subprocess.check_output(["meson", "introspect", "--installed", build]))
-    # Besides these, the repository's own files and those that the configuration makes.
+    # Besides these, an installation needs only files of the repository and those that the configuration generates.
     needed = {pathlib.Path(path).relative_to(build).as_posix() for path in installed
               if pathlib.Path(path).is_relative_to(build)}
     missing = sorted(path for path in needed - made if f"\n{path}: " in targets)

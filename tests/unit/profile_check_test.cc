@@ -16,7 +16,7 @@ using Lines = std::vector<std::string>;
 
 class ProfileCheck : public testing::Test {
  protected:
-  // The report on a profile with these lines after its first two, without the file's name.
+  // Returns the report on a profile with these lines after its first two, without the file's name.
   Lines findings(const std::string& lines, const std::string& evidence = "read") {
     const std::string path =
         write("x.toml", "name = \"x\"\nevidence = \"" + evidence + "\"\n" + lines);
@@ -208,7 +208,7 @@ TEST_F(ProfileCheck, AllFindingsAreInTheOrderOfTheirLines) {
               found[2].starts_with("10:"));
 }
 
-TEST_F(ProfileCheck, TwoProfilesShareNothing) {
+TEST_F(ProfileCheck, TwoProfilesMustNotShareAnything) {
   const std::string first = write("a.toml",
                                   "name = \"a\"\nevidence = \"read\"\nvariable = \"DIR\"\n"
                                   "default_paths = [\"~/a\"]\n");

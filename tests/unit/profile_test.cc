@@ -46,7 +46,7 @@ std::string refusal(const std::string& text) {
   return error != nullptr ? error->message : "accepted";
 }
 
-// A profile with one more line at its end.
+// Returns the error for a profile with one more line at its end.
 std::string refusal_with(const std::string& line) {
   return refusal("name = \"x\"\nevidence = \"doc\"\n" + line + "\n");
 }
@@ -94,7 +94,7 @@ TEST(Profile, ReadsEveryField) {
   EXPECT_TRUE(!files.is_directory() && files.says_when_complete() && files.renamed);
 }
 
-TEST(Profile, KnowsTheLockThatAnEntryIsBuiltUnder) {
+TEST(Profile, FindsTheLockThatAnEntryIsBuiltUnder) {
   const auto parsed = parse_profile(
       "name = \"x\"\nevidence = \"read\"\n"
       "[[entry]]\npath = \"a/*\"\nfiles = [\".so\"]\nbuilt_under = \"locks/*.lock\"\n",
@@ -125,7 +125,7 @@ EntryRule rule_of(const std::string& path, const std::string& lock) {
   return std::get<Profile>(parsed).entries.front();
 }
 
-TEST(Profile, KnowsALockByThePlaceOfItsEntry) {
+TEST(Profile, FindsALockByThePlaceOfItsEntry) {
   const EntryRule within = rule_of("*/*", "./*/lock");
   const EntryRule beside = rule_of("**/ops/*", "./tmp/*.lock");
   const EntryRule at_the_top = rule_of("*", "./*/lock");
@@ -148,12 +148,12 @@ TEST(Profile, KnowsALockByThePlaceOfItsEntry) {
   }
   EXPECT_EQ(within.entry_built_under("lock"), "");
   EXPECT_EQ(within.entry_built_under("py311/op/other"), "");
-  EXPECT_EQ(beside.entry_built_under("tmp/op.lock"), "op");  // which the rule does not match
+  EXPECT_EQ(beside.entry_built_under("tmp/op.lock"), "op");  // the rule does not match this one
   EXPECT_EQ(beside.entry_built_under("ops/tmp/.lock"), "");
   EXPECT_EQ(rule_of("*", "locks/*.lock").entry_built_under("locks/op.lock"), "");
 }
 
-TEST(Profile, KnowsTheClassOfAName) {
+TEST(Profile, FindsTheClassOfAName) {
   const auto parsed = parse_profile(kTriton, "triton.toml");
   const auto& profile = std::get<Profile>(parsed);
   const std::string long_name(300, 'k');

@@ -9,7 +9,7 @@
 
 #include "tests/parity/shrink.h"
 
-// Random sequences of actions, run against a model.
+// Runs random sequences of actions against a model.
 namespace cacheshim {
 
 inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
@@ -22,8 +22,8 @@ struct Runs {
   std::uint64_t count;
 };
 
-// Returns "" if no sequence fails; otherwise the seed, what went wrong, and the fewest actions found
-// that still fail. `run` returns what went wrong, or "".
+// Returns "" if no sequence fails; otherwise the seed, what went wrong, and the shortest sequence
+// found that still fails. `run` returns what went wrong, or "".
 template <class Action>
 std::string first_failure(const Runs& runs,
                           const std::function<std::vector<Action>(std::uint64_t seed)>& make,

@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// A directory of its own for one test, gone with it.
+// A temporary directory for one test, which the destructor removes.
 class Scratch {
  public:
   Scratch() {
@@ -31,7 +31,7 @@ class Scratch {
     std::filesystem::create_directories(std::filesystem::path(*this / name).parent_path());
     std::ofstream(*this / name) << text;
   }
-  // "<none>" for a file that is not there.
+  // Returns the content, or "<none>" if the file does not exist.
   std::string read(const std::string& name) const {
     std::ifstream file(*this / name);
     if (!file) return "<none>";

@@ -9,17 +9,17 @@
 #include "store/profiles/profile_check.h"
 #include "store/sys/paths.h"
 
-// The shipped profiles, each held against paths that its program's own code makes: which entry they are
-// of, what class of name they are, and whether their arrival may complete the entry.
+// Tests each shipped profile with paths that its program's own code creates: the entry of the path,
+// its name class, and whether its arrival may complete the entry.
 namespace cacheshim {
 namespace {
 
 struct Row {
   const char* path;
-  const char* unit;  // "" for none
+  const char* unit;  // "" if there is none
   NameClass name_class;
   const char*
-      completing;  // "name": by its name; "rename": by a rename alone; "end": at the job's success
+      completing;  // "name": by its name; "rename": only by a rename; "end": when the job succeeds
 };
 
 constexpr auto kPrivate = NameClass::kPrivate;
@@ -70,7 +70,8 @@ constexpr Row kRows[] = {
     {"inductor/triton/0/KEY/__grp__k.json", "inductor/triton/0/KEY", kFlight, "name"},
     {"inductor/triton/0/KEY/tmp.pid_1_2/k.ptx", "inductor/triton/0/KEY", kScratch, ""},
 
-    // TileLang: _save_kernel_to_disk, BinaryCache, AutotuneResult, CuTe DSL's late file, and the layouts before
+    // TileLang: _save_kernel_to_disk, BinaryCache, AutotuneResult, CuTe DSL's late file, and the
+    // earlier layouts
     {TL "/kernels/" KEY64, TL "/kernels/" KEY64, kFlight, "rename"},
     {TL "/kernels/" KEY64 "/kernel_lib.so", TL "/kernels/" KEY64, kPrivate, ""},
     {TL "/kernels/" KEY64 "/params.json", TL "/kernels/" KEY64, kPrivate, "rename"},
@@ -195,7 +196,7 @@ constexpr Row kRows[] = {
     {"huggingface-kernels/.locks/kernels--o--n/0a1b.lock", "", kLock, ""},
     {"huggingface-kernels/tmpx1y2z3w4", "", kScratch, ""},
 
-    {"cuda-compute-cache/index", "", kPrivate, ""},  // a guess
+    {"cuda-compute-cache/index", "", kPrivate, ""},  // the profile is a guess
     {"cuda-compute-cache/0/a/0a1b2c", "cuda-compute-cache/0/a/0a1b2c", kPrivate, "end"},
 
     // pip: SafeFileCache of 25.3 and 23.2, adjacent_tmp_file, record_download_origin
@@ -242,7 +243,7 @@ constexpr Row kRows[] = {
     {"ccache/0/stats.lock", "", kScratch, ""},
     {"ccache/tmp/cpp_stdout.tmp.1", "", kScratch, ""},
 
-    // JAX: LRUCache.put of 0.4.38, and before the two endings
+    // JAX: LRUCache.put of 0.4.38, and its predecessor without the two suffixes
     {"jax/jit_f-0123-cache", "jax/jit_f-0123-cache", kPrivate, "end"},
     {"jax/jit_f-0123-atime", "jax/jit_f-0123-cache", kPrivate, "end"},
     {"jax/jit_f-0123", "jax/jit_f-0123", kPrivate, "end"},
@@ -263,7 +264,8 @@ constexpr Row kRows[] = {
     {"cupy/tmpa1b2c3d4", "cupy/tmpa1b2c3d4", kScratch, ""},
 };
 
-// The lock file, named by what is before the first '.' of the entry's name, that it is built under.
+// Returns the lock file under which the entry is built; its name is the entry's name up to the
+// first '.'.
 std::string lock_of(const EntryRef& ref) {
   const std::string_view entry = ref.entry.substr(ref.profile->name.size() + 1);
   std::string lock = ref.rule->built_under;
@@ -325,7 +327,7 @@ TEST_F(Shipped, AllOfThemAreRead) {
   EXPECT_EQ(names, expected);
 }
 
-TEST_F(Shipped, PathsOfEachProgramAreWhatItMeansByThem) {
+TEST_F(Shipped, PathsOfEachProgramHaveTheirEntryAndClass) {
   for (const Row& row : kRows) {
     const std::string path = row.path;
     const auto ref = entries_.find(path);

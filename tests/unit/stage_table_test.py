@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The record of long stages' passes. Usage: stage_table_test.py REPOSITORY"""
+"""Tests the record of the long stages' passes. Usage: stage_table_test.py REPOSITORY"""
 
 import pathlib
 import re

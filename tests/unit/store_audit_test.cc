@@ -88,7 +88,7 @@ TEST(AuditLog, ContinuesReadingWhereItStopped) {
   EXPECT_EQ(read_on(), Units{"d"});
 }
 
-TEST(AuditLog, KeepsNamesThatAreNoText) {
+TEST(AuditLog, KeepsNamesThatAreNotUtf8) {
   const std::string name("triton/\xff\x01\xc3", 10);
   const auto read = parse_audit_line(to_json_line(record_of(name)));
   ASSERT_TRUE(read);
@@ -104,7 +104,7 @@ TEST(Digest, IsXxh3Of128Bits) {
   const auto digest = [&](const std::string& name) {
     return *digest_of(sys::open_path(scratch / name, O_RDONLY)->get());
   };
-  EXPECT_EQ(digest("empty"), "99aa06d3014798d86001c324468d497f");  // as xxhsum -H2 prints it
+  EXPECT_EQ(digest("empty"), "99aa06d3014798d86001c324468d497f");  // as printed by xxhsum -H2
   EXPECT_EQ(digest("text"), "06b05ab6733a618578af5f94892f3950");
   EXPECT_NE(digest("large"), digest("text"));
 }

@@ -21,7 +21,7 @@ class CopyUp : public OverlayTest {
     const std::unique_lock lock(overlay_.mutex());
     return cacheshim::open_writable(overlay_, path, O_RDWR);
   }
-  // What is left in the work directory, but for the records of hard links and origins.
+  // Returns the names in the work directory, except the records of hard links and origins.
   Names left_in_work() const {
     Names names;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "work")) {
@@ -71,7 +71,7 @@ TEST_F(CopyUp, TwoAtOnceMakeOneCopy) {
   std::promise<void> go_on;
   steps_.then = [&](CopyUpStep step) -> Status {
     if (step != CopyUpStep::kBegun) return {};
-    begun.set_value();  // throws if a second copy is begun
+    begun.set_value();  // throws if a second copy begins
     go_on.get_future().wait();
     return {};
   };
@@ -132,7 +132,7 @@ TEST_F(CopyUp, FailureKeepsNothingAndTheNextTriesAgain) {
   EXPECT_TRUE(open_writable("a/x"));
 }
 
-// A file of ten bytes, to be copied into a work directory.
+// A file of ten bytes that is copied into a work directory.
 class StagedCopiesTest : public ::testing::Test {
  protected:
   StagedCopiesTest() {
@@ -148,7 +148,7 @@ class StagedCopiesTest : public ::testing::Test {
   StagedCopies copies_{&steps_, false};
 };
 
-TEST_F(StagedCopiesTest, FailureIsToldToThoseWhoWait) {
+TEST_F(StagedCopiesTest, FailureIsReportedToWaiters) {
   steps_.then = [](CopyUpStep) -> Status { return Errno(EDQUOT); };
   const auto maker = begin(10);
   const auto waiter = begin(5);
@@ -160,21 +160,21 @@ TEST_F(StagedCopiesTest, FailureIsToldToThoseWhoWait) {
   EXPECT_TRUE(begin(10)->is_maker);
 }
 
-TEST_F(StagedCopiesTest, ShorterCopyDoesNotServeWhoWantsMore) {
+TEST_F(StagedCopiesTest, ShorterCopyIsNotUsedForALongerRequest) {
   const auto shorter = begin(5);
   ASSERT_TRUE(shorter->is_maker);
   EXPECT_FALSE(begin(4)->is_maker);
   EXPECT_TRUE(begin(10)->is_maker);
 }
 
-TEST_F(StagedCopiesTest, CopyThatIsTakenServesNobodyElse) {
+TEST_F(StagedCopiesTest, CopyThatIsTakenIsNotUsedAgain) {
   const auto first = begin(10);
   ASSERT_TRUE(copies_.complete(*first));
   copies_.set_taken(first->copy);
   EXPECT_TRUE(begin(10)->is_maker);
 }
 
-// A process that dies at a step of a copy-up; the next takes up its layer.
+// Tests a process that dies at a step of a copy-up, and the next one, which takes over its layer.
 class CopyUpCrash : public CopyUp, public ::testing::WithParamInterface<CopyUpStep> {
  protected:
   void crash_while_copying(const std::string& path) {
@@ -241,7 +241,7 @@ TEST_F(CopyUp, KeepsModeTimesAttributesAndHoles) {
   EXPECT_EQ(::getxattr((scratch_ / "upper/a/x").c_str(), "user.note", value, sizeof value), 4);
 }
 
-// An access ACL that gives one further user (20002) reading: linux/posix_acl_xattr.h.
+// An access ACL that gives read permission to one more user (20002): linux/posix_acl_xattr.h.
 std::string acl_of_one_more_user() {
   struct Entry {
     std::uint16_t tag;

@@ -19,7 +19,7 @@ using std::chrono::hours;
 constexpr std::time_t kNow = 1'000'000'000;
 constexpr std::time_t kHour = 3600;
 
-// Units of 10 bytes and 2 files each, used so many hours ago.
+// Returns units of 10 bytes and 2 files each, last used that many hours ago.
 std::vector<BaseUnit> units_used(const std::vector<int>& hours_ago) {
   std::vector<BaseUnit> units;
   for (const int ago : hours_ago) {
@@ -62,7 +62,7 @@ TEST(Eviction, CountsFilesAndAges) {
   limits = {};
   limits.max_age = hours(150);
   EXPECT_EQ(chosen(choose(limits)), "fam/u300:max_age fam/u200:max_age ");
-  limits.max_age = hours(0);  // min_age holds
+  limits.max_age = hours(0);  // min_age still applies
   EXPECT_EQ(chosen(choose(limits)),
             "fam/u300:max_age fam/u200:max_age fam/u100:max_age fam/u49:max_age ");
 }
@@ -79,7 +79,7 @@ TEST(Eviction, SparesRecentlyUsedUnitsUnlessSpaceRunsOut) {
   limits.min_free = 1015;
   EXPECT_EQ(chosen(choose(limits)), "fam/u300:min_free fam/u200:min_free ");
   limits.min_free.reset();
-  limits.min_free_percent = 52;  // of 2000
+  limits.min_free_percent = 52;  // 52 percent of 2000
   EXPECT_EQ(chosen(choose(limits)),
             "fam/u300:min_free fam/u200:min_free fam/u100:min_free fam/u49:min_free ");
   limits.min_free_percent = 53;
@@ -97,7 +97,7 @@ class BaseTest : public OverlayTest {
     auto opened = Store::open(scratch_ / "base", "");
     store_ = std::make_unique<Store>(std::get<Store>(std::move(opened)));
   }
-  // Writes a file of the base and records it as published.
+  // Writes a file into the base and records it as published.
   void publish(const std::string& unit, const std::string& path, const std::string& text) {
     scratch_.write("base/" + path, text);
     const auto fd = sys::open_path(scratch_ / ("base/" + path), O_RDONLY);
@@ -185,11 +185,11 @@ TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   EXPECT_FALSE(scratch_.exists("base/fam/bad"));
   EXPECT_TRUE(scratch_.exists("base/fam/good/a"));
   EXPECT_TRUE(verify(false).damaged.empty());
-  publish("fam/bad", "fam/bad/c", "anew");  // without what an earlier one had
+  publish("fam/bad", "fam/bad/c", "anew");  // does not include the files of the earlier entry
   EXPECT_TRUE(verify(false).damaged.empty());
 }
 
-TEST_F(BaseTest, OneAtATimeEvictsOrRepairs) {
+TEST_F(BaseTest, OnlyOneDaemonAtATimeEvictsOrRepairs) {
   auto lock = store_->try_lock_base();
   ASSERT_TRUE(lock);
   EXPECT_TRUE(store_->try_lock_base().failed_with(EWOULDBLOCK));

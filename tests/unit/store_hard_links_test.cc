@@ -37,7 +37,7 @@ class HardLinks : public OverlayTest {
   }
 };
 
-TEST_F(HardLinks, WritesByOneNameShowByTheOther) {
+TEST_F(HardLinks, WritesByOneNameAreVisibleByTheOther) {
   write("a/x", "new");
   EXPECT_EQ(get("a/y"), "new");
   EXPECT_TRUE(are_one("a/x", "a/y"));
@@ -50,7 +50,7 @@ TEST_F(HardLinks, WritesByOneNameShowByTheOther) {
   EXPECT_EQ(scratch_.read("base/a/y"), "old");
 }
 
-TEST_F(HardLinks, NextDaemonKnowsThem) {
+TEST_F(HardLinks, NextDaemonKeepsThem) {
   write("a/x", "new");
   take_up_layer(overlay_);
   EXPECT_EQ(get("a/y"), "new");
@@ -118,8 +118,8 @@ TEST_F(HardLinks, SeveralLowersKeepTheirFilesApart) {
   EXPECT_EQ(overlay.find("a/y")->st.st_size, 3);
 }
 
-// Two file systems may know two files by the same handle.
-TEST_F(HardLinks, KeysTellTheLowersApart) {
+// Files on two file systems may have the same handle.
+TEST_F(HardLinks, KeysDistinguishTheLowers) {
   const auto file = sys::open_path(scratch_ / "base/a/x", O_RDONLY);
   EXPECT_EQ(*LinkIndex::key_of(file->get(), 1), *LinkIndex::key_of(file->get(), 1));
   EXPECT_NE(*LinkIndex::key_of(file->get(), 0), *LinkIndex::key_of(file->get(), 1));

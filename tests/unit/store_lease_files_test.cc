@@ -18,7 +18,7 @@ class LeaseFilesTest : public ::testing::Test {
 
   Scratch scratch_;
   UniqueFd directory_ = scratch_.open_dir("leases");
-  // Each opens the file anew, as another daemon's would.
+  // Each object opens the files itself, as another daemon does.
   LeaseFiles one_{directory_.get()};
   LeaseFiles other_{directory_.get()};
 };
@@ -55,7 +55,7 @@ TEST_F(LeaseFilesTest, ASweepRemovesUnheldFiles) {
   EXPECT_TRUE(other_.try_take("held").failed_with(EWOULDBLOCK));
 }
 
-TEST_F(LeaseFilesTest, WithoutADirectoryEveryLeaseIsToBeHad) {
+TEST_F(LeaseFilesTest, WithoutADirectoryEveryLeaseIsGranted) {
   const LeaseFiles nowhere(-1);
   for (int i = 0; i < 2; ++i) {
     auto lease = nowhere.try_take("triton/KEY/x.so");
@@ -64,7 +64,7 @@ TEST_F(LeaseFilesTest, WithoutADirectoryEveryLeaseIsToBeHad) {
   }
 }
 
-TEST_F(LeaseFilesTest, TwoNeverHoldItAtOnceThoughItIsRemovedEachTime) {
+TEST_F(LeaseFilesTest, TwoNeverHoldALeaseAtOnceAlthoughItsFileIsRemovedEachTime) {
   constexpr int kRounds = 2000;
   std::atomic<int> holders{0};
   std::atomic<int> broken{0};

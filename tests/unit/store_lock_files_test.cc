@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-// The family's "*.lock" are locks and its "*.all" are shared.
+// In this family, "*.lock" are locks and "*.all" are shared files.
 class LockFilesTest : public OverlayTest {
  protected:
   LockFilesTest() {
@@ -58,16 +58,16 @@ TEST_F(LockFilesTest, AnExistingFileIsOpenedWithoutOExcl) {
   EXPECT_TRUE(create_lock(overlay_, "fam/entry/y.lock", O_RDWR).failed_with(EEXIST));
 }
 
-TEST_F(LockFilesTest, AreNotCopiedUpAndListedThoughTheEntryIsOpaque) {
+TEST_F(LockFilesTest, AreNotCopiedUpButListedAlthoughTheEntryIsOpaque) {
   put("fam/entry/x.lock", "");
-  put("fam/entry/file", "of the layer");  // begins the entry, which the base has not
+  put("fam/entry/file", "of the layer");  // begins the entry, which the base lacks
   EXPECT_EQ(names("fam/entry"), (Names{"file", "x.lock"}));
   ASSERT_TRUE(copy_up(overlay_, "fam/entry/x.lock"));
   EXPECT_FALSE(scratch_.exists("upper/fam/entry/x.lock"));
   EXPECT_TRUE(scratch_.exists("upper/fam/entry/.wh..wh..opq"));
 }
 
-TEST_F(LockFilesTest, HiddenOnesAreGoneFromThisViewAloneUntilMadeAgain) {
+TEST_F(LockFilesTest, HiddenOnesAreAbsentOnlyFromThisViewUntilCreatedAgain) {
   put("fam/entry/x.lock", "");
   hide_lock(overlay_, "fam/entry/x.lock");
   EXPECT_TRUE(overlay_.find("fam/entry/x.lock").failed_with(ENOENT));
@@ -119,7 +119,7 @@ TEST_F(LockFilesTest, SharedFilesAreRenamedOnlyToSharedNames) {
   EXPECT_FALSE(scratch_.exists("base/fam/entry/new.all"));
 }
 
-TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameIsTheBasesFromThenOn) {
+TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameMovesToTheBase) {
   scratch_.write("base/fam/entry/lower", "of the base");
   put("fam/entry/file", "of the layer");
   const auto before = overlay_.find("fam/entry/file");
@@ -132,11 +132,11 @@ TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameIsTheBasesFromThenOn) {
                   .failed_with(EEXIST));
   ASSERT_TRUE(changes::rename(overlay_, "fam/entry/lower", "fam/entry/x.lock", 0));
   EXPECT_EQ(scratch_.read("base/fam/entry/x.lock"), "of the base");
-  EXPECT_EQ(scratch_.read("base/fam/entry/lower"), "of the base");  // hidden in this layer alone
+  EXPECT_EQ(scratch_.read("base/fam/entry/lower"), "of the base");  // only hidden in this layer
   EXPECT_EQ(names("fam/entry"), Names{"x.lock"});
 }
 
-TEST_F(LockFilesTest, ALockFileThatIsRenamedAwayIsTheLayersFromThenOn) {
+TEST_F(LockFilesTest, ALockFileThatIsRenamedAwayMovesToTheLayer) {
   put("fam/entry/x.lock", "x");
   ASSERT_TRUE(changes::rename(overlay_, "fam/entry/x.lock", "fam/entry/file", 0));
   EXPECT_FALSE(scratch_.exists("base/fam/entry/x.lock"));
@@ -158,7 +158,8 @@ TEST_F(LockFilesTest, LinksLeadToOneObjectInBothDirectories) {
   EXPECT_EQ(overlay_.find("fam/entry/copy")->st.st_nlink, 4U);
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
   ASSERT_TRUE(
-      changes::rename(overlay_, "fam/entry/file", "fam/entry/x.lock", 0));  // names of one file
+      // Both are names of one file.
+      changes::rename(overlay_, "fam/entry/file", "fam/entry/x.lock", 0));
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
 }
 
@@ -189,18 +190,18 @@ TEST(ClosingRecord, NamesItsCycleAndIsReadByOlderAndNewer) {
   EXPECT_EQ(recorded_closing(run_dir), std::nullopt);
   ASSERT_TRUE(record_closing(run_dir, "3"));
   EXPECT_EQ(recorded_closing(run_dir), "3");
-  scratch.write("run.closed", "{}");  // of before there were cycles
+  scratch.write("run.closed", "{}");  // written by a version without cycles
   EXPECT_EQ(recorded_closing(run_dir), "0");
   scratch.write("run.closed", R"({"cycle": "4", "why": {"signal": 15}})");
   EXPECT_EQ(recorded_closing(run_dir), "4");
-  scratch.write("run.closed", "{\"cycle");  // torn
+  scratch.write("run.closed", "{\"cycle");  // a truncated record
   EXPECT_EQ(recorded_closing(run_dir), std::nullopt);
   forget_closing(run_dir);
   EXPECT_FALSE(scratch.exists("run.closed"));
-  EXPECT_TRUE(record_closing("", "3"));  // no run directory: no record, and no failure
+  EXPECT_TRUE(record_closing("", "3"));  // without a run directory, there is no record and no error
 }
 
-// ---- what is written to shared files
+// ---- writes to shared files
 
 class SharedFileTest : public LockFilesTest {
  protected:
@@ -232,7 +233,7 @@ TEST_F(SharedFileTest, KeepsItsOldContentUntilTheCommit) {
   EXPECT_EQ(scratch_.read("base/" + path_), "old");
   ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
-  ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is of what is there now
+  ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is made of the current content
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
   ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NE");
@@ -260,9 +261,9 @@ TEST_F(SharedFileTest, AFileThatWasRemovedDoesNotComeBack) {
   EXPECT_EQ(staged(), 0U);
 }
 
-// ---- who made a baton
+// ---- the creator of a baton
 
-TEST(BatonRecord, ReadsItselfBackAndTheLastOfAPathCounts) {
+TEST(BatonRecord, IsReadBackAndTheLastRecordOfAPathApplies) {
   const BatonRecord first{"fam/op/lock", 7, 100, 4000, {10, 1}, "boot", "pid:[1]"};
   BatonRecord second = first;
   second.process = 200;

@@ -47,7 +47,7 @@ class LowerStackTest : public ::testing::Test {
   LowerStack stack_{{top_.get(), middle_.get(), bottom_.get()}};
 };
 
-TEST_F(LowerStackTest, TheTopmostObjectCounts) {
+TEST_F(LowerStackTest, TheTopmostObjectIsFound) {
   scratch_.write("top/a/x", "top");
   scratch_.write("middle/a/x", "middle");
   scratch_.write("middle/a/y", "middle");

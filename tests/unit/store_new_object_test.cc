@@ -34,14 +34,14 @@ class NewObjectTest : public ::testing::Test {
 
 Maker self(mode_t mask) { return {::geteuid(), ::getegid(), mask}; }
 
-TEST_F(NewObjectTest, WithoutAMakerTheModeIsAsWanted) {
+TEST_F(NewObjectTest, WithoutACreatorTheModeIsTheRequestedOne) {
   ASSERT_TRUE(make_file_as(directory_.get(), "file", O_WRONLY, 0666));
   ASSERT_TRUE(make_dir_as(directory_.get(), "directory", 0777));
   EXPECT_EQ(mode_of("file"), 0666U);
   EXPECT_EQ(mode_of("directory"), 0777U);
 }
 
-TEST_F(NewObjectTest, TheMakersUmaskCounts) {
+TEST_F(NewObjectTest, TheCreatorsUmaskIsApplied) {
   ASSERT_TRUE(make_file_as(directory_.get(), "file", O_WRONLY, NewObject(0666, 0, self(027))));
   ASSERT_TRUE(make_dir_as(directory_.get(), "directory", NewObject(01777, 0, self(077))));
   ASSERT_TRUE(make_node_as(directory_.get(), "fifo", NewObject(S_IFIFO | 0666, 0, self(022))));
@@ -50,7 +50,7 @@ TEST_F(NewObjectTest, TheMakersUmaskCounts) {
   EXPECT_EQ(mode_of("fifo"), 0644U);
 }
 
-TEST_F(NewObjectTest, SetIdBitsAreTheMakersOwn) {
+TEST_F(NewObjectTest, SetIdBitsOfTheCreatorAreKept) {
   ASSERT_TRUE(make_file_as(directory_.get(), "file", O_WRONLY, NewObject(06755, 0, self(022))));
   EXPECT_EQ(mode_of("file"), 06755U);
 }
@@ -63,9 +63,8 @@ TEST_F(NewObjectTest, AnExistingNameIsAnError) {
   EXPECT_EQ(mode_of("file"), 0644U);
 }
 
-// What root's daemon does for others; the rest of the rules is seen through the mount
-// (tests/parity).
-TEST_F(NewObjectTest, BelongsToItsMakerAndTheDirectoriesGroup) {
+// What a root daemon does for other users; tests/parity covers the other rules through a mount.
+TEST_F(NewObjectTest, BelongsToItsCreatorAndTheDirectorysGroup) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
   ASSERT_EQ(::fchown(directory_.get(), 0, 20009), 0);
   ASSERT_EQ(::fchmod(directory_.get(), 02777), 0);

@@ -15,8 +15,8 @@
 namespace cacheshim {
 namespace {
 
-// What the base's "d/file", "d/link", "d/sub/below" and "e" are shown with, from copy-up to
-// removal.
+// Tests the inode numbers that are shown for the base's "d/file", "d/link", "d/sub/below" and "e",
+// from copy-up to removal.
 class Origins : public OverlayTest {
  protected:
   Origins() {
@@ -125,7 +125,7 @@ TEST_F(Origins, FailedRemovalsKeepTheNumber) {
   EXPECT_EQ(shown("d/sub"), own("base/d/sub"));
 }
 
-TEST_F(Origins, HardLinksShareOneNumberUntilTheLastNameGoes) {
+TEST_F(Origins, HardLinksShareOneNumberUntilTheLastNameIsRemoved) {
   std::filesystem::create_hard_link(scratch_ / "base/e", scratch_ / "base/e2");
   ASSERT_TRUE(copy_up(overlay_, "e"));
   ASSERT_TRUE(changes::link(overlay_, "e", "e3"));
@@ -134,13 +134,13 @@ TEST_F(Origins, HardLinksShareOneNumberUntilTheLastNameGoes) {
   ASSERT_TRUE(changes::remove_file(overlay_, "e"));
   ASSERT_TRUE(changes::remove_file(overlay_, "e3"));
   take_up_anew();
-  EXPECT_EQ(shown("e2"), own("base/e"));  // its data are in the index alone
+  EXPECT_EQ(shown("e2"), own("base/e"));  // only the index has its data
   ASSERT_TRUE(changes::remove_file(overlay_, "e2"));
   take_up_anew();
   EXPECT_EQ(records(), 0);
 }
 
-// As after publishing, which leaves the file its name in the base.
+// Like publishing, which drops the layer's file and leaves its name in the base.
 TEST_F(Origins, DroppedFilesAreNoCopies) {
   ASSERT_TRUE(copy_up(overlay_, "e"));
   std::filesystem::create_hard_link(scratch_ / "upper/e", scratch_ / "published");
@@ -182,11 +182,11 @@ TEST_F(Origins, DamagedLogLosesNoMoreThanItsDamagedLines) {
     take_up_anew();
     EXPECT_EQ(shown("e"), own("base/e"));
     EXPECT_EQ(shown("d/file"), own("base/d/file"));
-    EXPECT_EQ(records(), 3);  // with the directory
+    EXPECT_EQ(records(), 3);  // the directory has one too
   }
 }
 
-TEST_F(Origins, CopiesShowTheirOwnNumbersWhereTheLogCannotBeWritten) {
+TEST_F(Origins, CopiesShowTheirOwnNumbersIfTheLogCannotBeWritten) {
   std::filesystem::create_directories(scratch_ / "work/origins/in-the-way");
   ASSERT_TRUE(copy_up(overlay_, "e"));
   EXPECT_EQ(shown("e"), own("base/e"));
@@ -194,8 +194,8 @@ TEST_F(Origins, CopiesShowTheirOwnNumbersWhereTheLogCannotBeWritten) {
   EXPECT_EQ(get("e"), "old");
 }
 
-// The log alone: lines of removals do not pile up between two mounts.
-TEST_F(Origins, LogIsWrittenAnewInTime) {
+// Only the log grows: lines for removals must not accumulate between two mounts.
+TEST_F(Origins, LogIsRewrittenBeforeItGrowsTooLarge) {
   const LowerStack lowers({base_.get()});
   OriginLog log(lowers);
   const UniqueFd work = scratch_.open_dir("log");

@@ -40,7 +40,7 @@ TEST_F(Overlay_, TruncatingOpenCopiesNoData) {
   EXPECT_EQ(get("a/x"), "");
 }
 
-TEST_F(Overlay_, RemovedBaseFileIsGoneForThisLayerAlone) {
+TEST_F(Overlay_, RemovedBaseFileIsAbsentOnlyInThisLayer) {
   scratch_.write("base/a/x", "old");
   ASSERT_TRUE(changes::remove_file(overlay_, "a/x"));
   EXPECT_EQ(get("a/x"), "<none>");
@@ -97,7 +97,7 @@ TEST_F(Overlay_, EntryThatTheBaseHadIsMerged) {
   EXPECT_EQ(names("fam/K"), (Names{"mine", "theirs"}));
 }
 
-TEST_F(Overlay_, RenamingABaseDirectoryTakesAllOfItAlong) {
+TEST_F(Overlay_, RenamingABaseDirectoryMovesAllOfIt) {
   scratch_.write("base/a/d/sub/x", "deep");
   ASSERT_TRUE(changes::rename(overlay_, "a/d", "a/e", 0));
   EXPECT_EQ(get("a/e/sub/x"), "deep");
@@ -120,7 +120,7 @@ TEST_F(Overlay_, RenameFlagsAreKeptAcrossTheLayers) {
   EXPECT_EQ(get("a/y"), "base");
 }
 
-TEST_F(Overlay_, SymlinksOfAJobLeadTheDaemonNowhere) {
+TEST_F(Overlay_, SymlinksOfAJobAreNotFollowed) {
   scratch_.write("outside/secret", "secret");
   ASSERT_TRUE(changes::make_symlink(overlay_, "out", scratch_ / "outside"));
   EXPECT_FALSE(overlay_.find("out/secret"));
@@ -138,8 +138,8 @@ TEST_F(Overlay_, RemovedNamesCanBeMadeAgainAndPresentOnesCannot) {
   EXPECT_EQ(get("a/x"), "new");
 }
 
-// Where the layer has a directory and the base, meanwhile, a file.
-TEST_F(Overlay_, AFileOfTheBaseInADirectoriesPlaceHidesNoNameOfTheLayers) {
+// The layer has a directory where the base, by now, has a file.
+TEST_F(Overlay_, ABaseFileWithADirectorysNameHidesNoNameOfTheLayer) {
   ASSERT_TRUE(changes::make_dir(overlay_, "a", 0755));
   put("a/x", "layer");
   scratch_.write("base/a", "base");
@@ -174,7 +174,7 @@ TEST_F(Overlay_, BeginningAnEntryLeavesItsDirectoriesTimes) {
   EXPECT_EQ(after->st.st_mtim.tv_nsec, before->st.st_mtim.tv_nsec);
 }
 
-TEST_F(Overlay_, TheStoresRecordsAndOurMarkersAreNotThere) {
+TEST_F(Overlay_, TheStoresRecordsAndOurMarkersAreInvisible) {
   scratch_.write("base/.cacheshim/format", "1");
   EXPECT_EQ(names(""), Names{});
   EXPECT_TRUE(overlay_.find(".cacheshim/format").failed_with(ENOENT));
@@ -201,7 +201,7 @@ TEST_F(Overlay_, WithoutALayerTheBaseIsReadAndNothingIsMade) {
   EXPECT_FALSE(changes::make_dir(bare, "a/d", 0755));
 }
 
-// One of each change; `name` is as long as the path is to become.
+// Makes one change of each kind; the length of `name` determines that of the path.
 void expect_changes_in(Overlay& overlay, const std::string& directory, const std::string& name) {
   const std::string path = join_path(directory, name);
   const std::string other = join_path(directory, "other");
@@ -255,7 +255,7 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   EXPECT_TRUE(overlay.list("directory")->empty());
 }
 
-// Without privilege there is no copy of the mount that paths are safe on.
+// Without privilege there is no nosymfollow copy of the mount for calls by path.
 TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
   for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
     const Scratch scratch;

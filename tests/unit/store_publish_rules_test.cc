@@ -9,7 +9,7 @@
 #include "store/publish/publisher.h"
 #include "tests/unit/overlay_fixture.h"
 
-// When an entry counts as complete, by each kind of rule, and what is published of it.
+// Tests for each kind of rule when an entry is complete, and what is published of it.
 namespace cacheshim {
 namespace {
 
@@ -170,7 +170,7 @@ TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "rules/built/K");
   EXPECT_EQ(after("rules/built/K/log", Arrival::kUnlocked), "");
-  write("rules/built/K/baton", "");  // the next one, who finds nothing to do
+  write("rules/built/K/baton", "");  // the next builder, which finds nothing to do
   EXPECT_EQ(publish("rules/built/K").files, 2U);
   EXPECT_FALSE(base_has("built/K/baton"));
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
@@ -203,7 +203,7 @@ TEST_F(PublishRules, HalfOfABuildUnderALockIsNotPublishedAtTheJobsSuccess) {
   EXPECT_TRUE(base_has("locked/L/x.so"));
 }
 
-TEST_F(PublishRules, CopiesOfTheBasesFilesMakeWayForItsEntry) {
+TEST_F(PublishRules, CopiesOfTheBasesFilesAreReplacedByItsEntry) {
   write("rules/locked/K/main.cpp", "source");
   write("rules/locked/K/baton", "");
   scratch_.write("base/rules/locked/K/main.cpp", "source");
@@ -247,7 +247,7 @@ TEST_F(PublishRules, BatonAloneBeginsNoEntry) {
   EXPECT_EQ(get("rules/built/K/x.so"), "theirs");
 }
 
-TEST_F(PublishRules, FilesThatBelongTogetherGoTogetherTheFirstNamedLast) {
+TEST_F(PublishRules, FilesOfOneEntryArePublishedTogetherTheFirstNamedLast) {
   write("rules/tmp1");
   write("rules/tmp2", "body");
   make_dir("rules/web");
@@ -266,7 +266,7 @@ TEST_F(PublishRules, FilesThatBelongTogetherGoTogetherTheFirstNamedLast) {
   EXPECT_FALSE(scratch_.exists("upper/rules/web/k"));
 }
 
-TEST_F(PublishRules, FilesThatBelongTogetherStayWhereOneOfThemDiffers) {
+TEST_F(PublishRules, FilesOfOneEntryStayIfOneOfThemDiffers) {
   scratch_.write("base/rules/web/k", "theirs");
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/web/k"));
   write("rules/web/k", "mine");
@@ -277,7 +277,7 @@ TEST_F(PublishRules, FilesThatBelongTogetherStayWhereOneOfThemDiffers) {
   EXPECT_EQ(hooks_.conflicts.count("rules/web/k.body"), 1U);
 }
 
-TEST_F(PublishRules, ScratchFileMayTellThatAnotherIsWhole) {
+TEST_F(PublishRules, ScratchFileMayCompleteAnotherFile) {
   write("rules/told/k-data");
   EXPECT_EQ(after("rules/told/k-data", Arrival::kClosed), "");
   write("rules/told/k-told");
@@ -285,7 +285,7 @@ TEST_F(PublishRules, ScratchFileMayTellThatAnotherIsWhole) {
   EXPECT_EQ(publish("rules/told/k-data").files, 1U);
   EXPECT_TRUE(base_has("told/k-data"));
   EXPECT_FALSE(base_has("told/k-told"));
-  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // a hit, told of as well
+  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // a hit, which is reported as well
   EXPECT_EQ(end(true).incomplete, 0U);
   EXPECT_TRUE(scratch_.exists("upper/rules/told/k-told"));
 }
@@ -353,9 +353,9 @@ TEST_F(PublishRules, SymlinksLeadIntoTheirOwnCacheByARelativeOrTheRecordedPath) 
   }
 }
 
-// The first rule that matches counts. It does not match the directory above its entries, so that a
-// later rule may: its entry then contains theirs. In the other order the first rule matches
-// everything below its entries.
+// The first rule that matches applies. It does not match the directory above its entries, so that a
+// later rule may match it: that rule's entry then contains the entries of the first. In the other
+// order, the first rule matches everything below its entries.
 TEST(EntryMap, DirectoriesOfALaterRuleHoldTheEntriesOfAnEarlierOne) {
   const auto parsed = parse_profile(
       "name = \"n\"\nevidence = \"read\"\n[[entry]]\npath = \"ops/kept/*\"\n"

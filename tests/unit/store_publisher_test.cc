@@ -73,7 +73,7 @@ TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
   EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a", Arrival::kClosed), "fam/K");
 }
 
-// The record of hard links is a name of the file by which the job goes on writing.
+// The record of hard links is another name of the file, through which the job continues to write.
 TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
   scratch_.write("base/other/x", "1");
   std::filesystem::create_hard_link(scratch_ / "base/other/x", scratch_ / "base/other/y");
@@ -100,7 +100,7 @@ TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
   ASSERT_TRUE(changes::make_node(overlay_, "fam/K/fifo", S_IFIFO | 0644));
   ASSERT_TRUE(changes::make_node(overlay_, "fam/K/socket", S_IFSOCK | 0644));
   const bool is_root =
-      ::geteuid() == 0;  // others cannot make devices, and so none can be published
+      ::geteuid() == 0;  // other users cannot create devices, so that none can be published
   if (is_root) {
     const NewObject null(S_IFCHR | 0666, makedev(1, 3), std::nullopt);
     ASSERT_TRUE(changes::make_node(overlay_, "fam/K/done-device", null));
@@ -157,7 +157,7 @@ TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
   EXPECT_FALSE(scratch_.exists("base/fam/K/done-a"));
   EXPECT_EQ(get("fam/K/a"), "mine");
   EXPECT_EQ(publish("fam/K").conflicts, 1U);
-  EXPECT_EQ(counters_.publish_conflicts, 1U);  // however often it is tried
+  EXPECT_EQ(counters_.publish_conflicts, 1U);  // however often publishing is tried
 }
 
 TEST_F(PublisherTest, AddsAbsentFilesToAnEntryWithEqualCommonFiles) {
@@ -179,22 +179,22 @@ TEST_F(PublisherTest, AJobThatMayNotPublishPublishesNothing) {
   EXPECT_EQ(report.refused, 1U);
   EXPECT_EQ(report.entries, 0U);
   (void)publish("fam/K");
-  EXPECT_EQ(counters_.publish_refused, 1U);  // however often it is tried
+  EXPECT_EQ(counters_.publish_refused, 1U);  // however often publishing is tried
   EXPECT_EQ(hooks_.kept["fam/K"], "the job may not publish: nobody knows it");
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
 }
 
-// Somebody may write to the layer whom nothing is published of, after the entry was staged.
-TEST_F(PublisherTest, AskedAgainBeforeTheBaseIsChanged) {
+// Once the entry is staged, a user who is not allowed to publish can still write to the layer.
+TEST_F(PublisherTest, ThePolicyIsCheckedAgainBeforeTheBaseIsChanged) {
   begin("K");
   put("fam/K/done-a", "2");
-  hooks_.refuse_at_look = 2;  // the first one is that before anything is done
+  hooks_.refuse_at_look = 2;  // the first check is the one before any work
   EXPECT_EQ(publish("fam/K").refused, 1U);
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
   EXPECT_EQ(get("fam/K/done-a"), "2");
 }
 
-TEST_F(PublisherTest, ManyNewEntriesComeInAtOnceAndTheOthersByThemselves) {
+TEST_F(PublisherTest, ManyNewEntriesAreRenamedAtOnceAndTheOthersOneByOne) {
   constexpr unsigned kEntries = 40;
   const auto key = [](unsigned number) { return "K" + std::to_string(number); };
   for (unsigned number = 0; number < kEntries; ++number) {
@@ -224,8 +224,8 @@ TEST_F(PublisherTest, ManyNewEntriesComeInAtOnceAndTheOthersByThemselves) {
   EXPECT_EQ(counters_.entries_published, kEntries - 1);
 }
 
-// Between the staging of a batch and its entry in the base.
-TEST_F(PublisherTest, ABatchIsLeftWhereItsJobHasLostTheRight) {
+// Between the staging of a batch and its rename into the base.
+TEST_F(PublisherTest, ABatchIsNotPublishedIfItsJobLosesTheRight) {
   for (const char* name : {"A", "B"}) {
     begin(name);
     put("fam/" + std::string(name) + "/done-x", "1");
@@ -238,7 +238,7 @@ TEST_F(PublisherTest, ABatchIsLeftWhereItsJobHasLostTheRight) {
   EXPECT_EQ(get("fam/A/done-x") + get("fam/B/done-x"), "11");
 }
 
-TEST_F(PublisherTest, APlanSaysWhatWouldBeDoneAndDoesNothing) {
+TEST_F(PublisherTest, APlanReportsWhatWouldBeDoneAndDoesNothing) {
   for (const char* key : {"new", "there", "other", "begun", "busy"}) begin(key);
   put("fam/new/done-a", "12345");
   put("fam/new/b", "1");
@@ -275,7 +275,7 @@ TEST_F(PublisherTest, APlanSaysWhatWouldBeDoneAndDoesNothing) {
   }
 }
 
-TEST_F(PublisherTest, ModesInTheBaseAreTheBases) {
+TEST_F(PublisherTest, ModesInTheBaseAreSetByTheStore) {
   begin("K");
   put("fam/K/open", "1");
   put("fam/K/done-closed", "2");
@@ -299,7 +299,7 @@ TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
   EXPECT_EQ(publish("fam/K").entries, 1U);
 }
 
-// A file that the kernel writes by itself can be mapped, and the mapping outlives the descriptor.
+// A file with passthrough can be mapped, and the mapping outlives the descriptor.
 TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
   begin("K");
   put("fam/K/done-a", "2");
@@ -313,7 +313,7 @@ TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
   EXPECT_EQ(publish("fam/K").entries, 1U);
 }
 
-TEST_F(PublisherTest, AFurtherNameOfAPublishedFileLeadsNotIntoTheBase) {
+TEST_F(PublisherTest, AnotherNameOfAPublishedFileDoesNotLeadIntoTheBase) {
   begin("K");
   put("fam/K/done-a", "2");
   ASSERT_TRUE(changes::link(overlay_, "fam/K/done-a", "twin"));
@@ -345,7 +345,7 @@ TEST_F(PublisherTest, PathsOfAnotherMountAreNotPublished) {
   EXPECT_EQ(publish("fam/M").entries, 1U);
 }
 
-TEST_F(PublisherTest, RelativePathsToAnEntrysFilesAreNotPublishedAndMakeRoom) {
+TEST_F(PublisherTest, EntriesWithRelativePathsAreNotPublishedAndAreReplaced) {
   ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
   begin("K");
   put("fam/K/done-a", R"({"child": {"a.cubin": "cache/fam/K/a.cubin"}})");
@@ -356,12 +356,12 @@ TEST_F(PublisherTest, RelativePathsToAnEntrysFilesAreNotPublishedAndMakeRoom) {
   EXPECT_EQ(names("fam/L"), Names{"done-b"});
 }
 
-TEST_F(PublisherTest, AnEntryOfAnotherMountPathMakesRoomWhole) {
+TEST_F(PublisherTest, AnEntryOfAnotherMountPathIsReplacedAsAWhole) {
   ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
   scratch_.write("base/fam/K/a", "old");
   scratch_.write("base/fam/K/b", "old");
   scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
-  begin("N");  // the entry is merged while it is built, as any other
+  begin("N");  // the entry is merged while it is built, like any other
   put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
   ASSERT_TRUE(sys::write_all(open_writable(overlay_, "fam/K/a", O_WRONLY)->get(), "new"));
   EXPECT_EQ(publish("fam/K").entries, 1U);
@@ -391,7 +391,7 @@ TEST_F(PublisherTest, NothingIsLeftInStaging) {
   (void)publish("fam/K");
   const auto left = sys::list_dir(store_->staging());
   ASSERT_TRUE(left);
-  EXPECT_EQ(left->size(), 1U);  // this daemon's lock
+  EXPECT_EQ(left->size(), 1U);  // only this daemon's lock is left
 }
 
 }  // namespace

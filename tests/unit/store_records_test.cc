@@ -37,7 +37,7 @@ TEST(Store, ADamagedFormatIsRefused) {
   EXPECT_NE(refusal_of(scratch).find("damaged"), std::string::npos);
 }
 
-TEST(Store, RemembersWhereItIsMounted) {
+TEST(Store, RecordsWhereItIsMounted) {
   const Scratch scratch;
   {
     auto opened = Store::open(scratch.path(), "");
@@ -47,7 +47,7 @@ TEST(Store, RemembersWhereItIsMounted) {
   EXPECT_EQ(std::get<Store>(again).mount_path(), "/ci-cache");
 }
 
-TEST(Store, SweepsWhatDeadDaemonsStagedAndLeavesTheLivingTheirs) {
+TEST(Store, RemovesStagingOfDeadDaemonsOnly) {
   const Scratch scratch;
   const auto living = Store::open(scratch.path(), "");
   scratch.write(".cacheshim/staging/dead-1/owner.lock", "");
@@ -68,7 +68,7 @@ LayerRecord wanted(const std::string& job) {
   return record;
 }
 
-TEST(LayerRecord, ReadsItselfBack) {
+TEST(LayerRecord, IsReadBack) {
   LayerRecord record = wanted("j");
   record.shared_uids = true;
   record.vouched = true;
@@ -104,7 +104,7 @@ TEST(Layer, IsHeldByOneDaemonAtATime) {
   EXPECT_EQ(second->path(), "j/0@node1.2");
 }
 
-TEST(Layer, IsTakenUpAgainWithWhatItHolds) {
+TEST(Layer, IsTakenOverWithItsContents) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
   { ASSERT_TRUE(Layer::take(layers.get(), wanted("j"))); }
@@ -116,7 +116,7 @@ TEST(Layer, IsTakenUpAgainWithWhatItHolds) {
   EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
 }
 
-TEST(Layer, KeepsTheReasonAgainstPublishing) {
+TEST(Layer, KeepsTheReasonForNotPublishing) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
   LayerRecord vouched = wanted("j");
@@ -126,22 +126,23 @@ TEST(Layer, KeepsTheReasonAgainstPublishing) {
   };
   EXPECT_TRUE(take(vouched).vouched);
   EXPECT_TRUE(take(vouched).vouched);
-  EXPECT_FALSE(take(wanted("j")).vouched);  // a daemon that did not look
+  EXPECT_FALSE(take(wanted("j")).vouched);  // a daemon that did not check the writers
   EXPECT_FALSE(take(vouched).vouched);
   LayerRecord refused = wanted("j");
   refused.refused = "for a reason";
   EXPECT_EQ(take(refused).refused, "for a reason");
   EXPECT_EQ(take(vouched).refused, "for a reason");
-  // The end was recorded, and the daemon died before it had put the directory away.
+  // The end was recorded, and the daemon died before it had moved the directory away.
   refused.active = false;
   scratch.write("layers/j/0@node1/meta.json", to_json(refused));
   EXPECT_EQ(take(vouched).refused, "for a reason");
   scratch.write("layers/j/0@node1/meta.json", "damaged");
-  // Nothing says any more who has written to it: it is left, and another is made beside it.
+  // No record lists the writers of the layer any more: it is left alone, and another one is created
+  // beside it.
   EXPECT_EQ(Layer::take(layers.get(), vouched)->path(), "j/0@node1.2");
 }
 
-TEST(Layer, EndsInNothingOrIsKeptUntilItIsOld) {
+TEST(Layer, IsRemovedAtItsEndOrKeptUntilItIsOld) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
   auto gone = Layer::take(layers.get(), wanted("gone"));
@@ -171,7 +172,7 @@ TEST(LayerIndex, HidesWhatIsBelow) {
   EXPECT_FALSE(index.place_of("c").hides_lowers);
 }
 
-TEST(LayerIndex, KnowsWhichNamesTheLayerCanHave) {
+TEST(LayerIndex, FindsWhichNamesTheLayerCanHave) {
   LayerIndex index;
   index.add_directory("a");
   EXPECT_TRUE(index.place_of("x").in_layer);

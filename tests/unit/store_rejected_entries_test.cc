@@ -66,7 +66,7 @@ class RejectedEntriesTest : public OverlayTest {
     scratch_.write("base/fam/K/a", "bad");
     scratch_.write("base/fam/K/done-a", "bad too");
   }
-  // A new one each time, with an empty layer.
+  // Returns a new job each time, with an empty layer.
   RebuildingJob& job(const std::string& id, unsigned uid) {
     const std::string number = std::to_string(overlays_.size());
     overlays_.push_back(
@@ -83,7 +83,7 @@ class RejectedEntriesTest : public OverlayTest {
     ASSERT_TRUE(fd) << path << ": " << fd.error().code();
     ASSERT_TRUE(sys::write_all(fd->get(), text));
   }
-  // The job opens the entry, and builds all of it anew.
+  // Makes the job open the entry, and build all of it again.
   PublishReport rebuild(RebuildingJob& job, const std::string& text) {
     job.rejected.insert("fam/K");
     write(job, "fam/K/a", text);
@@ -163,7 +163,7 @@ TEST_F(RejectedEntriesTest, ManyJobsOfOneUserDoNotReplaceAnotherUsersEntry) {
   EXPECT_EQ(base(), "better");
 }
 
-// An entry that no user has published may be anybody's.
+// An entry without a recorded publisher may belong to any user.
 TEST_F(RejectedEntriesTest, OneUserDoesNotReplaceAnUnrecordedEntry) {
   for (const char* id : {"j1", "j2", "j3"}) EXPECT_EQ(rebuild(job(id, kOne), "x").entries, 0U);
   EXPECT_EQ(base(), "bad");
@@ -188,7 +188,7 @@ TEST_F(RejectedEntriesTest, AUserWhoAddsAFileToAnEntryDoesNotOwnIt) {
   EXPECT_EQ(base(), "bad");
 }
 
-TEST_F(RejectedEntriesTest, JobsOfOneUserAreEnoughWhereTheAdministratorNamesThePublishers) {
+TEST_F(RejectedEntriesTest, JobsOfOneUserAreEnoughIfTheAdministratorNamesThePublishers) {
   publisher_->rejected().trust_publishers();
   EXPECT_EQ(rebuild(job("j1", kOne), "1").entries, 0U);
   EXPECT_EQ(rebuild(job("j2", kOne), "2").entries, 1U);
@@ -217,7 +217,7 @@ TEST_F(RejectedEntriesTest, JobsThatHaveNotOpenedTheEntryAreNotCounted) {
   EXPECT_FALSE(publisher_->rejected().find("fam/K"));
 }
 
-TEST_F(RejectedEntriesTest, JobsThatDoNotPublishAreCountedAlone) {
+TEST_F(RejectedEntriesTest, JobsThatDoNotPublishAreOnlyCounted) {
   for (const unsigned uid : {kOne, kTwo, 20003U}) {
     RebuildingJob& reader = job(fmt::format("j{}", uid), uid);
     reader.publishes = false;
@@ -260,7 +260,8 @@ TEST_F(RejectedEntriesTest, AnEntryStaysWhileTheJobsBuildNeedsAFileOfIt) {
 
 TEST_F(RejectedEntriesTest, AnEntryThatWasReplacedOtherwiseBeginsAnew) {
   (void)rebuild(job("j1", kOne), "1");
-  std::filesystem::rename(scratch_ / "base/fam/K", scratch_ / "old");  // keeps its inode number
+  // Not removed, because the new directory could get its inode number.
+  std::filesystem::rename(scratch_ / "base/fam/K", scratch_ / "old");
   scratch_.write("base/fam/K/a", "newer");
   scratch_.write("base/fam/K/done-a", "newer");
   EXPECT_EQ(rebuild(job("j2", kTwo), "2").entries, 0U);
@@ -293,7 +294,7 @@ TEST_F(RejectedEntriesTest, FilesThatProgramsRenewAreNotCounted) {
   EXPECT_EQ(scratch_.read("base/one/f"), "old page");
 }
 
-// Nothing opens an entry that is not complete: that it is built anew says enough.
+// Programs do not open an incomplete entry, so building it again already counts as a rejection.
 TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
   std::filesystem::remove(scratch_ / "base/fam/K/done-a");
   const auto build = [&](const char* id, unsigned uid) {
@@ -302,7 +303,8 @@ TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
     write(one, "fam/K/done-a", id);
     const auto entries = publisher_->publish(one.overlay, "fam/K", one).entries;
     return entries +
-           publisher_->publish(one.overlay, "fam/K", one).entries;  // as the job's end does
+           // The end of the job publishes it again.
+           publisher_->publish(one.overlay, "fam/K", one).entries;
   };
   EXPECT_EQ(build("young", kOne), 0U);
   EXPECT_EQ(counters_.entries_rejected, 0U) << "another process may be building it";
@@ -315,7 +317,7 @@ TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
   EXPECT_EQ(base(), "j2");
 }
 
-TEST_F(RejectedEntriesTest, RecordsAreBoundedAndTheOldestGo) {
+TEST_F(RejectedEntriesTest, RecordsAreBoundedAndTheOldestAreDropped) {
   RejectedEntries& rejected = publisher_->rejected();
   const auto note = [&](std::size_t number) {
     rejected.note({.unit = fmt::format("fam/{}", number), .version = {1, number + 1}, .job = "j"});
