@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "tests/locks/runtime_cache.h"
-#include "tests/unit/scratch.h"
+#include "tests/unit/support/scratch.h"
 
 namespace cacheshim {
 namespace {

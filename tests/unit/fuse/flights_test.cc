@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/job.h"
+#include "fuse/services/single_flight/flights.h"
+#include "tests/unit/support/overlay_fixture.h"
+
+// Tests when a build counts as failed, with a simulated clock.
+namespace cacheshim {
+namespace {
+
+using std::chrono::milliseconds;
+using Advice = Flights::Advice;
+using Step = BuildStep;
+
+const std::string kName = "fam/KEY/kernel.json";
+
+// A child process that lives as long as the object.
+class Sleeper {
+ public:
+  Sleeper() : pid_(::fork()) {
+    if (pid_ != 0) return;
+    for (;;) ::pause();
+  }
+  ~Sleeper() {
+    (void)::kill(pid_, SIGKILL);
+    (void)::waitpid(pid_, nullptr, 0);
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+class FlightsTest : public OverlayTest {
+ protected:
+  FlightsTest() {
+    for (Job* job : {&one_, &two_}) job->begin({}, PublishPolicy::kComplete, false);
+    loop_.start();
+  }
+
+  // Two lease requests of one process come from two of its threads if their numbers differ.
+  LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kName,
+                       int thread = 0) const {
+    LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
+    const auto stat = stat_of(process.pid());
+    made.lineage = {{process.pid(), stat ? stat->start_time : 0}};
+    made.entry = entries_are_names_ ? path : path.substr(0, path.rfind('/'));
+    if (one_by_one_) made.rule = &profiles_.front().entries.front();
+    return made;
+  }
+  Advice look(Job& job, const Sleeper& process, const std::string& path = kName, int thread = 0) {
+    return flights_.look(request(job, process, path, thread)).advice;
+  }
+  using Released = std::shared_ptr<std::atomic<bool>>;
+  Released wait(Job& job, const Sleeper& process, const std::string& path = kName) {
+    LeaseRequest waiting = request(job, process, path);
+    const auto answer = flights_.look(waiting);
+    EXPECT_EQ(answer.advice, Advice::kWait);
+    waiting.path = waiting.entry = "";  // the request identifies the name only by the placeholder
+    waiting.rule = nullptr;
+    auto released = std::make_shared<std::atomic<bool>>(false);
+    flights_.wait(answer.placeholder,
+                  std::make_shared<FlightWait>(waiting, [released] { *released = true; }));
+    return released;
+  }
+  void pass(milliseconds time) { passed_ms_ += static_cast<int>(time.count()); }
+  static void await(const std::function<bool()>& condition) {
+    for (int polls = 0; polls < 1000 && !condition(); ++polls) ::usleep(10'000);
+    ASSERT_TRUE(condition());
+  }
+  static void await(const Released& released) {
+    await([&] { return released->load(); });
+  }
+  // Waits until the daemon has checked the builders' activity and evaluated it at the current
+  // simulated time.
+  void await_checks() {
+    const int before = checks_;
+    pass(milliseconds(200));
+    await([&] { return checks_ > before; });
+    pass(milliseconds(200));
+    await([&] { return checks_ > before + 1; });
+  }
+
+  bool one_by_one_ = false;
+  bool entries_are_names_ = false;  // entries are built elsewhere and renamed into place
+  std::atomic<bool> is_inspection_held_{false};
+  std::atomic<bool> is_there_{false};
+  std::atomic<int> checks_{0};
+  std::atomic<bool> thread_has_ended_{false};
+  std::atomic<bool> works_{false};
+  std::atomic<pid_t> worker_{0};  // this process counts as working in any case
+  EntryState inspect() const {
+    while (is_inspection_held_) ::usleep(1'000);
+    return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
+  }
+  std::optional<BuilderWork> work(pid_t builder) {
+    ++checks_;
+    const milliseconds used(works_ || builder == worker_ ? passed_ms_.load() : 0);
+    return BuilderWork{.has_ended = thread_has_ended_, .used = {{builder, used}}};
+  }
+
+  std::set<const Job*> building_;
+  std::atomic<int> passed_ms_{0};
+  NodeTable nodes_;
+  const std::shared_ptr<LowerStack> lowers_ =
+      std::make_shared<LowerStack>(std::vector{base_.get()});
+  Job one_{"one", lowers_, entries_, counters_, nodes_};
+  Job two_{"two", lowers_, entries_, counters_, nodes_};
+  const Sleeper leader_;
+  const Sleeper other_;
+  EventLoop loop_;
+  Flights flights_{loop_, {.timeout = std::chrono::minutes(2),
+                    .leases = LeaseFiles(-1),
+                    .inspect = [this](const Job&, const std::string&) { return inspect(); },
+                    .note_building =
+                        [this](const Job& job, bool builds) {
+                          if (builds) {
+                            building_.insert(&job);
+                          } else {
+                            building_.erase(&job);
+                          }
+                        },
+                    .now =
+                        [this, begin = std::chrono::steady_clock::now()] {
+                          return begin + milliseconds(passed_ms_);
+                        },
+                    .work_of = [this](pid_t builder, const Process&) { return work(builder); }},
+                   nodes_,
+                   counters_};
+};
+
+// The caller holds a lock while it closes Flights, and sends the replies after releasing the lock.
+TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  PendingReplies replies = flights_.close();
+  EXPECT_FALSE(*other);
+  replies.give();
+  EXPECT_TRUE(*other);
+}
+
+TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  pass(kFlightApproach);
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);  // one call sequence: stat(2), then open(2)
+  EXPECT_FALSE(*other);
+  pass(kFlightApproach + milliseconds(1));
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_TRUE(*other);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsTest, NobodyWaitsForAFailedNameDuringTheFailurePeriod) {
+  const Sleeper third;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  pass(milliseconds(50));
+  ASSERT_EQ(look(one_, leader_), Advice::kBuild);
+  for (const Sleeper* process : {&other_, &third}) {
+    EXPECT_EQ(look(two_, *process), Advice::kBuild);
+  }
+  pass(LeaseTable::kFailedFor);
+  EXPECT_EQ(look(two_, other_), Advice::kLead);
+  EXPECT_EQ(look(two_, third), Advice::kWait);
+}
+
+TEST_F(FlightsTest, ASuccessfulBuildEndsTheFailurePeriod) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  pass(milliseconds(50));
+  ASSERT_EQ(look(one_, leader_), Advice::kBuild);
+  flights_.finished(two_, "fam/KEY");
+  EXPECT_EQ(look(two_, other_), Advice::kLead);
+}
+
+TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  flights_.note_step(one_, "fam/KEY", Step::kTemporary);
+  pass(std::chrono::seconds(30));
+  // As rename(2) does: it looks the name up once more.
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_FALSE(*other);
+}
+
+// On a busy machine, the new builder takes some time to arrive.
+TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
+  const Sleeper third;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  const auto last = wait(one_, third);
+  first.reset();
+  await(next);
+  pass(milliseconds(100));
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_FALSE(*last);
+  pass(milliseconds(100));
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_TRUE(*last);
+}
+
+TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
+  const Sleeper child;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  LeaseRequest descendant = request(two_, child);
+  descendant.lineage.push_back(request(two_, other_).lineage.front());
+  const auto answer = flights_.look(descendant);
+  ASSERT_EQ(answer.advice, Advice::kWait);
+  auto released = std::make_shared<std::atomic<bool>>(false);
+  flights_.wait(answer.placeholder,
+                std::make_shared<FlightWait>(descendant, [released] { *released = true; }));
+  first.reset();
+  await(next);
+  await(released);
+  EXPECT_EQ(flights_.look(descendant).advice, Advice::kBuild);
+}
+
+TEST_F(FlightsTest, AnotherThreadOfTheBuilderDoesNotFailTheBuild) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  pass(std::chrono::seconds(30));
+  EXPECT_EQ(look(one_, leader_, kName, 1), Advice::kBuild);
+  EXPECT_FALSE(*other);
+}
+
+TEST_F(FlightsTest, BeginningAnotherEntryFailsThePreviousOne) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  flights_.note_step(one_, "fam/KEY", Step::kPart);
+  EXPECT_EQ(look(one_, leader_, "fam/KEY/stub.so"), Advice::kLead);          // of the same entry
+  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json", 1), Advice::kLead);  // another thread
+  EXPECT_FALSE(*other);
+  EXPECT_EQ(look(one_, leader_, "fam/LAST/kernel.json"), Advice::kLead);
+  EXPECT_TRUE(*other);
+}
+
+TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  flights_.note_open(request(one_, leader_, "fam/KEY/other.json"));        // of the same entry
+  flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json", 1));  // another thread
+  EXPECT_FALSE(*other);
+  flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json"));
+  EXPECT_TRUE(*other);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsTest, AJobBuildsOneByOneUntilItsLastBuildEnds) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, leader_, "fam/NEXT/kernel.json", 1), Advice::kLead);
+  EXPECT_EQ(building_, std::set<const Job*>{&one_});
+  flights_.finished(one_, "fam/KEY");
+  EXPECT_EQ(building_, std::set<const Job*>{&one_});
+  flights_.finished(one_, "fam/NEXT");
+  EXPECT_TRUE(building_.empty());
+}
+
+TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
+  one_by_one_ = true;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  first.reset();
+  await(next);
+  EXPECT_EQ(building_, std::set<const Job*>{&two_});
+}
+
+// Another thread wakes the waiters, possibly after the builder's next lookup.
+TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  is_inspection_held_ = true;
+  is_there_ = true;
+  flights_.finished(one_, "fam/KEY");
+  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_EQ(counters_.flight_failures, 0U);
+  is_inspection_held_ = false;
+  await(other);
+  EXPECT_EQ(counters_.flight_hits, 1U);
+}
+
+TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
+  one_by_one_ = true;
+  const Sleeper third;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  const auto last = wait(one_, third);
+  first.reset();
+  await(next);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_FALSE(*last);
+  EXPECT_EQ(look(two_, other_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_TRUE(*last);
+}
+
+TEST_F(FlightsTest, OtherProcessesMayLookUpAnotherEntryMeanwhile) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_FALSE(*other);
+}
+
+TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  flights_.note_step(one_, "fam/KEY", Step::kTemporary);
+  flights_.note_step(two_, "fam/KEY", Step::kCleared);  // another job's
+  flights_.note_step(one_, "fam/OTHER", Step::kCleared);
+  EXPECT_FALSE(*other);
+  flights_.note_step(one_, "fam/KEY", Step::kCleared);
+  EXPECT_TRUE(*other);
+}
+
+TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  flights_.note_step(one_, "fam/KEY", Step::kTemporary);
+  flights_.note_step(one_, "fam/KEY", Step::kPart);
+  flights_.note_step(one_, "fam/KEY", Step::kCleared);
+  EXPECT_FALSE(*other);
+}
+
+// Entries that are built elsewhere and renamed into place.
+class FlightsOfEntriesTest : public FlightsTest {
+ protected:
+  FlightsOfEntriesTest() { entries_are_names_ = true; }
+};
+
+TEST_F(FlightsOfEntriesTest, ABuilderThatLooksUpItsEntryAgainIsAtWork) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  for (int looks = 0; looks < 100; ++looks) {  // once for each file
+    pass(milliseconds(5));
+    EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  }
+  pass(std::chrono::seconds(30));
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_FALSE(*other);
+}
+
+TEST_F(FlightsOfEntriesTest, BeginningAnotherEntryFailsThePreviousOne) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  EXPECT_EQ(look(one_, leader_, "fam/NEXT"), Advice::kLead);
+  EXPECT_TRUE(*other);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuildersThreadHasEnded) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  await_checks();
+  EXPECT_FALSE(*other);
+  thread_has_ended_ = true;
+  pass(milliseconds(200));
+  await(other);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuilderHasBeenIdleForASecond) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  for (int seconds = 0; seconds < 3; ++seconds) {
+    pass(BuilderActivity::kIdleFor);
+    await_checks();
+  }
+  EXPECT_FALSE(*other);
+  works_ = false;
+  await_checks();
+  EXPECT_FALSE(*other);
+  pass(BuilderActivity::kIdleFor);
+  await(other);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+  EXPECT_EQ(counters_.flight_timeouts, 0U);
+}
+
+TEST_F(FlightsOfEntriesTest, ABuilderThatWaitsForAnotherOneIsNotIdle) {
+  const Sleeper third;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  ASSERT_EQ(look(two_, third, "fam/NEEDED"), Advice::kLead);
+  worker_ = third.pid();
+  const auto needed = wait(one_, leader_, "fam/NEEDED");
+  for (int seconds = 0; seconds < 3; ++seconds) {
+    pass(BuilderActivity::kIdleFor);
+    await_checks();
+  }
+  EXPECT_FALSE(*needed);
+  EXPECT_FALSE(*other);
+  worker_ = 0;
+  await([&] {
+    pass(milliseconds(50));
+    return needed->load() && other->load();
+  });
+}
+
+TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsWithoutATraceWhenItsHolderIsIdle) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  await_checks();
+  pass(BuilderActivity::kIdleFor);
+  await([&] { return !flights_.any(); });
+  EXPECT_EQ(look(two_, other_), Advice::kLead);
+  EXPECT_EQ(counters_.flight_failures, 0U);
+}
+
+TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  await_checks();
+  EXPECT_TRUE(flights_.any());
+  pass(std::chrono::minutes(2));
+  await([&] { return !flights_.any(); });
+}
+
+TEST_F(FlightsOfEntriesTest, AProcessWithTooManyLeasesLosesTheOldestThatNobodyWaitsFor) {
+  const auto name = [](std::size_t number) { return "fam/" + std::to_string(number); };
+  for (std::size_t number = 0; number < LeaseTable::kMostLed; ++number) {
+    ASSERT_EQ(look(one_, leader_, name(number)), Advice::kLead);
+  }
+  const auto other = wait(two_, other_, name(0));
+  EXPECT_EQ(look(one_, leader_, name(LeaseTable::kMostLed)), Advice::kLead);
+  EXPECT_EQ(flights_.describe().size(), LeaseTable::kMostLed);
+  EXPECT_FALSE(*other);
+  EXPECT_EQ(look(two_, other_, name(1)), Advice::kLead);
+  EXPECT_EQ(look(two_, other_, name(2)), Advice::kWait);
+}
+
+TEST_F(FlightsOfEntriesTest, ProcessesBuildWithoutALeaseWhenThereAreTooMany) {
+  std::vector<std::unique_ptr<Sleeper>> leaders;
+  for (std::size_t number = 0; number < LeaseTable::kMostLeases; ++number) {
+    if (number % LeaseTable::kMostLed == 0) leaders.push_back(std::make_unique<Sleeper>());
+    ASSERT_EQ(look(one_, *leaders.back(), "fam/" + std::to_string(number)), Advice::kLead);
+  }
+  EXPECT_EQ(look(two_, other_, "fam/LAST"), Advice::kBuild);
+  EXPECT_EQ(look(two_, other_, "fam/0"), Advice::kWait);
+}
+
+}  // namespace
+}  // namespace cacheshim

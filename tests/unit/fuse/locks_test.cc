@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "fuse/services/locks/lock_table.h"
+#include "store/sys/process_origin.h"
+#include "store/sys/raw_locks.h"
+#include "store/sys/sys.h"
+#include "tests/unit/fuse/lock_requests_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+TEST_F(Locks, HoldersBesideTheMountAndOursExcludeEachOther) {
+  LockTable table(counters, loop);
+  const UniqueFd other = raw();
+  EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, false))->now(), 0);
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
+  table.released(shared, 1);
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
+  EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->wait(), EAGAIN);
+}
+
+TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
+  LockTable table(counters, loop);
+  UniqueFd other = raw();
+  ASSERT_TRUE(sys::lock_file(other.get(), LOCK_EX));
+  const auto waiter = ask(table, shared, flock_request(1, F_WRLCK, true));
+  EXPECT_EQ(waiter->now(), -1);
+  other.reset();
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
+  UniqueFd other = raw();
+  ASSERT_TRUE(sys::lock_file(other.get(), LOCK_SH));
+  const auto waiter = ask(table, shared, flock_request(2, F_WRLCK, true));
+  table.released(shared, 1);
+  EXPECT_EQ(waiter->now(), -1);
+  other.reset();
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+// The daemon forks to probe its own mount.
+TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
+  LockTable table(counters, loop);
+  const LockRequest records = record_request(3, F_WRLCK, 0, 10);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, records)->now(), 0);
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  const auto record_waiter = ask(table, own, record_request(4, F_WRLCK, 5, 10));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  table.released(own, 1);
+  table.closed(own, 3, 3);
+  EXPECT_EQ(waiter->now(), 0);
+  EXPECT_EQ(record_waiter->now(), 0);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_RDLCK, true))->now(), 0);
+  const auto writer = ask(table, own, flock_request(2, F_WRLCK, true));
+  const auto reader = ask(table, own, flock_request(3, F_RDLCK, true));
+  EXPECT_EQ(reader->now(), -1);
+  table.interrupt(writer->ticket);
+  EXPECT_EQ(writer->wait(), EINTR);
+  EXPECT_EQ(reader->wait(), 0);
+  table.interrupt(writer->ticket);  // too late: no request has this ticket any more
+  EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
+}
+
+// An interrupt that arrives before the request waits: libfuse reports it while wait() runs.
+TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
+  class Interrupted final : public LockCall {
+   public:
+    Interrupted(LockTable& table, std::shared_ptr<LockOutcome> outcome)
+        : table_(table), outcome_(std::move(outcome)) {}
+    void wait(std::uint64_t ticket) override { table_.interrupt(ticket); }
+    void answer(int error) override { outcome_->set(error); }
+
+   private:
+    LockTable& table_;
+    const std::shared_ptr<LockOutcome> outcome_;
+  };
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  auto outcome = std::make_shared<LockOutcome>();
+  table.lock(own, {}, flock_request(2, F_WRLCK, true),
+             std::make_unique<Interrupted>(table, outcome));
+  EXPECT_EQ(outcome->wait(), EINTR);
+}
+
+// The request waits only a few milliseconds, which may pass within one attempt on a busy machine.
+TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  std::uint64_t holder = 1;
+  for (int outcome = EAGAIN; outcome != 0; ++holder) {
+    ASSERT_LE(holder, 20U) << "nobody was ever waited for";
+    EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->now(), EAGAIN);
+    table.closed(own, holder, 99);
+    const auto next = ask(table, own, flock_request(holder + 1, F_WRLCK, false));
+    table.released(own, holder);
+    outcome = next->wait();
+    if (outcome == 0) continue;
+    ASSERT_EQ(outcome, EAGAIN);
+    ASSERT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, true))->now(), 0);
+  }
+  table.closed(own, holder, 99);
+  EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->wait(),
+            EAGAIN);  // a duplicate of the descriptor remains open
+}
+
+TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
+  LockTable table(counters, loop);
+  LockRequest shared_request = flock_request(1, F_RDLCK, true);
+  shared_request.tells_close = false;
+  ASSERT_EQ(ask(table, own, shared_request)->now(), 0);
+  const auto gives_up = ask(table, own, flock_request(2, F_WRLCK, false));
+  const auto behind = ask(table, own, flock_request(3, F_RDLCK, true));
+  EXPECT_EQ(gives_up->wait(), EAGAIN);
+  EXPECT_EQ(behind->wait(), 0);
+}
+
+TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(3, F_WRLCK, true));
+  table.move(own, shared, [this] { return sys::open_path(path, O_PATH); });
+  const UniqueFd other = raw();
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(other.get(), F_GETLK, &range), 0);
+  EXPECT_EQ(range.l_start, 5);
+  EXPECT_EQ(ask(table, shared, flock_request(4, F_RDLCK, false))->wait(), EAGAIN);
+  EXPECT_EQ(waiter->now(), -1);
+  table.released(shared, 1);
+  EXPECT_EQ(waiter->wait(), 0);
+  table.released(shared, 2);
+  table.released(shared, 4);
+  table.released(own, 3);  // by either of its ids
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
+  EXPECT_FALSE(table.is_in_use(own) || table.is_in_use(shared));
+}
+
+TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
+  LockSystem system = LockSystem::real();
+  bool alive = true;
+  system.has_ended = [&](pid_t process) { return process == 1001 && !alive; };
+  LockTable table(counters, loop, system);
+  LockRequest quiet = record_request(1, F_WRLCK, 0, 0);
+  quiet.tells_close = false;
+  ASSERT_EQ(ask(table, own, quiet)->now(), 0);
+  LockRequest other = record_request(2, F_WRLCK, 0, 1);
+  const auto waiter = ask(table, own, other);
+  EXPECT_EQ(waiter->now(), -1);
+  alive = false;
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+// The first request in the queue waits for a lock that the second one weakens when it is granted.
+TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto reader = ask(table, own, record_request(3, F_RDLCK, 5, 1));
+  const auto weakens = ask(table, own, record_request(2, F_RDLCK, 0, 10));
+  EXPECT_EQ(reader->now(), -1);
+  EXPECT_EQ(weakens->now(), -1);
+  ASSERT_EQ(ask(table, own, record_request(1, F_UNLCK, 0, 1))->now(), 0);
+  EXPECT_EQ(weakens->now(), 0);
+  EXPECT_EQ(reader->now(), 0);
+}
+
+TEST_F(Locks, RecordLocksWaitOnlyForConflictingBytes) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
+  const auto low = ask(table, own, record_request(3, F_WRLCK, 5, 1));
+  const auto high = ask(table, own, record_request(4, F_WRLCK, 25, 1));
+  EXPECT_EQ(low->now(), -1);
+  EXPECT_EQ(high->now(), -1);
+  ASSERT_EQ(ask(table, own, record_request(2, F_UNLCK, 20, 10))->now(), 0);
+  EXPECT_EQ(high->wait(), 0);
+  EXPECT_EQ(low->now(), -1);
+  table.closed(own, 1, 1);  // as when the process closes one of its descriptors
+  EXPECT_EQ(low->wait(), 0);
+}
+
+TEST_F(Locks, FindReturnsTheProcessWithTheConflictingLock) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, record_request(1, F_RDLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
+  struct flock found {};
+  ASSERT_EQ(table.find(own, {}, record_request(3, F_WRLCK, 15, 0), found), 0);
+  EXPECT_EQ(found.l_type, F_WRLCK);
+  EXPECT_EQ(found.l_start, 20);
+  EXPECT_EQ(found.l_len, 10);
+  EXPECT_EQ(found.l_pid, 1002);
+  ASSERT_EQ(table.find(own, {}, record_request(3, F_RDLCK, 0, 15), found), 0);
+  EXPECT_EQ(found.l_type, F_UNLCK);
+}
+
+TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    LockSystem system = LockSystem::real();
+    const LockSystem real = LockSystem::real();
+    system.set = [&](int fd, const LockRequest& request) {
+      struct stat asked {};
+      (void)::fstat(fd, &asked);
+      return asked.st_ino == st.st_ino && asked.st_dev == st.st_dev ? error : real.set(fd, request);
+    };
+    LockTable table(counters, loop, system);
+    EXPECT_FALSE(table.is_local_only());
+    EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0) << error;
+    EXPECT_TRUE(table.is_local_only());
+    EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->now(), EAGAIN);
+    const auto waiter = ask(table, shared, flock_request(3, F_WRLCK, true));
+    table.released(shared, 1);
+    EXPECT_EQ(waiter->wait(), 0);
+  }
+}
+
+// If the system reports a shortage of locks later, two owners must not both get the lock.
+TEST_F(Locks, AShortageOfLocksIsAnError) {
+  LockSystem system = LockSystem::real();
+  const LockSystem real = LockSystem::real();
+  std::atomic<bool> is_short{false};
+  system.set = [&](int fd, const LockRequest& request) {
+    return is_short ? ENOLCK : real.set(fd, request);
+  };
+  LockTable table(counters, loop, system);
+  ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
+  table.released(shared, 1);
+  is_short = true;
+  EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_FALSE(table.is_local_only());
+}
+
+TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  table.close().give();
+  EXPECT_EQ(waiter->wait(), ENOLCK);
+  EXPECT_EQ(ask(table, own, flock_request(3, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_EQ(ask(table, own, flock_request(1, F_UNLCK, true))->now(), 0);
+}
+
+// The caller holds a lock while it closes the table, and sends the replies after releasing the
+// lock.
+TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
+  LockTable table(counters, loop);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  PendingReplies replies = table.close();
+  EXPECT_EQ(waiter->now(), -1);
+  replies.give();
+  EXPECT_EQ(waiter->now(), ENOLCK);
+}
+
+TEST_F(Locks, ManyThreadsExcludeEachOther) {
+  LockTable table(counters, loop);
+  // Guarded by the lock under test: ThreadSanitizer reports a data race if the lock fails.
+  int inside = 0;
+  std::vector<std::thread> threads;
+  for (std::uint64_t handle = 1; handle <= 8; ++handle) {
+    threads.emplace_back([&, handle] {
+      for (int round = 0; round < 200; ++round) {
+        if (ask(table, own, flock_request(handle, F_WRLCK, true))->wait() != 0) ADD_FAILURE();
+        if (++inside != 1) ADD_FAILURE();
+        --inside;
+        if (round % 2 == 0) {
+          (void)ask(table, own, flock_request(handle, F_UNLCK, true));
+        } else {
+          table.released(own, handle);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(RawLocks, AreReadFromTheTableOfTheKernel) {
+  constexpr const char* kTable =
+      "1: FLOCK  ADVISORY  WRITE 100 08:01:11 0 EOF\n"
+      "1: -> FLOCK  ADVISORY  WRITE 200 08:01:11 0 EOF\n"
+      "2: POSIX  ADVISORY  READ  300 08:01:22 10 19\n"
+      "3: OFDLCK ADVISORY  WRITE -1 08:01:33 0 EOF\n"
+      "4: LEASE  ACTIVE    READ  400 08:01:44 0 EOF\n";
+  const dev_t device = makedev(8, 1);
+  EXPECT_TRUE(is_locked_elsewhere(kTable, device, 11, 100));  // another process waits for the lock
+  EXPECT_TRUE(is_locked_elsewhere(kTable, device, 22, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 22, 300));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 33, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 44, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 1, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, makedev(8, 2), 11, 1));
+}
+
+TEST(ProcessOrigin, FindsDescendantsOfADeadProcess) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    (void)!::write(ends[1], &child, sizeof child);
+    for (;;) ::pause();
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(ends[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  const ProcessOrigin origin = origin_of(maker);
+  EXPECT_EQ(origin.process, maker);
+  ASSERT_FALSE(origin.ancestors.empty());
+  EXPECT_EQ(origin.ancestors.front(), ::getpid());
+  EXPECT_TRUE(is_alive(origin));
+  (void)::kill(maker, SIGKILL);
+  ASSERT_EQ(::waitpid(maker, nullptr, 0), maker);
+  EXPECT_FALSE(is_alive(origin));
+  const auto found = possible_descendants(origin);
+  EXPECT_NE(std::find(found.begin(), found.end(), child), found.end());
+  // This process is older than the dead one.
+  EXPECT_EQ(std::find(found.begin(), found.end(), ::getpid()), found.end());
+  (void)::kill(child, SIGKILL);
+  (void)::close(ends[0]);
+  (void)::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace cacheshim

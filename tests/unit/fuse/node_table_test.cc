@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "fuse/nodes/node_table.h"
+#include "tests/unit/support/scratch.h"
+
+namespace cacheshim {
+namespace {
+
+struct stat object(mode_t type, ino_t inode, nlink_t links = 1) {
+  struct stat st {};
+  st.st_mode = type | 0644;
+  st.st_ino = inode;
+  st.st_dev = 7;
+  st.st_nlink = links;
+  return st;
+}
+
+// A view's root that contains a directory "d".
+class NodeTableTest : public ::testing::Test {
+ protected:
+  NodeIndex file(const std::string& name, ino_t inode, bool in_upper = false, nlink_t links = 1) {
+    return nodes_.intern(directory_, name, nullptr, {object(S_IFREG, inode, links), in_upper});
+  }
+  std::string path(NodeIndex node) {
+    const auto path = nodes_.path(node);
+    return path ? *path : "<stale>";
+  }
+
+  NodeTable nodes_;
+  NodeIndex jobs_ = nodes_.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  NodeIndex root_ = nodes_.intern_own(jobs_, "job", NodeKind::kObject);
+  NodeIndex directory_ = nodes_.intern(root_, "d", nullptr, {object(S_IFDIR, 1), false});
+};
+
+TEST_F(NodeTableTest, PathsBeginAtTheViewsRoot) {
+  EXPECT_EQ(path(root_), "");
+  EXPECT_TRUE(nodes_.info(root_).is_view_root);
+  EXPECT_EQ(path(file("x", 2)), "d/x");
+  EXPECT_FALSE(nodes_.info(directory_).is_view_root);
+}
+
+TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
+  const std::uint32_t before = nodes_.size();
+  const NodeIndex x = file("x", 2);
+  nodes_.forget(directory_, 1);
+  EXPECT_EQ(path(x), "d/x");  // a directory stays as long as an object in it
+  nodes_.forget(x, 1);
+  EXPECT_EQ(nodes_.size(), before - 1);
+  EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
+}
+
+TEST_F(NodeTableTest, CopyUpKeepsNodeAndInodeNumber) {
+  const NodeIndex before = file("x", 2);
+  const auto ino = nodes_.info(before).ino;
+  const NodeIndex after = file("x", 99, true);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(nodes_.info(after).ino, ino);
+}
+
+TEST_F(NodeTableTest, AReplacedBaseFileIsAnotherNode) {
+  const NodeIndex before = file("x", 2);
+  const NodeIndex after = file("x", 3);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(path(before), "<stale>");
+  EXPECT_TRUE(nodes_.objects().is_current(after, object(S_IFREG, 3), false));
+  EXPECT_FALSE(nodes_.objects().is_current(after, object(S_IFREG, 4), false));
+}
+
+TEST_F(NodeTableTest, HardLinksInTheLayerShareANode) {
+  const NodeIndex x = file("x", 2, true);
+  nodes_.names().add_link(x, directory_, "y", object(S_IFREG, 2, 2));
+  EXPECT_EQ(file("y", 2, true, 2), x);
+  nodes_.names().remove(directory_, "x", {});
+  EXPECT_EQ(path(x), "d/y");
+  EXPECT_FALSE(nodes_.info(x).removed);
+}
+
+TEST_F(NodeTableTest, PublishingOneOfTwoNamesSeparatesThem) {
+  const NodeIndex x = file("x", 2, true);
+  nodes_.names().add_link(x, directory_, "y", object(S_IFREG, 2, 2));
+  nodes_.objects().published(directory_, "x", object(S_IFREG, 50));
+  EXPECT_EQ(path(x), "d/y");
+  EXPECT_NE(file("x", 50), x);
+}
+
+TEST_F(NodeTableTest, MovedDataChangeOnlyTheEpoch) {
+  const NodeIndex x = file("x", 2, true);
+  const auto epoch = nodes_.state(x).epoch();
+  nodes_.objects().published(directory_, "x", object(S_IFREG, 2));
+  EXPECT_NE(nodes_.state(x).epoch(), epoch);
+  EXPECT_EQ(file("x", 2), x);
+}
+
+TEST_F(NodeTableTest, ARemovedObjectKeepsItsDescriptor) {
+  const Scratch scratch;
+  const NodeIndex x = file("x", 2);
+  UniqueFd fd = scratch.open_dir("kept");
+  const int number = fd.get();
+  nodes_.names().remove(directory_, "x", {std::move(fd), true});
+  EXPECT_TRUE(nodes_.info(x).removed);
+  EXPECT_EQ(nodes_.info(x).object_fd(), number);
+  EXPECT_EQ(path(x), "<stale>");
+}
+
+TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
+  const Scratch scratch;
+  const auto lock = [&](ino_t inode, const std::string& directory) {
+    return nodes_.intern_common(
+        directory_, "x", nullptr,
+        {Common::kLock, object(S_IFREG, inode), scratch.open_dir(directory)});
+  };
+  const NodeIndex x = lock(2, "one");
+  const int held = nodes_.info(x).object_fd();
+  EXPECT_GE(held, 0);
+  EXPECT_EQ(lock(2, "one"), x);
+  EXPECT_EQ(nodes_.info(x).object_fd(), held);
+  EXPECT_NE(lock(3, "other"), x);
+  EXPECT_TRUE(nodes_.info(x).removed);
+  EXPECT_FALSE(nodes_.info(x).was_unlinked);
+  EXPECT_EQ(nodes_.info(x).object_fd(), held);
+}
+
+// Processes outside the mount may hard-link lock files. A common file belongs to all jobs, but a
+// file under another name belongs to one job.
+TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
+  const Scratch scratch;
+  const auto lock = [&](const char* name) {
+    return nodes_.intern_common(directory_, name, nullptr,
+                                {Common::kLock, object(S_IFREG, 2, 4), scratch.open_dir(name)});
+  };
+  const auto plain = [&](const char* name) { return file(name, 2, false, 4); };
+  const std::set<NodeIndex> nodes = {plain("before"), lock("a.lock"), lock("b.lock"),
+                                     plain("after")};
+  std::map<std::string, Common> kinds;
+  for (const NodeIndex node : nodes) kinds[path(node)] = nodes_.info(node).common;
+  const std::map<std::string, Common> expected = {
+      {"d/before", Common::kNone}, {"d/a.lock", Common::kLock}, {"d/b.lock", Common::kLock}};
+  EXPECT_EQ(kinds, expected);
+  EXPECT_EQ(nodes_.names().find(directory_, "after"), nodes_.names().find(directory_, "before"));
+}
+
+TEST_F(NodeTableTest, AnUnlinkedCommonFileIsReported) {
+  const Scratch scratch;
+  const NodeIndex x = nodes_.intern_common(
+      directory_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
+  nodes_.names().remove(directory_, "x", {});
+  EXPECT_TRUE(nodes_.info(x).was_unlinked);
+  EXPECT_GE(nodes_.info(x).object_fd(), 0);
+}
+
+TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
+  const NodeIndex before = file("x", 2);
+  nodes_.names().part(directory_, "x", object(S_IFREG, 99));
+  EXPECT_NE(file("x", 99, true), before);
+  EXPECT_EQ(path(before), "<stale>");
+}
+
+TEST_F(NodeTableTest, ANewObjectKeepsTheNodeOfItsLookup) {
+  const NodeIndex found = file("x", 99, true);
+  nodes_.names().part(directory_, "x", object(S_IFREG, 99));
+  EXPECT_EQ(file("x", 99, true), found);
+}
+
+TEST_F(NodeTableTest, ALostNameLeavesTheOpenersDescriptor) {
+  const Scratch scratch;
+  const NodeIndex x = file("x", 2, false, 2);
+  EXPECT_EQ(file("y", 2, false, 2), x);
+  nodes_.names().lose_name(x, scratch.open_dir("open"));
+  EXPECT_EQ(path(x), "d/y");
+  nodes_.names().lose_name(x, scratch.open_dir("open"));
+  EXPECT_TRUE(nodes_.info(x).removed);
+  EXPECT_GE(nodes_.info(x).object_fd(), 0);
+}
+
+TEST_F(NodeTableTest, RenamedDirectoriesKeepTheirChildren) {
+  const NodeIndex x = file("x", 2);
+  nodes_.names().rename(root_, "d", root_, "e");
+  EXPECT_EQ(path(x), "e/x");
+  EXPECT_EQ(nodes_.names().find_path(root_, "e/x"), x);
+  EXPECT_EQ(nodes_.names().find_path(root_, "d/x"), 0U);
+}
+
+TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
+  const NodeIndex x = file("x", 2);
+  const NodeIndex y = file("y", 3);
+  nodes_.names().exchange(directory_, "x", directory_, "y");
+  EXPECT_EQ(path(x), "d/y");
+  EXPECT_EQ(path(y), "d/x");
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/support/child.h"
+#include "tests/unit/kernel/kernel_fixture.h"
+
+// Tests lock requests, interrupts and the end of a session, as the kernel sends them
+// (fake_kernel.h).
+namespace cacheshim {
+namespace {
+
+// The socket might be too small for more replies.
+constexpr std::size_t kMostAtOnce = 40;
+constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
+
+class FuseKernelLocks : public FuseKernelTest {
+ protected:
+  FuseKernelLocks() { EXPECT_TRUE(calls_.put(directory_, "data", "text")); }
+
+  // Opens the file as another process does: closes of its handle are reported.
+  OpenNode open_again() {
+    const auto file = calls_.open(*calls_.lookup(directory_, "data"), O_RDWR);
+    EXPECT_TRUE(file);
+    return *file;
+  }
+  // Returns a lock request of the owner whose number equals the handle's.
+  static std::string range_bytes(const OpenNode& file, std::uint32_t type, std::uint64_t start,
+                                 std::uint64_t end) {
+    fuse_lk_in body{};
+    body.fh = body.owner = file.fh;
+    body.lk = {start, end, type, static_cast<std::uint32_t>(::getpid())};
+    return bytes_of(body);
+  }
+  static std::string lock_bytes(const OpenNode& file, std::uint32_t type) {
+    return range_bytes(file, type, 0, kToTheEnd);
+  }
+  static std::string flock_bytes(const OpenNode& file, std::uint32_t type) {
+    fuse_lk_in body{};
+    body.fh = body.owner = file.fh;
+    body.lk.type = type;
+    body.lk.pid = static_cast<std::uint32_t>(::getpid());
+    body.lk_flags = FUSE_LK_FLOCK;
+    return bytes_of(body);
+  }
+  int lock(const OpenNode& file, std::uint32_t type) {
+    return kernel_.call(FUSE_SETLK, file.node, lock_bytes(file, type)).error;
+  }
+  // Sends a request that must wait, and returns once it waits.
+  std::uint64_t send_waiting(const OpenNode& file, const std::string& body) {
+    const std::size_t before = mount_.locks.waiting().handles;
+    const std::uint64_t number = kernel_.send(FUSE_SETLKW, file.node, body);
+    EXPECT_TRUE(comes_true([&] { return mount_.locks.waiting().handles > before; }));
+    return number;
+  }
+  void flush(const OpenNode& file) {
+    fuse_flush_in body{};
+    body.fh = body.lock_owner = file.fh;
+    EXPECT_EQ(kernel_.call(FUSE_FLUSH, file.node, bytes_of(body)).error, 0);
+  }
+
+  const std::uint64_t view_ = view_of("one");
+  const std::uint64_t directory_ = *calls_.lookup(view_, "fam");
+};
+
+TEST_F(FuseKernelLocks, AnInterruptedWaiterGetsEINTR) {
+  const OpenNode holder = open_again();
+  const OpenNode other = open_again();
+  ASSERT_EQ(lock(holder, F_WRLCK), 0);
+  const std::uint64_t waiter = send_waiting(other, lock_bytes(other, F_WRLCK));
+  EXPECT_EQ(kernel_.replies_to(waiter), 0U);
+  kernel_.interrupt(waiter);
+  EXPECT_EQ(kernel_.wait_for(waiter).error, EINTR);
+  EXPECT_EQ(lock(other, F_WRLCK), EAGAIN);
+  EXPECT_EQ(lock(holder, F_UNLCK), 0);
+  EXPECT_EQ(lock(other, F_WRLCK), 0);
+  EXPECT_EQ(kernel_.replies_to(waiter), 1U);
+}
+
+TEST_F(FuseKernelLocks, AnInterruptThatArrivesBeforeItsRequestHasEffect) {
+  const OpenNode holder = open_again();
+  const OpenNode other = open_again();
+  ASSERT_EQ(lock(holder, F_WRLCK), 0);
+  kernel_.interrupt(kernel_.next_number());
+  const std::uint64_t waiter = kernel_.send(FUSE_SETLKW, other.node, lock_bytes(other, F_WRLCK));
+  EXPECT_EQ(kernel_.wait_for(waiter).error, EINTR);
+}
+
+TEST_F(FuseKernelLocks, AnUnlockGrantsTheLockToTheWaiter) {
+  const OpenNode holder = open_again();
+  const OpenNode other = open_again();
+  for (const auto& bytes_for : {&lock_bytes, &flock_bytes}) {
+    ASSERT_EQ(kernel_.call(FUSE_SETLKW, holder.node, bytes_for(holder, F_WRLCK)).error, 0);
+    const std::uint64_t waiter = send_waiting(other, bytes_for(other, F_WRLCK));
+    EXPECT_EQ(kernel_.replies_to(waiter), 0U);
+    EXPECT_EQ(kernel_.call(FUSE_SETLK, holder.node, bytes_for(holder, F_UNLCK)).error, 0);
+    EXPECT_EQ(kernel_.wait_for(waiter).error, 0);
+    EXPECT_EQ(kernel_.call(FUSE_SETLK, holder.node, bytes_for(holder, F_RDLCK)).error, EAGAIN);
+  }
+}
+
+TEST_F(FuseKernelLocks, AFlushReleasesRecordLocksAndAReleaseBothKinds) {
+  OpenNode holder = open_again();
+  const OpenNode other = open_again();
+  ASSERT_EQ(lock(holder, F_WRLCK), 0);
+  const std::uint64_t record_waiter = send_waiting(other, lock_bytes(other, F_WRLCK));
+  flush(holder);
+  EXPECT_EQ(kernel_.wait_for(record_waiter).error, 0);
+  ASSERT_EQ(kernel_.call(FUSE_SETLK, holder.node, flock_bytes(holder, F_WRLCK)).error, 0);
+  const std::uint64_t flock_waiter = send_waiting(other, flock_bytes(other, F_WRLCK));
+  flush(holder);
+  EXPECT_EQ(kernel_.replies_to(flock_waiter), 0U);
+  EXPECT_TRUE(calls_.release(holder));
+  EXPECT_EQ(kernel_.wait_for(flock_waiter).error, 0);
+}
+
+TEST_F(FuseKernelLocks, GetlkNamesTheHolderAndItsBytes) {
+  const OpenNode holder = open_again();
+  const OpenNode other = open_again();
+  ASSERT_EQ(kernel_.call(FUSE_SETLK, holder.node, range_bytes(holder, F_WRLCK, 10, 19)).error, 0);
+  const auto found =
+      kernel_.call(FUSE_GETLK, other.node, lock_bytes(other, F_RDLCK)).as<fuse_lk_out>().lk;
+  EXPECT_EQ(found.type, static_cast<std::uint32_t>(F_WRLCK));
+  EXPECT_EQ(found.start, 10U);
+  EXPECT_EQ(found.end, 19U);
+  EXPECT_EQ(found.pid, static_cast<std::uint32_t>(::getpid()));
+  const auto free =
+      kernel_.call(FUSE_GETLK, other.node, range_bytes(other, F_RDLCK, 20, 29)).as<fuse_lk_out>();
+  EXPECT_EQ(free.lk.type, static_cast<std::uint32_t>(F_UNLCK));
+}
+
+// The end of the session fails waiting requests, while the receivers still reply.
+TEST_F(FuseKernelLocks, EveryRequestIsAnsweredOnceWhenTheSessionEnds) {
+  const OpenNode holder = open_again();
+  ASSERT_EQ(lock(holder, F_WRLCK), 0);
+  ASSERT_EQ(kernel_.call(FUSE_SETLK, holder.node, flock_bytes(holder, F_WRLCK)).error, 0);
+  std::vector<std::uint64_t> waiters;
+  for (int at = 0; at < 8; ++at) {
+    const OpenNode other = open_again();
+    waiters.push_back(send_waiting(
+        other, at % 2 == 0 ? lock_bytes(other, F_WRLCK) : flock_bytes(other, F_RDLCK)));
+  }
+  std::vector<std::uint64_t> others;
+  for (int at = 0; at < 200; ++at) {
+    others.push_back(kernel_.send(FUSE_GETATTR, directory_, bytes_of(fuse_getattr_in{})));
+    others.push_back(kernel_.send(FUSE_LOOKUP, directory_, name_bytes("file")));
+    if (others.size() % kMostAtOnce == 0) {
+      EXPECT_NE(kernel_.wait_for(others.back()).error, ETIME);
+    }
+  }
+  mount_.close_waits();
+  for (const std::uint64_t number : waiters) EXPECT_EQ(kernel_.wait_for(number).error, ENOLCK);
+  for (const std::uint64_t number : others) EXPECT_NE(kernel_.wait_for(number).error, ETIME);
+  end();
+  waiters.insert(waiters.end(), others.begin(), others.end());
+  for (const std::uint64_t number : waiters) EXPECT_EQ(kernel_.replies_to(number), 1U);
+}
+
+TEST_F(FuseKernelLocks, ABatonIsRemovedWhenItsCreatorDies) {
+  auto maker = std::make_unique<Child>();
+  const auto key = calls_.mkdir(directory_, "KEY");
+  kernel_.speak_as(::getuid(), ::getgid(), maker->pid());
+  const auto baton = calls_.create(*key, "baton", O_WRONLY | O_EXCL);
+  ASSERT_TRUE(baton) << baton.error().code();
+  kernel_.speak_as(::getuid(), ::getgid(), 0);
+  EXPECT_TRUE(calls_.lookup(*key, "baton"));
+  maker->kill();
+  EXPECT_TRUE(comes_true([&] { return calls_.lookup(*key, "baton").failed_with(ENOENT); }));
+  EXPECT_TRUE(kernel_.wait_for_notification([&](const FuseNotification& one) {
+    return one.code == FUSE_NOTIFY_INVAL_ENTRY && one.body.find("baton") != std::string::npos;
+  }));
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/unit/models/batons_model.h"
+#include "tests/unit/models/random_runs.h"
+
+// Tests batons in random interleavings of processes that create, remove and lock them and die
+// (batons_model.h). A failure prints the seed and the shortest sequence found that still fails.
+// CACHESHIM_BATON_SEEDS sets the number of interleavings, CACHESHIM_BATON_SEED the first seed.
+namespace cacheshim {
+namespace {
+
+using batons_model::Action;
+using batons_model::ActionKind;
+
+constexpr std::size_t kSteps = 80;
+constexpr std::array kLikely{ActionKind::kMake,   ActionKind::kMake, ActionKind::kMake,
+                             ActionKind::kRemove, ActionKind::kMove, ActionKind::kLock,
+                             ActionKind::kKill,   ActionKind::kKill, ActionKind::kEnter,
+                             ActionKind::kLeave,  ActionKind::kTend, ActionKind::kTend};
+
+std::string describe(const Action& action) {
+  constexpr std::array kWords{"make", "remove", "move", "lock", "kill", "enter", "leave", "tend"};
+  return std::string(kWords.at(static_cast<std::size_t>(action.kind))) + " process " +
+         std::to_string(action.process) + " path " + std::to_string(action.path);
+}
+
+std::vector<Action> random_actions(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<Action> actions;
+  for (std::size_t at = 0; at < kSteps; ++at) {
+    actions.push_back({kLikely.at(random() % kLikely.size()), random() % batons_model::kProcesses,
+                       random() % batons_model::kPaths});
+  }
+  return actions;
+}
+
+TEST(BatonsModel, OnlyBatonsOfDeadCreatorsAreReaped) {
+  const Runs runs{number_from("CACHESHIM_BATON_SEED", 1),
+                  number_from("CACHESHIM_BATON_SEEDS", 3000)};
+  EXPECT_EQ(first_failure<Action>(runs, random_actions, batons_model::run, describe), "");
+}
+
+}  // namespace
+}  // namespace cacheshim

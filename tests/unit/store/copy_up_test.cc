@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+
+#include <future>
+#include <thread>
+
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
+#include "store/overlay/staged_copies.h"
+#include "tests/unit/support/overlay_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+class CopyUp : public OverlayTest {
+ protected:
+  Result<UniqueFd> open_writable(const std::string& path) {
+    const std::unique_lock lock(overlay_.mutex());
+    return cacheshim::open_writable(overlay_, path, O_RDWR);
+  }
+  // Returns the names in the work directory, except the records of hard links and origins.
+  Names left_in_work() const {
+    Names names;
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "work")) {
+      const auto name = entry.path().filename();
+      if (name != LinkIndex::kDirectory && name != OriginLog::kFile) names.push_back(name);
+    }
+    return names;
+  }
+};
+
+TEST_F(CopyUp, PreparedCopyIsTakenAndNotMadeAgain) {
+  scratch_.write("base/a/x", "text");
+  const auto prepared = prepare_copy_up(overlay_, "a/x");
+  ASSERT_TRUE(prepared);
+  ASSERT_TRUE(open_writable("a/x"));
+  EXPECT_EQ(get("a/x"), "text");
+  EXPECT_EQ(steps_.begun, 1);
+  EXPECT_EQ(counters_.copy_ups, 1U);
+}
+
+TEST_F(CopyUp, OtherRequestsContinueWhileAFileIsCopied) {
+  scratch_.write("base/a/x", "text");
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  steps_.then = [&](CopyUpStep step) -> Status {
+    if (step != CopyUpStep::kBegun) return {};
+    begun.set_value();
+    go_on.get_future().wait();
+    return {};
+  };
+  auto copying = std::async(std::launch::async, [&] { return prepare_copy_up(overlay_, "a/x"); });
+  begun.get_future().wait();
+  EXPECT_TRUE(overlay_.find("a/x"));
+  {
+    const std::unique_lock lock(overlay_.mutex(), std::try_to_lock);
+    EXPECT_TRUE(lock.owns_lock());
+    put("a/y", "other");
+  }
+  go_on.set_value();
+  ASSERT_TRUE(copying.get());
+  EXPECT_EQ(get("a/y"), "other");
+}
+
+TEST_F(CopyUp, TwoAtOnceMakeOneCopy) {
+  scratch_.write("base/a/x", "text");
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  steps_.then = [&](CopyUpStep step) -> Status {
+    if (step != CopyUpStep::kBegun) return {};
+    begun.set_value();  // throws if a second copy begins
+    go_on.get_future().wait();
+    return {};
+  };
+  const auto write = [&] {
+    const auto prepared = prepare_copy_up(overlay_, "a/x");
+    return prepared && open_writable("a/x");
+  };
+  auto one = std::async(std::launch::async, write);
+  begun.get_future().wait();
+  auto other = std::async(std::launch::async, write);
+  go_on.set_value();
+  EXPECT_TRUE(one.get());
+  EXPECT_TRUE(other.get());
+  EXPECT_EQ(steps_.begun, 1);
+  EXPECT_EQ(counters_.copy_ups, 1U);
+}
+
+TEST_F(CopyUp, AnOutdatedCopyIsMadeAgain) {
+  scratch_.write("base/a/x", "old");
+  auto prepared = prepare_copy_up(overlay_, "a/x");
+  ASSERT_TRUE(prepared);
+  scratch_.write("base/a/x", "newer");
+  ASSERT_TRUE(open_writable("a/x"));
+  EXPECT_EQ(get("a/x"), "newer");
+  prepared->clear();
+  EXPECT_EQ(left_in_work(), Names{});
+}
+
+TEST_F(CopyUp, AnUnusedCopyLeavesNothing) {
+  scratch_.write("base/a/x", "text");
+  auto prepared = prepare_copy_up(overlay_, "a/x");
+  ASSERT_TRUE(prepared);
+  EXPECT_EQ(left_in_work().size(), 1U);
+  prepared->clear();
+  EXPECT_EQ(left_in_work(), Names{});
+  EXPECT_FALSE(scratch_.exists("upper/a"));
+}
+
+TEST_F(CopyUp, DirectoryIsPreparedWithAllThatIsBelow) {
+  scratch_.write("base/a/d/x", "x");
+  scratch_.write("base/a/d/deep/y", "y");
+  const auto prepared = prepare_copy_up(overlay_, "a/d");
+  ASSERT_TRUE(prepared);
+  EXPECT_EQ(prepared->size(), 2U);
+  ASSERT_TRUE(changes::rename(overlay_, "a/d", "a/e", 0));
+  EXPECT_EQ(get("a/e/deep/y"), "y");
+  EXPECT_EQ(steps_.begun, 2);
+}
+
+TEST_F(CopyUp, FailureKeepsNothingAndTheNextTriesAgain) {
+  scratch_.write("base/a/x", "text");
+  steps_.then = [](CopyUpStep) -> Status { return Errno(ENOSPC); };
+  EXPECT_TRUE(prepare_copy_up(overlay_, "a/x").failed_with(ENOSPC));
+  EXPECT_TRUE(open_writable("a/x").failed_with(ENOSPC));
+  EXPECT_EQ(left_in_work(), Names{});
+  EXPECT_EQ(get("a/x"), "text");
+  steps_.then = nullptr;
+  EXPECT_TRUE(open_writable("a/x"));
+}
+
+// A file of ten bytes that is copied into a work directory.
+class StagedCopiesTest : public ::testing::Test {
+ protected:
+  StagedCopiesTest() {
+    scratch_.write("source", "0123456789");
+    copies_.set_work(std::make_shared<const UniqueFd>(scratch_.open_dir("work")));
+  }
+  Result<StagedCopies::Claim> begin(off_t keep_bytes) {
+    return copies_.begin(*sys::open_path(scratch_ / "source", O_RDONLY), keep_bytes);
+  }
+
+  Scratch scratch_;
+  CopyUpSteps steps_;
+  StagedCopies copies_{&steps_, false};
+};
+
+TEST_F(StagedCopiesTest, FailureIsReportedToWaiters) {
+  steps_.then = [](CopyUpStep) -> Status { return Errno(EDQUOT); };
+  const auto maker = begin(10);
+  const auto waiter = begin(5);
+  ASSERT_TRUE(maker->is_maker);
+  ASSERT_FALSE(waiter->is_maker);
+  auto waiting = std::async(std::launch::async, [&] { return copies_.complete(*waiter); });
+  EXPECT_TRUE(copies_.complete(*maker).failed_with(EDQUOT));
+  EXPECT_TRUE(waiting.get().failed_with(EDQUOT));
+  EXPECT_TRUE(begin(10)->is_maker);
+}
+
+TEST_F(StagedCopiesTest, ShorterCopyIsNotUsedForALongerRequest) {
+  const auto shorter = begin(5);
+  ASSERT_TRUE(shorter->is_maker);
+  EXPECT_FALSE(begin(4)->is_maker);
+  EXPECT_TRUE(begin(10)->is_maker);
+}
+
+TEST_F(StagedCopiesTest, CopyThatIsTakenIsNotUsedAgain) {
+  const auto first = begin(10);
+  ASSERT_TRUE(copies_.complete(*first));
+  copies_.set_taken(first->copy);
+  EXPECT_TRUE(begin(10)->is_maker);
+}
+
+// Tests a process that dies at a step of a copy-up, and the next one, which takes over its layer.
+class CopyUpCrash : public CopyUp, public ::testing::WithParamInterface<CopyUpStep> {
+ protected:
+  void crash_while_copying(const std::string& path) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      steps_.then = [](CopyUpStep step) -> Status {
+        if (step == GetParam()) ::_exit(7);
+        return {};
+      };
+      (void)cacheshim::open_writable(overlay_, path, O_RDWR);  // does not return
+      ::_exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(WEXITSTATUS(status), 7);
+    take_up_layer(overlay_);
+  }
+};
+
+TEST_P(CopyUpCrash, LeavesTheBaseFileAndNoTrace) {
+  scratch_.write("base/a/x", "text");
+  crash_while_copying("a/x");
+  EXPECT_EQ(get("a/x"), "text");
+  EXPECT_EQ(names("a"), Names{"x"});
+  EXPECT_EQ(left_in_work(), Names{});
+  EXPECT_EQ(scratch_.exists("upper/a/x"), GetParam() == CopyUpStep::kNamed);
+  ASSERT_TRUE(open_writable("a/x"));
+}
+
+TEST_P(CopyUpCrash, KeepsHardLinksOneFile) {
+  scratch_.write("base/a/x", "text");
+  std::filesystem::create_hard_link(scratch_ / "base/a/x", scratch_ / "base/a/y");
+  crash_while_copying("a/x");
+  EXPECT_EQ(get("a/y"), "text");
+  EXPECT_EQ(left_in_work(), Names{});
+  const auto fd = open_writable("a/x");
+  ASSERT_TRUE(fd);
+  ASSERT_TRUE(sys::write_all(fd->get(), "TEXT"));
+  EXPECT_EQ(get("a/y"), "TEXT");
+}
+
+INSTANTIATE_TEST_SUITE_P(AtEachStep, CopyUpCrash,
+                         ::testing::Values(CopyUpStep::kBegun, CopyUpStep::kFilled,
+                                           CopyUpStep::kIndexed, CopyUpStep::kNamed));
+
+TEST_F(CopyUp, KeepsModeTimesAttributesAndHoles) {
+  scratch_.write("base/a/x", "");
+  const std::string path = scratch_ / "base/a/x";
+  ASSERT_EQ(::truncate(path.c_str(), 8 << 20), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  ASSERT_EQ(::setxattr(path.c_str(), "user.note", "kept", 4, 0), 0);
+  const timespec times[2] = {{1'000'000'000, 123'456'789}, {1'100'000'000, 987'654'321}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  ASSERT_TRUE(open_writable("a/x"));
+  const auto found = overlay_.find("a/x");
+  ASSERT_TRUE(found && found->in_upper);
+  EXPECT_EQ(found->st.st_mode & 07777, 0640U);
+  EXPECT_EQ(found->st.st_size, 8 << 20);
+  EXPECT_LT(found->st.st_blocks, 64);
+  EXPECT_EQ(found->st.st_atim.tv_nsec, 123'456'789);
+  EXPECT_EQ(found->st.st_mtim.tv_sec, 1'100'000'000);
+  EXPECT_EQ(found->st.st_mtim.tv_nsec, 987'654'321);
+  char value[8] = {};
+  EXPECT_EQ(::getxattr((scratch_ / "upper/a/x").c_str(), "user.note", value, sizeof value), 4);
+}
+
+// An access ACL that gives read permission to one more user (20002): linux/posix_acl_xattr.h.
+std::string acl_of_one_more_user() {
+  struct Entry {
+    std::uint16_t tag;
+    std::uint16_t rights;
+    std::uint32_t id;
+  };
+  const Entry entries[] = {
+      {0x01, 6, ~0U}, {0x02, 4, 20002}, {0x04, 0, ~0U}, {0x10, 4, ~0U}, {0x20, 0, ~0U}};
+  const std::uint32_t version = 2;
+  std::string acl(reinterpret_cast<const char*>(&version), sizeof version);
+  return acl.append(reinterpret_cast<const char*>(entries), sizeof entries);
+}
+
+TEST_F(CopyUp, KeepsOwnersAndAclsWhereAsked) {
+  Overlay overlay({base_.get()}, entries_, counters_, nullptr, {.keep_owner = true});
+  take_up_layer(overlay);
+  scratch_.write("base/a/x", "text");
+  const std::string acl = acl_of_one_more_user();
+  for (const char* name : {"base/a/x", "base/a"}) {
+    ASSERT_EQ(::chown((scratch_ / name).c_str(), 20001, 20003), 0);
+  }
+  ASSERT_EQ(::setxattr((scratch_ / "base/a/x").c_str(), "system.posix_acl_access", acl.data(),
+                       acl.size(), 0),
+            0);
+  ASSERT_EQ(::symlink("x", (scratch_ / "base/a/link").c_str()), 0);
+  ASSERT_EQ(::lchown((scratch_ / "base/a/link").c_str(), 20001, 20003), 0);
+  ASSERT_TRUE(copy_up(overlay, "a/x"));
+  ASSERT_TRUE(copy_up(overlay, "a/link"));
+  for (const char* name : {"a", "a/x", "a/link"}) {
+    struct stat st {};
+    ASSERT_EQ(::lstat((scratch_ / ("upper/" + std::string(name))).c_str(), &st), 0);
+    EXPECT_EQ(st.st_uid, 20001U) << name;
+    EXPECT_EQ(st.st_gid, 20003U) << name;
+  }
+  std::string kept(256, '\0');
+  const ssize_t length = ::getxattr((scratch_ / "upper/a/x").c_str(), "system.posix_acl_access",
+                                    kept.data(), kept.size());
+  ASSERT_GT(length, 0);
+  EXPECT_EQ(kept.substr(0, static_cast<std::size_t>(length)), acl);
+}
+
+TEST_F(CopyUp, FileWithoutANameGetsOne) {
+  scratch_.write("base/a/x", "x");
+  EXPECT_TRUE(changes::make_tmpfile(overlay_, "none", O_RDWR, 0644).failed_with(ENOENT));
+  const auto fd = changes::make_tmpfile(overlay_, "a", O_RDWR, 0644);
+  ASSERT_TRUE(fd);
+  ASSERT_TRUE(sys::write_all(fd->get(), "text"));
+  EXPECT_EQ(names("a"), Names{"x"});
+  EXPECT_TRUE(changes::link_object(overlay_, fd->get(), "a/x").failed_with(EEXIST));
+  ASSERT_TRUE(changes::link_object(overlay_, fd->get(), "a/y"));
+  EXPECT_EQ(get("a/y"), "text");
+  EXPECT_EQ(left_in_work(), Names{});
+}
+
+}  // namespace
+}  // namespace cacheshim

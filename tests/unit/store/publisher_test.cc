@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
+#include "store/publish/publisher.h"
+#include "tests/unit/support/overlay_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+class Hooks : public PublishHooks {
+ public:
+  bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
+  bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
+  bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
+  bool note_kept(const std::string& unit, const std::string& reason) override {
+    return std::exchange(kept[unit], reason) != reason;
+  }
+  std::string why_refused() const override {
+    return refuse_at_look > 0 && ++looks >= refuse_at_look ? "since then" : refused;
+  }
+  PublishingJob identity() const override { return {"j1", "2", 20001}; }
+  void published(const std::string& path, const struct stat&) override { paths.insert(path); }
+
+  std::set<ino_t> writing;
+  std::set<std::string> paths;
+  std::set<std::string> conflicts;
+  std::map<std::string, std::string> kept;
+  std::string refused;
+  int refuse_at_look = 0;
+  mutable int looks = 0;
+};
+
+class PublisherTest : public OverlayTest {
+ protected:
+  PublisherTest() {
+    auto opened = Store::open(scratch_ / "base", "");
+    store_ = std::make_unique<Store>(std::get<Store>(std::move(opened)));
+    publisher_ = std::make_unique<Publisher>(*store_, entries_, counters_);
+    EXPECT_TRUE(changes::make_dir(overlay_, "fam", 0755));
+  }
+  void begin(const std::string& key) {
+    ASSERT_TRUE(changes::make_dir(overlay_, "fam/" + key, 0755));
+  }
+  mode_t mode_of(const std::string& name) {
+    struct stat st {};
+    EXPECT_EQ(::stat((scratch_ / name).c_str(), &st), 0) << name;
+    return st.st_mode & 07777;
+  }
+  PublishReport publish(const std::string& unit) {
+    return publisher_->publish(overlay_, unit, hooks_);
+  }
+
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Publisher> publisher_;
+  Hooks hooks_;
+};
+
+TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
+  begin("K");
+  put("fam/K/a", "1");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/a", Arrival::kClosed), "");
+  put("fam/K/done-a", "2");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a", Arrival::kClosed), "fam/K");
+}
+
+// The record of hard links is another name of the file, through which the job continues to write.
+TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
+  scratch_.write("base/other/x", "1");
+  std::filesystem::create_hard_link(scratch_ / "base/other/x", scratch_ / "base/other/y");
+  begin("K");
+  ASSERT_TRUE(changes::rename(overlay_, "other/x", "fam/K/done-a", 0));
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "1");
+  auto fd = open_writable(overlay_, "other/y", O_WRONLY);
+  ASSERT_TRUE(fd && sys::write_all(fd->get(), "2"));
+  EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "1");
+  EXPECT_EQ(get("other/y"), "2");
+}
+
+TEST_F(PublisherTest, ASingleFileCompletesOnlyAnEntryOfItsOwn) {
+  begin("K");
+  put("fam/K/l.so", "1");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so", Arrival::kClosed), "fam/K");
+  put("fam/K/other", "2");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so", Arrival::kClosed), "");
+}
+
+TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
+  begin("K");
+  ASSERT_TRUE(changes::make_node(overlay_, "fam/K/fifo", S_IFIFO | 0644));
+  ASSERT_TRUE(changes::make_node(overlay_, "fam/K/socket", S_IFSOCK | 0644));
+  const bool is_root =
+      ::geteuid() == 0;  // other users cannot create devices, so that none can be published
+  if (is_root) {
+    const NewObject null(S_IFCHR | 0666, makedev(1, 3), std::nullopt);
+    ASSERT_TRUE(changes::make_node(overlay_, "fam/K/done-device", null));
+  }
+  put("fam/K/done-a", "2");
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  EXPECT_TRUE(scratch_.exists("base/fam/K/done-a"));
+  for (const char* name : {"fifo", "socket", "done-device"}) {
+    EXPECT_FALSE(scratch_.exists("base/fam/K/" + std::string(name))) << name;
+  }
+}
+
+TEST_F(PublisherTest, PublishedFilesBelongToTheServiceAccount) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  begin("K");
+  put("fam/K/done-a", "2");
+  ASSERT_EQ(::chown((scratch_ / "upper/fam/K/done-a").c_str(), 20001, 20002), 0);
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  struct stat st {};
+  ASSERT_EQ(::stat((scratch_ / "base/fam/K/done-a").c_str(), &st), 0);
+  EXPECT_EQ(st.st_uid, ::geteuid());
+  EXPECT_EQ(st.st_gid, ::getegid());
+}
+
+TEST_F(PublisherTest, PublishesTheWholeEntryAndEmptiesTheLayer) {
+  begin("K");
+  put("fam/K/a", "1");
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K/tmp.9", 0755));
+  put("fam/K/tmp.9/half", "?");
+  put("fam/K/done-a", "2");
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.entries, 1U);
+  EXPECT_EQ(report.files, 2U);
+  EXPECT_EQ(report.bytes, 2U);
+  EXPECT_EQ(scratch_.read("base/fam/K/a"), "1");
+  EXPECT_FALSE(scratch_.exists("base/fam/K/tmp.9"));
+  EXPECT_FALSE(scratch_.exists("upper/fam/K/a"));
+  EXPECT_EQ(names("fam/K"), (Names{"a", "done-a", "tmp.9"}));
+  EXPECT_EQ(hooks_.paths, (std::set<std::string>{"fam/K/a", "fam/K/done-a"}));
+  EXPECT_TRUE(changes::remove_file(overlay_, "fam/K/tmp.9/half"));
+  EXPECT_TRUE(changes::remove_dir(overlay_, "fam/K/tmp.9"));
+  EXPECT_TRUE(changes::remove_dir(overlay_, "fam/K").failed_with(ENOTEMPTY));
+}
+
+TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
+  begin("K");
+  put("fam/K/a", "mine");
+  put("fam/K/done-a", "2");
+  scratch_.write("base/fam/K/a", "theirs");
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.conflicts, 1U);
+  EXPECT_EQ(report.files, 0U);
+  EXPECT_EQ(scratch_.read("base/fam/K/a"), "theirs");
+  EXPECT_FALSE(scratch_.exists("base/fam/K/done-a"));
+  EXPECT_EQ(get("fam/K/a"), "mine");
+  EXPECT_EQ(publish("fam/K").conflicts, 1U);
+  EXPECT_EQ(counters_.publish_conflicts, 1U);  // however often publishing is tried
+}
+
+TEST_F(PublisherTest, AddsAbsentFilesToAnEntryWithEqualCommonFiles) {
+  begin("K");
+  put("fam/K/a", "same");
+  put("fam/K/done-b", "2");
+  scratch_.write("base/fam/K/a", "same");
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.files, 1U);
+  EXPECT_EQ(scratch_.read("base/fam/K/done-b"), "2");
+  EXPECT_EQ(names("fam/K"), (Names{"a", "done-b"}));
+}
+
+TEST_F(PublisherTest, AJobThatMayNotPublishPublishesNothing) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  hooks_.refused = "nobody knows it";
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.refused, 1U);
+  EXPECT_EQ(report.entries, 0U);
+  (void)publish("fam/K");
+  EXPECT_EQ(counters_.publish_refused, 1U);  // however often publishing is tried
+  EXPECT_EQ(hooks_.kept["fam/K"], "the job may not publish: nobody knows it");
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+// Once the entry is staged, a user who is not allowed to publish can still write to the layer.
+TEST_F(PublisherTest, ThePolicyIsCheckedAgainBeforeTheBaseIsChanged) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  hooks_.refuse_at_look = 2;  // the first check is the one before any work
+  EXPECT_EQ(publish("fam/K").refused, 1U);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  EXPECT_EQ(get("fam/K/done-a"), "2");
+}
+
+TEST_F(PublisherTest, ManyNewEntriesAreRenamedAtOnceAndTheOthersOneByOne) {
+  constexpr unsigned kEntries = 40;
+  const auto key = [](unsigned number) { return "K" + std::to_string(number); };
+  for (unsigned number = 0; number < kEntries; ++number) {
+    begin(key(number));
+    for (int file = 0; file < 7; ++file)
+      put("fam/" + key(number) + "/" + std::to_string(file), "x");
+    put("fam/" + key(number) + "/done-x", key(number));
+  }
+  scratch_.write("base/fam/K7/done-x", "K7");
+  scratch_.write("base/fam/K8/done-x", "other");
+  begin("begun");
+  put("fam/begun/a", "1");
+  std::uint64_t most_done = 0;
+  const PublishReport report = publisher_->publish_all(
+      overlay_, hooks_, false, [&](std::uint64_t done, std::uint64_t) { most_done = done; });
+  EXPECT_EQ(report.entries, kEntries - 1);
+  EXPECT_EQ(report.files, (kEntries - 2) * 8 + 7);
+  EXPECT_EQ(report.conflicts, 1U);
+  EXPECT_EQ(report.incomplete, 1U);
+  EXPECT_EQ(most_done, kEntries + 1);
+  EXPECT_EQ(scratch_.read("base/fam/K39/6") + scratch_.read("base/fam/K7/3"), "xx");
+  EXPECT_EQ(scratch_.read("base/fam/K8/done-x"), "other");
+  EXPECT_FALSE(scratch_.exists("upper/fam/K39") || scratch_.exists("upper/fam/K7"));
+  EXPECT_TRUE(scratch_.exists("upper/fam/K8/3") && scratch_.exists("upper/fam/begun/a"));
+  const std::string audit = scratch_.read("base/.cacheshim/audit/" + node_name() + ".jsonl");
+  EXPECT_EQ(std::count(audit.begin(), audit.end(), '\n'), kEntries - 1);
+  EXPECT_EQ(counters_.entries_published, kEntries - 1);
+}
+
+// Between the staging of a batch and its rename into the base.
+TEST_F(PublisherTest, ABatchIsNotPublishedIfItsJobLosesTheRight) {
+  for (const char* name : {"A", "B"}) {
+    begin(name);
+    put("fam/" + std::string(name) + "/done-x", "1");
+  }
+  hooks_.refuse_at_look = 3;
+  const auto report = publisher_->publish_all(overlay_, hooks_, false, [](auto, auto) {});
+  EXPECT_EQ(report.refused, 2U);
+  EXPECT_EQ(report.entries, 0U);
+  EXPECT_FALSE(scratch_.exists("base/fam/A") || scratch_.exists("base/fam/B"));
+  EXPECT_EQ(get("fam/A/done-x") + get("fam/B/done-x"), "11");
+}
+
+TEST_F(PublisherTest, APlanReportsWhatWouldBeDoneAndDoesNothing) {
+  for (const char* key : {"new", "there", "other", "begun", "busy"}) begin(key);
+  put("fam/new/done-a", "12345");
+  put("fam/new/b", "1");
+  put("fam/there/done-a", "same");
+  scratch_.write("base/fam/there/done-a", "same");
+  put("fam/other/done-a", "mine");
+  scratch_.write("base/fam/other/done-a", "theirs");
+  put("fam/begun/a", "1");
+  put("fam/busy/done-a", "1");
+  struct stat st {};
+  ASSERT_EQ(::stat((scratch_ / "upper/fam/busy/done-a").c_str(), &st), 0);
+  hooks_.writing.insert(st.st_ino);
+  std::map<std::string, UnitPlan> plans;
+  for (UnitPlan& plan : publisher_->plan_all(overlay_, hooks_, false, [](auto, auto) {})) {
+    plans[plan.unit] = plan;
+  }
+  EXPECT_EQ(plans.size(), 5U);
+  EXPECT_EQ(plans["fam/new"].files, 2U);
+  EXPECT_EQ(plans["fam/new"].bytes, 6U);
+  EXPECT_EQ(plans["fam/new"].why_kept + plans["fam/there"].why_kept, "");
+  EXPECT_EQ(plans["fam/there"].files, 0U);
+  EXPECT_EQ(plans["fam/other"].why_kept, "the base has another version of it: first writer wins");
+  EXPECT_EQ(plans["fam/busy"].why_kept, "a file of it is open for writing");
+  EXPECT_EQ(plans["fam/begun"].why_kept,
+            "its entry is not complete: what completes it is a file named done-* or *.so");
+  EXPECT_FALSE(scratch_.exists("base/fam/new"));
+  EXPECT_EQ(get("fam/there/done-a"), "same");
+  EXPECT_TRUE(scratch_.exists("upper/fam/there/done-a"));
+  EXPECT_EQ(counters_.publish_conflicts + counters_.entries_published, 0U);
+  EXPECT_TRUE(hooks_.kept.empty());
+  hooks_.refused = "why not";
+  for (const UnitPlan& plan : publisher_->plan_all(overlay_, hooks_, true, [](auto, auto) {})) {
+    EXPECT_EQ(plan.why_kept, "the job may not publish: why not");
+  }
+}
+
+TEST_F(PublisherTest, ModesInTheBaseAreSetByTheStore) {
+  begin("K");
+  put("fam/K/open", "1");
+  put("fam/K/done-closed", "2");
+  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/open").c_str(), 04775), 0);
+  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/done-closed").c_str(), 0660), 0);
+  (void)publish("fam/K");
+  EXPECT_EQ(mode_of("base/fam/K"), 0755U);
+  EXPECT_EQ(mode_of("base/fam/K/open"), 0755U);
+  EXPECT_EQ(mode_of("base/fam/K/done-closed"), 0600U);
+}
+
+TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  struct stat st {};
+  ASSERT_EQ(::stat((scratch_ / "upper/fam/K/done-a").c_str(), &st), 0);
+  hooks_.writing.insert(st.st_ino);
+  EXPECT_TRUE(publish("fam/K").busy);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  hooks_.writing.clear();
+  EXPECT_EQ(publish("fam/K").entries, 1U);
+}
+
+// A file with passthrough can be mapped, and the mapping outlives the descriptor.
+TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  auto fd = UniqueFd(::open((scratch_ / "upper/fam/K/done-a").c_str(), O_RDWR));
+  void* const mapped = ::mmap(nullptr, 1, PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  fd.reset();
+  EXPECT_TRUE(publish("fam/K").busy);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  ASSERT_EQ(::munmap(mapped, 1), 0);
+  EXPECT_EQ(publish("fam/K").entries, 1U);
+}
+
+TEST_F(PublisherTest, AnotherNameOfAPublishedFileDoesNotLeadIntoTheBase) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  ASSERT_TRUE(changes::link(overlay_, "fam/K/done-a", "twin"));
+  ASSERT_EQ(publish("fam/K").entries, 1U);
+  ASSERT_TRUE(sys::write_all(open_writable(overlay_, "twin", O_WRONLY)->get(), "X"));
+  EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "2");
+}
+
+TEST_F(PublisherTest, SymlinksOutOfAnEntryAreRefused) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  ASSERT_TRUE(changes::make_symlink(overlay_, "fam/K/out", "../../../etc/passwd"));
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  EXPECT_EQ(counters_.publish_refused, 1U);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+TEST_F(PublisherTest, PathsOfAnotherMountAreNotPublished) {
+  ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
+  begin("K");
+  put("fam/K/done-a", R"({"child": ["/ci-cache/.jobs/j/fam/K/a"]})");
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  EXPECT_EQ(counters_.publish_refused, 1U);
+  begin("L");
+  put("fam/L/done-a", R"({"child": ["/ci-cache/fam/L/a"], "other": "/fam not a path?", "n": 3})");
+  EXPECT_EQ(publish("fam/L").incomplete, 1U);
+  begin("M");
+  put("fam/M/done-a", R"({"child": ["/ci-cache/fam/M/a"], "n": 3})");
+  EXPECT_EQ(publish("fam/M").entries, 1U);
+}
+
+TEST_F(PublisherTest, EntriesWithRelativePathsAreNotPublishedAndAreReplaced) {
+  ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
+  begin("K");
+  put("fam/K/done-a", R"({"child": {"a.cubin": "cache/fam/K/a.cubin"}})");
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  scratch_.write("base/fam/L/done-a", R"({"child": {"a.cubin": "./fam/L/a.cubin"}})");
+  put("fam/L/done-b", R"({"child": {"a.cubin": "/ci-cache/fam/L/a.cubin"}, "text": "x/y"})");
+  EXPECT_EQ(publish("fam/L").entries, 1U);
+  EXPECT_EQ(names("fam/L"), Names{"done-b"});
+}
+
+TEST_F(PublisherTest, AnEntryOfAnotherMountPathIsReplacedAsAWhole) {
+  ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
+  scratch_.write("base/fam/K/a", "old");
+  scratch_.write("base/fam/K/b", "old");
+  scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
+  begin("N");  // the entry is merged while it is built, like any other
+  put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
+  ASSERT_TRUE(sys::write_all(open_writable(overlay_, "fam/K/a", O_WRONLY)->get(), "new"));
+  EXPECT_EQ(publish("fam/K").entries, 1U);
+  EXPECT_EQ(scratch_.read("base/fam/K/a"), "new");
+  EXPECT_FALSE(scratch_.exists("base/fam/K/b"));
+  EXPECT_EQ(names("fam/K"), (Names{"a", "done-b"}));
+}
+
+TEST_F(PublisherTest, AtAJobsEndOnlySuccessPublishesUnknownCaches) {
+  begin("K");
+  put("fam/K/half", "1");
+  ASSERT_TRUE(changes::make_dir(overlay_, "other", 0755));
+  put("other/file", "3");
+  const auto ignore = [](auto, auto) {};
+  PublishReport report = publisher_->publish_all(overlay_, hooks_, false, ignore);
+  EXPECT_EQ(report.files, 0U);
+  report = publisher_->publish_all(overlay_, hooks_, true, ignore);
+  EXPECT_EQ(report.files, 1U);
+  EXPECT_EQ(report.incomplete, 1U);
+  EXPECT_EQ(scratch_.read("base/other/file"), "3");
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+TEST_F(PublisherTest, NothingIsLeftInStaging) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  (void)publish("fam/K");
+  const auto left = sys::list_dir(store_->staging());
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->size(), 1U);  // only this daemon's lock is left
+}
+
+}  // namespace
+}  // namespace cacheshim

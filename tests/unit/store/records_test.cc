@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "store/base/store.h"
+#include "store/layer/layer.h"
+#include "store/layer/layer_index.h"
+#include "store/sys/paths.h"
+#include "tests/unit/support/scratch.h"
+
+namespace cacheshim {
+namespace {
+
+std::string refusal_of(const Scratch& scratch) {
+  const auto opened = Store::open(scratch.path(), "");
+  const auto* error = std::get_if<StoreError>(&opened);
+  return error == nullptr ? "" : error->message;
+}
+
+TEST(Store, AnExistingDirectoryBecomesAStoreAsItIs) {
+  const Scratch scratch;
+  scratch.write("triton/K/x", "x");
+  EXPECT_EQ(refusal_of(scratch), "");
+  EXPECT_EQ(scratch.read("triton/K/x"), "x");
+  EXPECT_EQ(scratch.read(".cacheshim/format"), "1\n");
+}
+
+TEST(Store, ANewerFormatIsRefusedAndLeftAlone) {
+  const Scratch scratch;
+  scratch.write(".cacheshim/format", "2\n");
+  EXPECT_NE(refusal_of(scratch).find("newer"), std::string::npos);
+  EXPECT_EQ(scratch.read(".cacheshim/format"), "2\n");
+}
+
+TEST(Store, ADamagedFormatIsRefused) {
+  const Scratch scratch;
+  scratch.write(".cacheshim/format", "what?");
+  EXPECT_NE(refusal_of(scratch).find("damaged"), std::string::npos);
+}
+
+TEST(Store, RecordsWhereItIsMounted) {
+  const Scratch scratch;
+  {
+    auto opened = Store::open(scratch.path(), "");
+    ASSERT_TRUE(std::get<Store>(opened).record_mount_path("/ci-cache"));
+  }
+  const auto again = Store::open(scratch.path(), "");
+  EXPECT_EQ(std::get<Store>(again).mount_path(), "/ci-cache");
+}
+
+TEST(Store, RemovesStagingOfDeadDaemonsOnly) {
+  const Scratch scratch;
+  const auto living = Store::open(scratch.path(), "");
+  scratch.write(".cacheshim/staging/dead-1/owner.lock", "");
+  scratch.write(".cacheshim/staging/dead-1/0/tree/x", "half");
+  const auto next = Store::open(scratch.path(), "");
+  EXPECT_FALSE(scratch.exists(".cacheshim/staging/dead-1"));
+  struct stat st {};
+  EXPECT_EQ(::fstat(std::get<Store>(living).staging(), &st), 0);
+  EXPECT_GT(st.st_nlink, 0U);
+}
+
+LayerRecord wanted(const std::string& job) {
+  LayerRecord record;
+  record.job = job;
+  record.cycle = "0";
+  record.node = "node1";
+  record.uid = 1001;
+  return record;
+}
+
+TEST(LayerRecord, IsReadBack) {
+  LayerRecord record = wanted("j");
+  record.shared_uids = true;
+  record.vouched = true;
+  record.publish = PublishPolicy::kEnd;
+  record.refused = "why";
+  record.outcome = Outcome::kFailure;
+  const auto read = parse_layer_record(to_json(record));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->job, "j");
+  EXPECT_EQ(read->uid, 1001U);
+  EXPECT_TRUE(read->shared_uids && read->vouched);
+  EXPECT_EQ(read->publish, PublishPolicy::kEnd);
+  EXPECT_EQ(read->refused, "why");
+  EXPECT_EQ(read->outcome, Outcome::kFailure);
+}
+
+TEST(LayerRecord, TakesMissingAndUnknownFields) {
+  const auto record = parse_layer_record(R"({"job": "j", "invented_later": [1]})");
+  ASSERT_TRUE(record);
+  EXPECT_TRUE(record->active);
+  EXPECT_FALSE(record->uid || record->vouched || record->publish);
+  EXPECT_FALSE(parse_layer_record("[]"));
+  EXPECT_FALSE(parse_layer_record(R"({"job": 7})"));
+}
+
+TEST(Layer, IsHeldByOneDaemonAtATime) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  const auto first = Layer::take(layers.get(), wanted("j"));
+  const auto second = Layer::take(layers.get(), wanted("j"));
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->path(), "j/0@node1");
+  EXPECT_EQ(second->path(), "j/0@node1.2");
+}
+
+TEST(Layer, IsTakenOverWithItsContents) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  { ASSERT_TRUE(Layer::take(layers.get(), wanted("j"))); }
+  scratch.write("layers/j/0@node1/upper/x", "kept");
+  EXPECT_TRUE(take_orphans(layers.get(), "another node").empty());
+  const auto orphans = take_orphans(layers.get(), "node1");
+  ASSERT_EQ(orphans.size(), 1U);
+  EXPECT_EQ(orphans[0].record().uid, 1001U);
+  EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
+}
+
+TEST(Layer, KeepsTheReasonForNotPublishing) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  LayerRecord vouched = wanted("j");
+  vouched.vouched = true;
+  const auto take = [&](const LayerRecord& record) {
+    return Layer::take(layers.get(), record)->record();
+  };
+  EXPECT_TRUE(take(vouched).vouched);
+  EXPECT_TRUE(take(vouched).vouched);
+  EXPECT_FALSE(take(wanted("j")).vouched);  // a daemon that did not check the writers
+  EXPECT_FALSE(take(vouched).vouched);
+  LayerRecord refused = wanted("j");
+  refused.refused = "for a reason";
+  EXPECT_EQ(take(refused).refused, "for a reason");
+  EXPECT_EQ(take(vouched).refused, "for a reason");
+  // The end was recorded, and the daemon died before it had moved the directory away.
+  refused.active = false;
+  scratch.write("layers/j/0@node1/meta.json", to_json(refused));
+  EXPECT_EQ(take(vouched).refused, "for a reason");
+  scratch.write("layers/j/0@node1/meta.json", "damaged");
+  // No record lists the writers of the layer any more: it is left alone, and another one is created
+  // beside it.
+  EXPECT_EQ(Layer::take(layers.get(), vouched)->path(), "j/0@node1.2");
+}
+
+TEST(Layer, IsRemovedAtItsEndOrKeptUntilItIsOld) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  auto gone = Layer::take(layers.get(), wanted("gone"));
+  ASSERT_TRUE(gone->end(layers.get(), Outcome::kSuccess, false));
+  EXPECT_FALSE(scratch.exists("layers/gone"));
+  auto kept = Layer::take(layers.get(), wanted("kept"));
+  ASSERT_TRUE(kept->end(layers.get(), Outcome::kFailure, true));
+  EXPECT_FALSE(scratch.exists("layers/kept/0@node1"));
+  sweep_ended_layers(layers.get(), 3600);
+  EXPECT_TRUE(scratch.exists("layers/kept"));
+  EXPECT_TRUE(take_orphans(layers.get(), "node1").empty());
+  sweep_ended_layers(layers.get(), -1);
+  EXPECT_FALSE(std::filesystem::exists(scratch / "layers/kept") &&
+               !std::filesystem::is_empty(scratch / "layers/kept"));
+}
+
+TEST(LayerIndex, HidesWhatIsBelow) {
+  LayerIndex index;
+  for (const char* directory : {"a", "c"}) index.add_directory(directory);
+  index.add_whiteout("a/b");
+  index.add_opaque("c");
+  EXPECT_TRUE(index.place_of("a/b").hides_lowers);
+  EXPECT_TRUE(index.place_of("a/b/c/d").hides_lowers);
+  EXPECT_FALSE(index.place_of("a/bb").hides_lowers);
+  EXPECT_TRUE(index.place_of("c/x").hides_lowers);
+  EXPECT_TRUE(index.place_of("c/x/y").hides_lowers);
+  EXPECT_FALSE(index.place_of("c").hides_lowers);
+}
+
+TEST(LayerIndex, FindsWhichNamesTheLayerCanHave) {
+  LayerIndex index;
+  index.add_directory("a");
+  EXPECT_TRUE(index.place_of("x").in_layer);
+  EXPECT_TRUE(index.place_of("a/x").in_layer);
+  EXPECT_FALSE(index.place_of("a/b/x").in_layer);
+  EXPECT_FALSE(index.place_of("b/x").in_layer);
+}
+
+TEST(LayerIndex, MovesAllThatIsBelowADirectory) {
+  LayerIndex index;
+  for (const char* directory : {"a", "a/b", "a/b/deep", "z"}) index.add_directory(directory);
+  index.add_whiteout("a/b/x");
+  index.add_opaque("a/b");
+  index.move_tree("a/b", "z/y");
+  EXPECT_FALSE(index.place_of("a/b/x").hides_lowers);
+  EXPECT_TRUE(index.has_whiteout("z/y/x"));
+  EXPECT_TRUE(index.is_opaque("z/y"));
+  EXPECT_TRUE(index.has_directory("z/y/deep"));
+  index.erase_tree("z");
+  EXPECT_FALSE(index.has_directory("z/y"));
+}
+
+TEST(LayerIndex, ExchangesADirectoryWithAFile) {
+  LayerIndex index;
+  for (const char* directory : {"a", "a/d", "b"}) index.add_directory(directory);
+  index.exchange_trees("a/d", "b/file");
+  EXPECT_TRUE(index.has_directory("b/file"));
+  EXPECT_FALSE(index.has_directory("a/d"));
+  index.add_opaque("a");
+  index.exchange_trees("a", "b");
+  EXPECT_TRUE(index.has_directory("a/file"));
+  EXPECT_TRUE(index.is_opaque("b"));
+  EXPECT_FALSE(index.is_opaque("a"));
+}
+
+TEST(JoinPath, TakesEmptyParts) {
+  EXPECT_EQ(join_path("", "x"), "x");
+  EXPECT_EQ(join_path("a", ""), "a");
+  EXPECT_EQ(join_path("a", "x"), "a/x");
+}
+
+}  // namespace
+}  // namespace cacheshim
