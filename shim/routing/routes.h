@@ -12,7 +12,9 @@ namespace cacheshim {
 struct Route {
   std::string_view name;          // of the directory in the mount
   std::string_view default_path;  // absolute and plain
-  bool is_routed = false;  // otherwise the default path only replaces the mount's, as a fallback
+  // Whether the default path leads to the mount. If not, it only replaces the mount's path once the
+  // mount is gone.
+  bool is_routed = false;
 };
 
 // The mount's path, the job's view and the routes. The process's start sets them up, in memory of
