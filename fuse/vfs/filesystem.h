@@ -29,7 +29,7 @@ struct Filesystem {
   OwnTree own_tree;
   ChangeGuard change_guard{mount, own_tree};
   FlightRequests flight_requests{mount, objects, answers};
-  LockRequests locks{mount, objects, change_guard};
+  LockRequests locks{mount, change_guard};
   FileData file_data{mount, objects, answers, own_tree};
   Files files{mount, objects, answers, own_tree, flight_requests, locks, file_data};
   Names names{mount, objects, answers, own_tree, flight_requests, locks};

@@ -21,8 +21,9 @@ namespace cacheshim {
 // unless a method says otherwise.
 class LockRequests {
  public:
-  LockRequests(Mount& mount, Objects& objects, ChangeGuard& change_guard)
-      : mount_(mount), objects_(objects), change_guard_(change_guard) {}
+  // Both must outlive it.
+  LockRequests(Mount& mount, ChangeGuard& change_guard)
+      : mount_(mount), change_guard_(change_guard) {}
 
   void flock(const Request& request, std::uint64_t fh, int operation, StatusCompletion completion);
   void setlk(const Request& request, const LockTarget& target, const struct flock& lock, bool waits,
@@ -64,7 +65,6 @@ class LockRequests {
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
 
   Mount& mount_;
-  Objects& objects_;
   ChangeGuard& change_guard_;
 };
 

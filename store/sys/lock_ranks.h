@@ -42,10 +42,11 @@
 //       PendingUnlinks::mutex_
 //         TaskQueue::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
-//       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_, OpenFiles::Shard::mutex,
-//       Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
+//       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
+//       OpenFiles::Shard::mutex, Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
-// All others are the last and are taken with no lock held: CallerJobs, Closer, EventLoop, OpenVerifier, RejectedEntries, transport/.
+// All others are the last and are taken with no lock held: CallerJobs, Closer, EventLoop, OpenVerifier,
+// RejectedEntries, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks
