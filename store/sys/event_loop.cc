@@ -39,13 +39,19 @@ void add_or_throw(int events, int fd, std::uint64_t id) {
   if (!add_event(events, fd, EPOLLIN, id)) fail();
 }
 
-// Returns the ids of some descriptors that are ready; the others stay ready.
-std::vector<std::uint64_t> ready_ids(int events, int timeout_ms) {
-  std::array<epoll_event, 64> ready;
-  const int count = ::epoll_wait(events, ready.data(), ready.size(), timeout_ms);
-  std::vector<std::uint64_t> ids;
-  for (int at = 0; at < count; ++at) ids.push_back(ready.at(static_cast<std::size_t>(at)).data.u64);
-  return ids;
+constexpr std::size_t kMostEvents = 64;
+
+struct ReadyIds {
+  std::array<epoll_event, kMostEvents> events;
+  std::size_t count = 0;
+};
+
+// Finds some descriptors that are ready; the others stay ready. Allocates nothing.
+ReadyIds ready_ids(int events, int timeout_ms) {
+  ReadyIds ready;
+  const int count = ::epoll_wait(events, ready.events.data(), kMostEvents, timeout_ms);
+  ready.count = static_cast<std::size_t>(std::max(count, 0));  // EINTR: none
+  return ready;
 }
 
 }  // namespace
@@ -56,9 +62,10 @@ EventLoop::Task::Task(EventLoop& loop, const char* what, Run run)
       run_(std::move(run)),
       events_(checked(::epoll_create1(EPOLL_CLOEXEC))),
       wake_event_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
-      serial_(loop.add(*this)) {
+      serial_(loop.new_serial()) {
   add_or_throw(events_.get(), wake_event_.get(), kEvent);
   add_or_throw(loop.events_.get(), events_.get(), serial_);
+  loop.add(*this);  // last, because no destructor runs if the constructor throws
 }
 
 void EventLoop::Task::wake() const {
@@ -74,12 +81,19 @@ void EventLoop::Task::stop() {
   loop_.remove(serial_);
 }
 
-std::vector<std::uint64_t> EventLoop::Task::take_readable() const {
-  std::vector<std::uint64_t> ids = ready_ids(events_.get(), 0);
-  eventfd_t value = 0;
-  if (std::erase(ids, kEvent) > 0) (void)::eventfd_read(wake_event_.get(), &value);
-  for (std::uint64_t& id : ids) --id;
-  return ids;
+// Adds the ids of readable descriptors to readable_. Reserves memory first: a descriptor is reported once.
+void EventLoop::Task::take_readable() {
+  readable_.reserve(readable_.size() + kMostEvents);
+  const ReadyIds ready = ready_ids(events_.get(), 0);
+  for (std::size_t at = 0; at < ready.count; ++at) {
+    const std::uint64_t id = ready.events.at(at).data.u64;
+    eventfd_t value = 0;
+    if (id == kEvent) {
+      (void)::eventfd_read(wake_event_.get(), &value);  // cannot fail: it is readable
+    } else {
+      readable_.push_back(id - 1);
+    }
+  }
 }
 
 EventLoop::EventLoop()
@@ -107,12 +121,19 @@ void EventLoop::run_all() {
   for (const std::uint64_t serial : serials) call(serial);
 }
 
+// Allocates nothing outside call(), which logs exceptions: one that left the thread would end the daemon.
 void EventLoop::run() {
   for (;;) {
-    const auto ready = ready_ids(events_.get(), time_to_next());
-    if (std::find(ready.begin(), ready.end(), kEvent) != ready.end()) return;
-    for (const std::uint64_t serial : ready) call(serial);
-    for (const std::uint64_t serial : due_tasks()) call(serial);
+    const ReadyIds ready = ready_ids(events_.get(), time_to_next());
+    for (std::size_t at = 0; at < ready.count; ++at) {
+      const std::uint64_t serial = ready.events.at(at).data.u64;
+      if (serial == kEvent) return;
+      call(serial);
+    }
+    const auto now = Clock::now();
+    for (std::uint64_t serial = next_due(0, now); serial != 0; serial = next_due(serial, now)) {
+      call(serial);
+    }
   }
 }
 
@@ -129,14 +150,13 @@ int EventLoop::time_to_next() const {
       std::clamp<std::chrono::milliseconds::rep>(wait.count(), 0, std::numeric_limits<int>::max()));
 }
 
-std::vector<std::uint64_t> EventLoop::due_tasks() const {
-  std::vector<std::uint64_t> serials;
-  const auto now = Clock::now();
+// Returns the first task after `after` that is due; 0: none.
+std::uint64_t EventLoop::next_due(std::uint64_t after, Clock::time_point now) const {
   const MutexLock lock(mutex_);
-  for (const auto& [serial, entry] : tasks_) {
-    if (entry.due <= now) serials.push_back(serial);
+  for (auto at = tasks_.upper_bound(after); at != tasks_.end(); ++at) {
+    if (at->second.due <= now) return at->first;
   }
-  return serials;
+  return 0;
 }
 
 // Does nothing if the task has ended meanwhile.
@@ -150,7 +170,11 @@ void EventLoop::call(std::uint64_t serial) {
     running_ = serial;
   }
   auto due = Clock::now() + kRetry;
-  (void)run_guarded(task->what_, [&] { due = task->run_(task->take_readable()); });
+  (void)run_guarded(task->what_, [&] {
+    task->take_readable();
+    due = task->run_(task->readable_);
+    task->readable_.clear();
+  });
   {
     const MutexLock lock(mutex_);
     running_ = 0;
@@ -159,10 +183,14 @@ void EventLoop::call(std::uint64_t serial) {
   call_ended_.notify_all();
 }
 
-std::uint64_t EventLoop::add(Task& task) {
+std::uint64_t EventLoop::new_serial() {
   const MutexLock lock(mutex_);
-  tasks_[++last_serial_] = {&task};
-  return last_serial_;
+  return ++last_serial_;
+}
+
+void EventLoop::add(Task& task) {
+  const MutexLock lock(mutex_);
+  tasks_[task.serial_] = {&task};
 }
 
 void EventLoop::remove(std::uint64_t serial) {

@@ -28,8 +28,8 @@ class EventLoop {
     // forward.
     using Run = std::function<Clock::time_point(const std::vector<std::uint64_t>& readable)>;
 
-    // `what` names the work in the log if `run` throws; `run` is then called again after kRetry. Throws
-    // std::system_error if the process is out of descriptors.
+    // `what` names the work in the log if `run` throws; `run` is then called again after kRetry, with the same ids.
+    // Throws std::system_error if the process is out of descriptors.
     Task(EventLoop& loop, const char* what, Run run);
     ~Task() { stop(); }
     Task(const Task&) = delete;
@@ -47,7 +47,7 @@ class EventLoop {
 
    private:
     friend class EventLoop;
-    std::vector<std::uint64_t> take_readable() const;
+    void take_readable();
 
     EventLoop& loop_;
     const char* const what_;
@@ -55,6 +55,7 @@ class EventLoop {
     const UniqueFd events_;      // epoll, for wake_event_ and the watched descriptors
     const UniqueFd wake_event_;  // eventfd
     const std::uint64_t serial_;
+    std::vector<std::uint64_t> readable_;  // used only by the loop; kept if `run` throws
   };
 
   // No task runs before start(). Throws std::system_error.
@@ -78,9 +79,10 @@ class EventLoop {
 
   void run();
   int time_to_next() const EXCLUDES(mutex_);
-  std::vector<std::uint64_t> due_tasks() const EXCLUDES(mutex_);
+  std::uint64_t next_due(std::uint64_t after, Clock::time_point now) const EXCLUDES(mutex_);
   void call(std::uint64_t serial) EXCLUDES(mutex_);
-  std::uint64_t add(Task& task) EXCLUDES(mutex_);
+  std::uint64_t new_serial() EXCLUDES(mutex_);
+  void add(Task& task) EXCLUDES(mutex_);
   void remove(std::uint64_t serial) EXCLUDES(mutex_);
 
   static constexpr std::chrono::milliseconds kRetry{100};

@@ -184,6 +184,26 @@ TEST_F(EventLoopTest, ATaskThatFailsIsTriedAgainAndOthersGoOn) {
   EXPECT_TRUE(has_run);
 }
 
+TEST_F(EventLoopTest, ATaskThatFailsGetsTheReadableDescriptorsAgain) {
+  std::vector<std::uint64_t> ids;
+  EventLoop::Task task(loop_, "a failing test", [&](const auto& readable) -> Clock::time_point {
+    if (++calls_ == 1) throw std::runtime_error("it fails");
+    ids = readable;
+    return kNever;
+  });
+  const Pipe one;
+  const Pipe other;
+  EXPECT_TRUE(task.watch(one.reader.get(), 5));
+  EXPECT_TRUE(task.watch(other.reader.get(), 6));
+  one.write();
+  loop_.run_all();
+  other.write();
+  loop_.run_all();
+  EXPECT_EQ(ids, (std::vector<std::uint64_t>{5, 6}));
+  loop_.run_all();
+  EXPECT_TRUE(ids.empty()) << "each is reported once";
+}
+
 TEST_F(EventLoopTest, ManyThreadsWakeAndEndTasks) {
   loop_.start();
   std::vector<std::thread> threads;
