@@ -82,7 +82,7 @@ std::string status_json(Mount& mount) {
   json["base_is_local"] = mount.is_base_local();
   json["passthrough"] = mount.io_modes.is_enabled();
   json["requests"] = mount.uses_io_uring() ? "io_uring" : "/dev/fuse";
-  json["locks"] = mount.locks.is_local_only() ? "this mount" : "file system";
+  json["locks"] = mount.locks.state().is_local_only ? "this mount" : "file system";
   json["jobs_active"] = mount.jobs.active_count();
   Json names = Json::array();
   for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);

@@ -318,7 +318,7 @@ void close_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   int open_files = 0;
   for (const Job* job : request.mount.jobs.all()) open_files += job->use.open_files;
-  const auto waited_through = static_cast<int>(request.mount.locks.waiting().handles);
+  const auto waited_through = static_cast<int>(request.mount.locks.state().waiting_handles);
   if (open_files > waited_through && !request.flag("in_use")) {
     return request.session->refuse("files of it are open", kExitFailed);
   }
@@ -332,7 +332,7 @@ void close_mount(const ControlRequest& request) {
 void list_waiting(const ControlRequest& request) {
   if (!may_close(request)) return;
   Json processes = Json::array();
-  for (const pid_t process : request.mount.locks.waiting().processes) {
+  for (const pid_t process : request.mount.locks.state().waiting_processes) {
     processes.push_back(process);
   }
   request.session->answer({{"ok", true}, {"processes", std::move(processes)}});

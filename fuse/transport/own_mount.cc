@@ -29,7 +29,7 @@ struct Call {
 // when the daemon is dead (so RequestRing excludes its rings from a fork). CLOSE_RANGE_UNSHARE
 // gives the child an empty descriptor table of its own and closes no descriptor of the daemon.
 // Linux copies the first 64 descriptors and then closes the copies, so a file that the daemon
-// closes meanwhile briefly stays open, and locked (see LockQueue::drop).
+// closes meanwhile briefly stays open, and locked (see LockOwners::drop).
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   if (::syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0) return 1;

@@ -185,7 +185,7 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
   Overlay& overlay = handle.job->overlay;
   const auto path = path_of(handle);
   if (!known && (!path || !overlay.locks().named.may_become_lock(*path))) return nullptr;
-  if (!known && mount_.locks.is_in_use({0, handle.node})) return nullptr;
+  if (!known && mount_.locks.is_wanted({0, handle.node})) return nullptr;
   if (!may_share_lock(request, handle, use)) return handle.uses_named_lock ? known : nullptr;
   if (known) known = mount_.named_locks.use(handle);
   if (known || !path) return known;

@@ -88,12 +88,17 @@ std::list<Batons::Watched> Batons::take_orphans() {
 
 EventLoop::Clock::time_point Batons::tend() {
   std::list<Watched> in_use;
-  for (Watched& orphan : take_orphans()) {
-    if (is_in_use(orphan)) {
-      orphan.is_orphan = true;
-      in_use.push_back(std::move(orphan));
+  std::list<Watched> orphans = take_orphans();
+  while (!orphans.empty()) {
+    Watched& orphan = orphans.front();
+    orphan.is_orphan = true;
+    bool stays = true;  // if the check fails, it is repeated
+    (void)run_guarded("checking a baton", [&] { stays = is_in_use(orphan); });
+    if (stays) {
+      in_use.splice(in_use.end(), orphans, orphans.begin());
     } else {
       (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
+      orphans.pop_front();
     }
   }
   const MutexLock lock(mutex_);

@@ -17,6 +17,8 @@ namespace {
 
 // The polling interval for a lock file that a process outside the mount has locked.
 constexpr std::chrono::milliseconds kPoll{200};
+// The shortest interval between two checks: any release of a lock causes one.
+constexpr std::chrono::milliseconds kShortest{5};
 
 }  // namespace
 
@@ -67,15 +69,18 @@ void LockRemovals::forget(Job& job, const struct stat& st) {
 }
 
 EventLoop::Clock::time_point LockRemovals::tend() {
+  if (EventLoop::Clock::now() < next_check_) return next_check_;
   std::vector<LockFileId> ids;
   {
     const MutexLock lock(mutex_);
     for (const auto& [id, removal] : removals_) ids.push_back(id);
   }
   for (const LockFileId& id : ids) finish(id);
+  const auto now = EventLoop::Clock::now();
+  next_check_ = now + kShortest;
   const MutexLock lock(mutex_);
   has_removals_ = !removals_.empty();
-  return has_removals_ ? EventLoop::Clock::now() + kPoll : EventLoop::kNever;
+  return has_removals_ ? now + kPoll : EventLoop::kNever;
 }
 
 // Removes the file, unless a process has a lock on it or waits for one.

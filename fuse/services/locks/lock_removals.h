@@ -42,7 +42,7 @@ class LockRemovals {
     std::set<Job*> jobs;
   };
 
-  // Removes the files that are free by now. Returns when to call it again.
+  // Removes the files that are free by now. Returns the time of the next call.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
   void finish(const LockFileId& id) EXCLUDES(mutex_);
 
@@ -51,6 +51,7 @@ class LockRemovals {
   Mutex mutex_{LockRank::kRemovals};
   std::map<LockFileId, Removal> removals_ GUARDED_BY(mutex_);
   std::atomic<bool> has_removals_{false};
+  EventLoop::Clock::time_point next_check_{};  // used only by tend()
   EventLoop::Task task_;  // the last member: it uses all the others
 };
 

@@ -94,13 +94,18 @@ Result<LockTable::Queue> LockTable::ensure_queue(const LockFileId& id, const Ope
   return at->second;
 }
 
-// The last step of a visit that may have changed the queue: takes it out of the table if it is unused.
+// The last step of a visit that may have changed the queue.
 void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
   if (!queue->has_waiters()) {
     on_release_();
   } else if (queue->needs_poll()) {
     call_loop();
   }
+  drop_if_unused(id, queue);
+}
+
+// Takes an unused queue out of the table.
+void LockTable::drop_if_unused(const LockFileId& id, const Queue& queue) {
   queue->dropped |= queue->is_unused();
   if (!queue->dropped) return;
   const MutexLock lock(mutex_);
@@ -235,6 +240,13 @@ bool LockTable::is_held_by(const LockFileId& id, pid_t process) {
   return queue->owners.is_held_by(process);
 }
 
+bool LockTable::is_wanted(const LockFileId& id) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const MutexLock lock(queue->mutex);
+  return queue->is_wanted_by_others(-1);
+}
+
 int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest& request,
                     struct flock& lock) {
   for (;;) {
@@ -247,7 +259,6 @@ int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest&
       const MutexLock guard(queue->mutex);
       if (queue->dropped) continue;
       error = queue->find(request, lock, answers);
-      end_visit(id, queue);
     }
     give(answers);
     return error;
@@ -293,15 +304,17 @@ std::vector<LockTable::Queue> LockTable::all_queues() {
   return queues;
 }
 
-LockTable::Waiting LockTable::waiting() {
-  Waiting waiting;
+LockTable::State LockTable::state() {
+  State state;
   std::set<std::uint64_t> handles;
   for (const Queue& queue : all_queues()) {
     const MutexLock lock(queue->mutex);
-    queue->add_waiting(handles, waiting.processes);
+    queue->add_waiting(handles, state.waiting_processes);
   }
-  waiting.handles = handles.size();
-  return waiting;
+  state.waiting_handles = handles.size();
+  const MutexLock lock(mutex_);
+  state.is_local_only = !local_only_.empty();
+  return state;
 }
 
 PendingReplies LockTable::close() {
@@ -323,7 +336,7 @@ Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t 
     const MutexLock lock(queue->mutex);
     if (queue->dropped) continue;
     const Status done = queue->is_wanted_by_others(process) ? Status(Errno(EBUSY)) : action();
-    end_visit(id, queue);
+    drop_if_unused(id, queue);  // and not end_visit(): no lock was released
     return done;
   }
 }

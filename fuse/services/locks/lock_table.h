@@ -56,7 +56,9 @@ class LockTable {
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
-  // Whether a process has a lock on the file or waits for one.
+  // is_wanted(): whether a process has a lock on the file or waits for one. is_in_use(): whether
+  // the file has a queue, because a handle that has made a request is still open.
+  bool is_wanted(const LockFileId& id);
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
   // Serves F_GETLK. Returns an errno value, or 0 with `lock` filled in.
   int find(const LockFileId& id, const Opener& open, const LockRequest& request,
@@ -68,12 +70,15 @@ class LockTable {
   // with locks held.
   void interrupt(std::uint64_t ticket);
 
-  // The waiting requests: the number of their handles, and their processes (0: not visible).
-  struct Waiting {
-    std::size_t handles = 0;
-    std::set<pid_t> processes;
+  struct State {
+    // The waiting requests: the number of their handles, and their processes (0: not visible).
+    std::size_t waiting_handles = 0;
+    std::set<pid_t> waiting_processes;
+    // A file system of the base does not support locks, so that locks exclude only processes of
+    // this mount.
+    bool is_local_only = false;
   };
-  Waiting waiting();
+  State state();
   // Refuses with ENOLCK the waiting requests, and until reopen() those that would have to wait. Returns the replies to
   // the waiting requests.
   PendingReplies close();
@@ -86,12 +91,6 @@ class LockTable {
   // Sets a function that is called, with locks held, when a request or a close may have left a file without locks and
   // waiting requests. Call once, before the first request.
   void set_release_hook(std::function<void()> hook) { on_release_ = std::move(hook); }
-  // Whether a file system of the base does not support locks, so that locks exclude only processes
-  // of this mount.
-  bool is_local_only() const {
-    const MutexLock lock(mutex_);
-    return !local_only_.empty();
-  }
 
  private:
   struct IdHash {
@@ -107,6 +106,7 @@ class LockTable {
   Result<UniqueFd> file_of(const LockFileId& id, const Opener& open, bool& is_shared);
   bool can_lock(int file, std::uint64_t device);
   void end_visit(const LockFileId& id, const Queue& queue) REQUIRES(queue->mutex);
+  void drop_if_unused(const LockFileId& id, const Queue& queue) REQUIRES(queue->mutex);
   void break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                    std::uint64_t ticket);
   bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);

@@ -96,6 +96,18 @@ def test_record_locks_keep_their_ranges_and_f_getlk_sees_them(mount, two_jobs):
     assert not two("try_record", two.path(NAME), 29, 1)
 
 
+def test_f_getlk_before_the_first_lock_request_keeps_no_lock_private(two_jobs):
+    one, two = two_jobs
+    fds = [create(job) for job in two_jobs]
+    for job, fd in zip(two_jobs, fds):
+        job("set_record", fd, 0, 0, fcntl.F_GETLK)
+    lock(one, fds[0], "record")
+    assert not can_lock(two, fds[1], "record")
+    unlock(one, fds[0], "record")
+    lock(two, fds[1], "record")
+    assert not can_lock(one, fds[0], "record")
+
+
 def test_a_process_on_the_bare_store_excludes_views_and_is_excluded(mount, two_jobs):
     one, two = two_jobs
     fd = create(one)

@@ -234,9 +234,9 @@ TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
       return asked.st_ino == st.st_ino && asked.st_dev == st.st_dev ? error : real.set(fd, request);
     };
     LockTable table(counters, loop, system);
-    EXPECT_FALSE(table.is_local_only());
+    EXPECT_FALSE(table.state().is_local_only);
     EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0) << error;
-    EXPECT_TRUE(table.is_local_only());
+    EXPECT_TRUE(table.state().is_local_only);
     EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->now(), EAGAIN);
     const auto waiter = ask(table, shared, flock_request(3, F_WRLCK, true));
     table.released(shared, 1);
@@ -257,7 +257,7 @@ TEST_F(Locks, AShortageOfLocksIsAnError) {
   table.released(shared, 1);
   is_short = true;
   EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, true))->now(), ENOLCK);
-  EXPECT_FALSE(table.is_local_only());
+  EXPECT_FALSE(table.state().is_local_only);
 }
 
 TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
@@ -280,6 +280,32 @@ TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_EQ(waiter->now(), -1);
   replies.give();
   EXPECT_EQ(waiter->now(), ENOLCK);
+}
+
+// The hook's owner calls unless_wanted(), and would call itself without an end.
+TEST_F(Locks, ACheckWhetherALockIsWantedIsNoRelease) {
+  LockTable table(counters, loop);
+  int releases = 0;
+  table.set_release_hook([&] { ++releases; });
+  ASSERT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0);
+  releases = 0;
+  const auto open = [this] { return sys::open_path(path, O_PATH); };
+  EXPECT_TRUE(
+      table.unless_wanted(shared, open, -1, [] { return Status(); }).failed_with(EBUSY));
+  EXPECT_EQ(releases, 0);
+  table.released(shared, 1);
+  EXPECT_EQ(releases, 1);
+}
+
+TEST_F(Locks, AProcessThatOnlyLooksForALockDoesNotWantIt) {
+  LockTable table(counters, loop);
+  struct flock found {};
+  EXPECT_EQ(table.find(own, {}, record_request(1, F_WRLCK, 0, 0), found), 0);
+  EXPECT_FALSE(table.is_wanted(own));
+  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 0))->now(), 0);
+  EXPECT_TRUE(table.is_wanted(own));
+  ASSERT_EQ(ask(table, own, record_request(1, F_UNLCK, 0, 0))->now(), 0);
+  EXPECT_FALSE(table.is_wanted(own));
 }
 
 TEST_F(Locks, ManyThreadsExcludeEachOther) {

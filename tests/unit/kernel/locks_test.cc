@@ -55,9 +55,9 @@ class FuseKernelLocks : public FuseKernelTest {
   }
   // Sends a request that must wait, and returns once it waits.
   std::uint64_t send_waiting(const OpenNode& file, const std::string& body) {
-    const std::size_t before = mount_.locks.waiting().handles;
+    const std::size_t before = mount_.locks.state().waiting_handles;
     const std::uint64_t number = kernel_.send(FUSE_SETLKW, file.node, body);
-    EXPECT_TRUE(comes_true([&] { return mount_.locks.waiting().handles > before; }));
+    EXPECT_TRUE(comes_true([&] { return mount_.locks.state().waiting_handles > before; }));
     return number;
   }
   void flush(const OpenNode& file) {
