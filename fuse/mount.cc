@@ -15,7 +15,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::chrono::seconds kShortestIdleInterval{1};
-constexpr std::chrono::milliseconds kSearchInterval{100};  // at which a search for processes is checked
+constexpr std::chrono::milliseconds kFirstSearchInterval{100};
 constexpr std::chrono::seconds kAnswerDeadline{1};
 
 }  // namespace
@@ -86,7 +86,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
 void Mount::start(int device, std::function<void(const Baton&)> reap) {
   device_ = device;
   invalidation.start(device);
-  timeouts.watch(loop, lowers_, options.watch, is_base_local_);
+  timeouts.watch(prompt_loop, lowers_, options.watch, is_base_local_);
   const bool sees_all = timeouts.watch_mode() == WatchMode::kFanotify && is_base_local_;
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
   single_flight.start(loop, store, options.flight_timeout);
@@ -99,6 +99,7 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   next_tending_ = EventLoop::Clock::now() + idle_interval();
   tending_.wake();
   batons.start(loop, std::move(reap));
+  prompt_loop.start();
   loop.start();
 }
 
@@ -110,9 +111,14 @@ std::chrono::milliseconds Mount::idle_interval() const {
 EventLoop::Clock::time_point Mount::tend() {
   const auto now = EventLoop::Clock::now();
   if (now < next_tending_) return next_tending_;
-  idle_jobs_->tick();
+  next_tending_ = now + idle_interval();
   keeper.tend_if_due(tasks);
-  return next_tending_ = now + (idle_jobs_->is_searching() ? kSearchInterval : idle_interval());
+  idle_jobs_->tick();
+  // A search for processes usually ends soon. It may also hang for long.
+  search_interval_ = std::clamp(2 * search_interval_, kFirstSearchInterval, idle_interval());
+  if (idle_jobs_->is_searching()) return next_tending_ = now + search_interval_;
+  search_interval_ = {};
+  return next_tending_;
 }
 
 void Mount::connected(const Protocol& agreed) {
@@ -160,17 +166,19 @@ void Mount::close_waits_for(std::chrono::seconds time) {
 }
 
 EventLoop::Clock::time_point Mount::reopen_if_due() {
-  {
-    const MutexLock lock(closing_mutex_);
-    if (EventLoop::Clock::now() < reopen_at_) return reopen_at_;
-    reopen_at_ = EventLoop::kNever;
-  }
-  reopen_waits();
+  const MutexLock lock(closing_mutex_);
+  if (EventLoop::Clock::now() < reopen_at_) return reopen_at_;
+  allow_waits();
   return EventLoop::kNever;
 }
 
 void Mount::reopen_waits() {
   const MutexLock lock(closing_mutex_);
+  allow_waits();
+}
+
+void Mount::allow_waits() {
+  reopen_at_ = EventLoop::kNever;
   if (is_closed_for_good_ || !is_closing_) return;
   forget_closing(options.run_dir);
   is_closing_ = false;
@@ -189,6 +197,7 @@ void Mount::finish_tasks() {
 void Mount::stop() {
   finish_tasks();
   loop.stop();
+  prompt_loop.stop();
   locks.close().give();
   batons.stop();
   timeouts.stop();

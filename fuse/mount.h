@@ -113,8 +113,11 @@ class Mount {
   OpenFiles open_files;
   IoModes io_modes;
   std::atomic<int> releases{0};  // RELEASE requests in progress that have not released their locks
-  EventLoop loop;  // of the services below
-  LockTable locks{counters, loop, lock_system()};
+  // Clients wait for lock requests and control files, so their tasks do not run behind those that may wait for a job's
+  // lock or a disk.
+  EventLoop prompt_loop;
+  EventLoop loop;  // of all other services
+  LockTable locks{counters, prompt_loop, lock_system()};
   BaseLocks base_locks{entries};
   LockRemovals lock_removals{loop, locks, base_locks.files};
   NamedLocks named_locks{locks, base_locks.named};
@@ -137,11 +140,12 @@ class Mount {
   // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind
   // these.
   TaskQueue tasks{2};
-  Ticker ticker{loop};
+  Ticker ticker{prompt_loop};
 
  private:
   LockSystem lock_system();
   PendingReplies refuse_waits() REQUIRES(closing_mutex_);
+  void allow_waits() REQUIRES(closing_mutex_);
   EventLoop::Clock::time_point reopen_if_due() EXCLUDES(closing_mutex_);
   std::chrono::milliseconds idle_interval() const;
   EventLoop::Clock::time_point tend();
@@ -152,6 +156,7 @@ class Mount {
   bool is_base_local_;
   std::unique_ptr<IdleJobs> idle_jobs_;
   EventLoop::Clock::time_point next_tending_{};
+  std::chrono::milliseconds search_interval_{};
   Mutex closing_mutex_{LockRank::kClosing};
   bool is_closed_for_good_ GUARDED_BY(closing_mutex_) = false;
   EventLoop::Clock::time_point reopen_at_ GUARDED_BY(closing_mutex_) = EventLoop::kNever;

@@ -90,16 +90,13 @@ class FanotifyWatch final : public BaseWatch {
 void FanotifyWatch::read_events() {
   alignas(fanotify_event_metadata) char buffer[64 * 1024];
   std::vector<BaseChange> changes;
-  for (;;) {
-    const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
-    if (size <= 0) break;  // EAGAIN: there are no more
-    const char* const end = buffer + size;
-    for (const char* at = buffer; at < end;) {  // the kernel aligns each event
-      const void* const aligned = at;
-      const auto& event = *static_cast<const fanotify_event_metadata*>(aligned);
-      take(event, changes);
-      at += event.event_len;
-    }
+  const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
+  const char* const end = buffer + size;      // -1 (EAGAIN): there are none
+  for (const char* at = buffer; at < end;) {  // the kernel aligns each event
+    const void* const aligned = at;
+    const auto& event = *static_cast<const fanotify_event_metadata*>(aligned);
+    take(event, changes);
+    at += event.event_len;
   }
   if (!changes.empty()) changed_(changes);
 }

@@ -130,14 +130,11 @@ void InotifyWatch::drop_all(std::vector<BaseChange>& changes) {
 void InotifyWatch::read_events() {
   alignas(inotify_event) char buffer[64 * 1024];
   std::vector<BaseChange> changes;
-  for (;;) {
-    const ssize_t size = ::read(events_.get(), buffer, sizeof buffer);
-    if (size <= 0) break;  // EAGAIN: there are no more
-    for (const char* at = buffer; at < buffer + size;) {
-      const auto& event = *reinterpret_cast<const inotify_event*>(at);
-      take(event, changes);
-      at += sizeof event + event.len;
-    }
+  const ssize_t size = ::read(events_.get(), buffer, sizeof buffer);
+  for (const char* at = buffer; at < buffer + size;) {  // -1 (EAGAIN): there are none
+    const auto& event = *reinterpret_cast<const inotify_event*>(at);
+    take(event, changes);
+    at += sizeof event + event.len;
   }
   {
     const MutexLock lock(mutex_);

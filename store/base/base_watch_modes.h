@@ -23,7 +23,8 @@ std::unique_ptr<BaseWatch> start_inotify(EventLoop& loop, const std::vector<int>
 void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
 // Reads a descriptor of events on the loop's thread. Pauses after each batch, so that a busy file system causes at most
-// some hundred wake-ups a second instead of one per event.
+// some hundred wake-ups a second instead of one per event. `read` reads one batch, so that the loop's other tasks run in
+// the pauses.
 class EventReader {
  public:
   EventReader(EventLoop& loop, int events, std::function<void()> read)
@@ -37,12 +38,13 @@ class EventReader {
 
  private:
   static constexpr std::chrono::milliseconds kPause{1};
+  static constexpr std::chrono::milliseconds kPoll{100};
 
-  // Reads the events, or after a pause begins to wait for them. If the kernel refuses to wait, reads at each call.
+  // Reads a batch of events; after the pause, waits for the next one. Polls if the kernel refuses to wait.
   EventLoop::Clock::time_point run(bool has_events) {
     if (!has_events && task_.watch(events_, 0)) return EventLoop::kNever;
     read_();
-    return EventLoop::Clock::now() + kPause;
+    return EventLoop::Clock::now() + (has_events ? kPause : kPoll);
   }
 
   const int events_;
