@@ -24,7 +24,7 @@
 //   JobTable::mutex_
 //     OverlayState::mutex               one job's at a time; shared, or exclusively
 //       LockRemovals::mutex_
-//         ViewFilter::mutex_, HiddenLocks::mutex_
+//         ViewFilter::mutex_, HiddenLocks::mutex_, LockQueue …
 //       NamedLocks::mutex_
 //         LockTable::mutex_
 //       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_

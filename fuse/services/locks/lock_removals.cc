@@ -83,15 +83,13 @@ EventLoop::Clock::time_point LockRemovals::tend() {
   return has_removals_ ? now + kPoll : EventLoop::kNever;
 }
 
-// Removes the file, unless a process has a lock on it or waits for one.
+// Removes the file, unless a process has a lock on it or waits for one. Holds the mutex meanwhile: a job that creates
+// the file again calls forget(), and from then on the file must stay.
 void LockRemovals::finish(const LockFileId& id) {
-  std::string path;
-  {
-    const MutexLock lock(mutex_);
-    const auto found = removals_.find(id);
-    if (found == removals_.end()) return;
-    path = found->second.path;
-  }
+  const MutexLock lock(mutex_);
+  const auto found = removals_.find(id);
+  if (found == removals_.end()) return;
+  const std::string& path = found->second.path;
   const auto open = [&] { return files_.open(path, O_PATH); };
   const auto is_there = [&] {
     const auto st = files_.find(path);
@@ -104,9 +102,6 @@ void LockRemovals::finish(const LockFileId& id) {
         return files_.remove(path);
       });
   if (removed.failed_with(EBUSY)) return;
-  const MutexLock lock(mutex_);
-  const auto found = removals_.find(id);
-  if (found == removals_.end()) return;
   for (Job* job : found->second.jobs) job->overlay.locks().hidden.show(path);
   removals_.erase(found);
 }
