@@ -30,7 +30,7 @@ struct OverlayDirectories {
   std::string work;                 // on the file system of upper
 };
 
-// The kernel's switch for FUSE over io_uring, "Y" or "N"; absent before Linux 6.14.
+// The kernel's parameter that enables FUSE over io_uring: "Y" or "N". Absent before Linux 6.14.
 inline constexpr char kRingParameter[] = "/sys/module/fuse/parameters/enable_uring";
 
 struct DaemonOptions {
@@ -56,15 +56,16 @@ struct DaemonOptions {
   bool verify_on_open = false;
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
-      600};  // between checks of the limits and of leftovers
-  // The preferred way to detect changes of the base by other processes. The daemon falls back to
-  // the other ways.
+      600};  // the time between two checks of the limits and for leftovers
+  // The preferred way to detect changes of the base by other processes. If it is unavailable, the daemon uses another
+  // one.
   WatchMode watch = WatchMode::kFanotify;
   bool io_uring = true;  // receive requests over io_uring if the kernel supports it
   unsigned threads = 0;  // workers of the receive loop; 0: depends on the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerMode owners;
-  // The job's attempt that this mount belongs to. The record of the closing names it; empty: no record is written.
+  // The attempt of the job that this mount belongs to. When the mount is closed, the daemon writes a record that names
+  // the attempt; if it is empty, the daemon writes no record.
   std::string cycle;
   // The run directory's lock if this process holds it already, as a standby that takes over does.
   std::shared_ptr<UniqueFd> run_lock;
@@ -79,7 +80,7 @@ struct DaemonError {
 
 // Mounts the file system and serves it until it is unmounted or SIGTERM, SIGINT or SIGHUP arrives. Calls `on_ready`
 // once the mount is usable. Call from a process with no other thread; logs through spdlog's default logger. Returns an
-// error if it could not start, and nothing after a clean end.
+// error if the daemon could not start, and nothing after a clean end.
 std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready);
 

@@ -113,10 +113,10 @@ class Mount {
   OpenFiles open_files;
   IoModes io_modes;
   std::atomic<int> releases{0};  // RELEASE requests in progress that have not released their locks
-  // Clients wait for lock requests and control files, so their tasks do not run behind those that may wait for a job's
-  // lock or a disk.
+  // Runs the tasks for lock requests and control files, because clients wait for these. The tasks of `loop` may wait
+  // for a job's lock or a disk, and must not delay them.
   EventLoop prompt_loop;
-  EventLoop loop;  // of all other services
+  EventLoop loop;  // runs the tasks of all other services
   LockTable locks{counters, prompt_loop, lock_system()};
   BaseLocks base_locks{entries};
   LockRemovals lock_removals{loop, locks, base_locks.files};

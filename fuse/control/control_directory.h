@@ -27,7 +27,7 @@ class ControlDirectory final : public ControlFiles {
 };
 
 nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
-// Appends the JSON of describe_job() as text. For ten thousand jobs this takes a tenth of the time of building JSON
+// Appends the JSON of describe_job() to `text`. For ten thousand jobs this takes a tenth of the time of building JSON
 // trees.
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text);
 

@@ -11,8 +11,8 @@ namespace cacheshim {
 class ControlSession;
 class Mount;
 
-// Executes a request of the control directory (docs/control.md). Answers it through the session, before it returns or
-// later from a task.
+// Executes a request of the control directory (docs/control.md). Answers it through the session, before this function
+// returns, or later from a task.
 void run_control_request(Mount& mount, const Caller& caller, const nlohmann::json& request,
                          const std::shared_ptr<ControlSession>& session);
 

@@ -18,11 +18,12 @@ namespace cacheshim {
 // held.
 class ControlSession {
  public:
-  // Call when a request has been written. Errors: EBUSY if there was one before.
+  // Call when a request has been written. Errors: EBUSY if the session already has a request.
   Status begin();
-  // Completes `reader` with up to `size` bytes of the next lines: now, or when there are any. tick() bounds the wait.
+  // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any; with no bytes if there is
+  // no request or all lines have been read. tick() bounds the wait.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
-  // Completes a waiting read with a line of progress.
+  // If a read waits, completes it with a line of progress.
   void tick();
   void close();
 
@@ -30,7 +31,7 @@ class ControlSession {
   void answer(const nlohmann::ordered_json& line);
   void answer_line(std::string line);  // JSON, without the end of the line
   void refuse(const std::string& why, int exit_code);
-  // Whether the file is open and its last line has not been read.
+  // Returns true if the file is open and its last line has not been read yet.
   bool is_waiting();
   bool has_unread_answer();
 
@@ -44,8 +45,8 @@ class ControlSession {
   bool has_request_ GUARDED_BY(mutex_) = false;
   bool answered_ GUARDED_BY(mutex_) = false;
   bool closed_ GUARDED_BY(mutex_) = false;
-  std::string pending_ GUARDED_BY(mutex_);      // lines that are not read yet
-  std::size_t fetched_ GUARDED_BY(mutex_) = 0;  // how many of their bytes have been read
+  std::string pending_ GUARDED_BY(mutex_);      // queued lines; the first `fetched_` bytes have been read
+  std::size_t fetched_ GUARDED_BY(mutex_) = 0;  // in bytes
   std::string what_ GUARDED_BY(mutex_) = "working";
   std::uint64_t done_ GUARDED_BY(mutex_) = 0;
   std::uint64_t total_ GUARDED_BY(mutex_) = 0;

@@ -11,7 +11,8 @@ namespace cacheshim {
 class Mount;
 class Job;
 
-// Returns the record of an entry that its readers reject, as `status` and `explain` show it, without the name.
+// Returns the record of an entry that jobs have rejected, in the form that `status` and `explain` show, without the
+// entry's name.
 nlohmann::ordered_json describe(const RejectedEntries::Summary& summary);
 
 // Reports where a job's view gets `path` from, who published it and when, and why it is hidden or not published

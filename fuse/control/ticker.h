@@ -11,7 +11,8 @@
 
 namespace cacheshim {
 
-// Ticks the control files that are being read, so that they can show progress. Thread-safe.
+// Calls ControlSession::tick() every 100 ms for each watched session whose answer has not been read, so that its reader
+// gets lines of progress. Thread-safe.
 class Ticker {
  public:
   explicit Ticker(EventLoop& loop);
@@ -20,10 +21,11 @@ class Ticker {
   Ticker& operator=(const Ticker&) = delete;
 
   void watch(std::shared_ptr<ControlSession> session) EXCLUDES(mutex_);
-  // Waits until all clients have read the answers that were given to them. Does not wait for a request without an
-  // answer, such as the caller's own request.
+  // Waits, at most for `at_most`, until all clients have read the answers that were given to them. Does not wait for a
+  // request without an answer, such as the caller's own request.
   void wait_until_answered(std::chrono::milliseconds at_most) EXCLUDES(mutex_);
-  // Closes the sessions: no reader may outlive the libfuse session that it is completed through. Idempotent.
+  // Closes the sessions. Call while the libfuse session exists, because pending reads are completed through it.
+  // Idempotent.
   void stop() EXCLUDES(mutex_);
 
  private:

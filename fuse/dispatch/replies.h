@@ -20,7 +20,7 @@ void opened(fuse_req_t req, const Result<OpenedFile>& result);
 void opened_directory(fuse_req_t req, const OpenedFile& result);
 void created(fuse_req_t req, const Result<CreatedFile>& result);
 void written(fuse_req_t req, const Result<std::size_t>& bytes);
-// Replies to both forms of an xattr request: `size` 0 requests the length, another size the value.
+// Replies to an xattr request: with the length of the value if `size` is 0, otherwise with the value.
 void xattr(fuse_req_t req, const Result<std::string>& value, std::size_t size);
 void text(fuse_req_t req, const Result<std::string_view>& result);
 // Replies with up to `size` bytes of a file from `offset`.

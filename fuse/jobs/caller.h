@@ -14,7 +14,8 @@
 #include "store/profiles/publish_policy.h"
 #include "store/sys/mutex.h"
 
-// Identifies the caller, from the credentials that the kernel sends with a request, and /proc.
+// Identifies the caller of a request, from the credentials that the kernel sends with it and from
+// /proc.
 namespace cacheshim {
 
 struct Caller {
@@ -25,8 +26,9 @@ struct Caller {
 
 // The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
 // its cgroup, otherwise by its parent's claim, otherwise uid-<uid>. The environment is the one that
-// the process got at its exec. The environment of a set-id program is ignored, because its caller
-// has made it; so is the uid-<uid> of another user.
+// the process got at its exec. The environment of a set-id program is ignored, because the
+// program's caller has set it. A claim of the job uid-<uid> is ignored if that is another user's
+// uid.
 struct JobClaim {
   JobId job;
   JobId cycle;
@@ -36,10 +38,11 @@ struct JobClaim {
 // Returns the supplementary groups of a thread; empty if /proc does not show them.
 std::vector<gid_t> groups_of(pid_t tid);
 
-// Thread-safe. Caches a thread's claim by its id, start time and the address of its environment.
-// While the thread waits for the daemon's answer its id cannot be reused, a later thread of the
-// same id has another start time, and an exec, which may bring another environment, changes the
-// address.
+// Determines the claims of callers, and caches the claim of each thread together with the thread's
+// start time and the address of its environment. A cached claim is valid if both are unchanged: a
+// later thread with the same id has another start time, and an exec, which may bring another
+// environment, changes the address. The id cannot be reused while the thread waits for the daemon's
+// answer. Thread-safe.
 class CallerJobs {
  public:
   JobClaim claim_of(const Caller& caller);

@@ -24,8 +24,8 @@ class CgroupProof {
 
  private:
   struct Tree {
-    std::string controllers;  // as in the middle field of a line; "" for version 2
-    std::string root;         // of the hierarchy, at the mount point
+    std::string controllers;  // as in the second field of /proc/PID/cgroup; "" for version 2
+    std::string root;         // the directory of the hierarchy that is mounted
     std::string mount_point;
   };
   bool is_roots_own(std::string_view controllers, std::string_view path) const;

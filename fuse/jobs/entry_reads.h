@@ -14,10 +14,10 @@
 namespace cacheshim {
 
 // Detects the entries of the base that a job has rejected: a thread has opened a file of the entry
-// in the base, and later replaces, rewrites or removes one of the base entry's files. Tracks
-// threads, since another thread of the job may have begun its own build before the entry was
-// published: it completes the build and rejects nothing, although the job's other threads read the
-// published entry meanwhile.
+// in the base, and later replaces, rewrites or removes one of the base entry's files. Records reads
+// by thread, because another thread of the job may have begun to build the entry before it was
+// published. When that thread completes its build, it rejects nothing, although other threads of
+// the job have read the published entry meanwhile.
 //
 // Does not detect a program that reads with one thread and builds with another. Thread-safe.
 class EntryReads {
@@ -39,8 +39,8 @@ class EntryReads {
   void clear();
 
  private:
-  // Hints, read without the mutex. A thread that changes a file after its own read of the entry
-  // sees the hint of that read.
+  // Hints that are read without the mutex. A thread always sees the hint that its own earlier read
+  // has set.
   std::atomic<bool> has_any_{false};
   std::atomic<bool> has_rejected_any_{false};
   mutable Mutex mutex_;

@@ -16,7 +16,7 @@
 namespace cacheshim {
 
 // Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not
-// show that a job is over: a process may sleep or compute for hours between two of them. So this
+// show that a job is over: a process may sleep or compute for hours between two requests. So this
 // class reads /proc before it ends a job, and only then. Not thread-safe, except may_end().
 //
 // Cost: at most one pass over /proc at a time, on a separate thread, which uses at most a twentieth
@@ -26,14 +26,14 @@ class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `end` ends a job, or has a task do so. The task calls may_end() first. `jobs` must outlive this
-  // object.
+  // `end` ends a job, or posts a task that ends it. Such a task must call may_end() first. `jobs`
+  // must outlive this object.
   IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
            std::string proc = "/proc");
 
   // Call regularly, and soon again while is_searching(). Does not block.
   void tick();
-  // Whether a pass over /proc is in progress. Only for the caller of tick().
+  // Whether a pass over /proc is in progress. Call only on the thread that calls tick().
   bool is_searching() const { return !asked_.empty(); }
 
   // Whether the job may end, is active, and has not been used for `job_idle`. Thread-safe.

@@ -21,8 +21,8 @@ class Invalidator {
   virtual ~Invalidator() = default;
 
   // Invalidates `publisher`'s published names in the other views, then calls `answer`, then
-  // invalidates the names of the base that the publisher's own view now shows. `held` are the
-  // directories that the request to be answered holds.
+  // invalidates the names of the base that the publisher's own view now shows. `held`: the
+  // directories whose locks the request to be answered holds in the kernel.
   virtual void published(const PublishReport& report, const Job& publisher,
                          std::vector<NodeId> held, Done answer) = 0;
   virtual void published_and_wait(const PublishReport& report, const Job& publisher) = 0;
@@ -34,7 +34,7 @@ class Invalidator {
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
   // Call when the job's layer was removed, before its nodes are dropped. Requires: Overlay::mutex()
   // held exclusively. Returns a function that invalidates the nodes and blocks until the kernel has
-  // processed this: call it once the mutex is released.
+  // processed the invalidations. Call that function once the mutex is released.
   virtual Done layer_dropped(const Job& job) = 0;
 };
 

@@ -30,10 +30,10 @@ namespace cacheshim {
 // The settings of a mount for its jobs.
 struct JobSettings {
   OwnerMode owners;
-  // Whether this is the only job of a plain overlay, whose view has no owner and an ordinary
-  // directory as its root.
+  // Whether this is the only job of a plain overlay: its view has no owner, and the view's root is an ordinary
+  // directory.
   bool is_plain = false;
-  // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
+  // A writable descriptor of the base, or -1. A publishing job uses the lock files of the base through it.
   int lock_base = -1;
   int lock_staging = -1;                    // passed to LockDirectory::share()
   const LockAccess* lock_access = nullptr;  // defines which users may lock these files
@@ -60,8 +60,8 @@ class Job final : private OverlayObserver {
 
   JobUse use;
   JobLife life;
-  // The shadow filter for the processes of the view. Only for one user's view: another user would
-  // be shown other owners.
+  // The shadow filter for the processes of the first view's owner. The processes of other users get none, because their
+  // views show other owners.
   ViewFilter filter;
   JobViews views;
   JobPolicy policy;
@@ -72,10 +72,9 @@ class Job final : private OverlayObserver {
   Mutex end_mutex{LockRank::kJobEnd};  // held by the thread that ends the job
 
   void begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids);
-  // Takes over a layer that an earlier daemon left; open_layer() is the caller's next step.
+  // Takes over a layer that an earlier daemon left; call open_layer() next.
   void adopt(Layer taken, PublishPolicy mount_policy) REQUIRES(overlay.mutex());
-  // Ends what begin() has begun. Requires: the layer has been removed. Returns the replies to the requests that wait
-  // for the end.
+  // Ends the job. Requires: the layer has been removed. Returns the replies to the requests that wait for the end.
   PendingReplies finish(Outcome outcome) EXCLUDES(overlay.mutex());
 
   // ---- The layer is created with the first change.
@@ -88,8 +87,8 @@ class Job final : private OverlayObserver {
   // Call when the layer was removed: the job's parts then drop their data about it.
   void forget_layer() REQUIRES(overlay.mutex());
 
-  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change
-  // that causes this. Errors: those of writing the record, which must succeed first.
+  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that is the reason
+  // for this. Errors: those of writing the layer's record; the change must then not be made.
   Status refuse_publishing(const std::string& why) EXCLUDES(overlay.mutex());
   // Ensures that the layer's record names its owner, durably. Call before the first answer to the
   // owner, with no lock held. Takes no time if there is no layer, or if the owner is already

@@ -14,8 +14,8 @@
 namespace cacheshim {
 
 // A job's publish policy, and whether its layer may be published. After the first change by a user who may not publish,
-// the layer may not be published. The daemon records this refusal before it makes the change. Only the end of the layer
-// removes the record, whatever the job's name, its daemon and its later writers are. Thread-safe.
+// the layer may not be published. The daemon records this refusal before it makes the change. The record stays as long
+// as the layer, whichever job, daemon and users use the layer later. Thread-safe.
 class JobPolicy {
  public:
   struct Settings {
@@ -26,26 +26,25 @@ class JobPolicy {
   JobPolicy(std::string job_id, const Settings& settings)
       : job_id_(std::move(job_id)), settings_(settings), wanted_(settings.initial) {}
 
-  // `claimed` is the policy of the job's environment or record. It can only restrict the mount's.
+  // `claimed`, the policy in the job's environment or record, can only restrict the mount's policy.
   void begin(PublishPolicy mount, std::optional<PublishPolicy> claimed);
 
-  // The effective policy, and the policy that would apply if the job might publish.
+  // The effective policy, and the policy that applies if the layer is not refused.
   PublishPolicy effective() const { return refused_ ? PublishPolicy::kNever : wanted(); }
   PublishPolicy wanted() const { return wanted_.load(); }
   bool may_publish() const { return effective() != PublishPolicy::kNever; }
 
-  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. These functions require: its
-  // Overlay::mutex() held exclusively.
-  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change
-  // that causes this. Errors: those of writing the record; the next call tries again.
+  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. Requires for all of them: the job's
+  // Overlay::mutex() held exclusively. Ensures that no daemon ever publishes the layer's contents from now on. Call
+  // before the change that is the reason for this. Errors: those of writing the record; the next call tries again.
   Status refuse(const std::string& why, Layer* layer) EXCLUDES(mutex_);
   // Call for a layer that may have existed before: takes over the refusal in its record.
   void take_over(Layer& layer) EXCLUDES(mutex_);
   // Call once the layer is removed: its refusal ends with it.
   void forget_layer() EXCLUDES(mutex_);
 
-  // Whether nothing of the layer can ever be published: its record has the refusal, or there was no
-  // layer yet at the time of the refusal.
+  // Returns true if nothing of the layer can ever be published: the refusal is in the layer's record, or it was made
+  // before the layer existed, and fill() sets it in the new layer's record.
   bool is_refused() const { return is_recorded_; }
   std::string why_refused() const EXCLUDES(mutex_);  // for messages; "" if not refused
   // Sets the policy and the refusal in a new layer's record.

@@ -11,8 +11,8 @@
 
 #include "store/sys/process.h"
 
-// Finds living processes of jobs in /proc. A job may be alive without a request to the daemon: for
-// example a preloaded `sleep 1d` whose parent used the cache before.
+// Finds living processes of jobs in /proc. A job may be alive although it sends no requests to the daemon: for example,
+// a preloaded `sleep 1d` is left, whose parent used the cache.
 namespace cacheshim {
 
 struct JobUsers {
@@ -22,22 +22,20 @@ struct JobUsers {
 
 using LivingProcesses = std::map<std::string, Process>;  // one process per job
 
-// Returns one living process for each of `jobs` that has any, in one pass over the directory
-// `proc`. A process belongs to the job that its environment names, to the SLURM job of its cgroup
-// (which contains all processes in the job's cgroup.procs files), and to the jobs of its ancestors.
-// It counts if it is root's or belongs to one of the job's users: no other user can keep a job from
-// ending. The calling process, the daemon, never counts: it may have been started within a job.
+// Returns one living process for each of `jobs` that has any, in one pass over the directory `proc`. A process belongs
+// to the job that its environment names, to the SLURM job of its cgroup, and to the jobs of its ancestors. It counts if
+// it runs as root or as one of the job's users, so that no other user can keep a job from ending. The calling process
+// (the daemon) never counts, because it may have been started within a job.
 //
-// Takes some 30 µs of CPU per process of root and those users. May block as long as a process has
-// its memory map locked (a page fault on a file system that hangs): reading /proc/PID/environ takes
-// that lock.
+// Takes some 30 µs of CPU per process of root and those users. Blocks while the memory map of such a process is locked,
+// for example by a page fault on a file system that hangs, because reading /proc/PID/environ takes that lock.
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
                                       const std::string& proc = "/proc");
 
 // Whether the process with this id and start time still exists and is no zombie.
 bool is_living(const Process& process, const std::string& proc = "/proc");
 
-// The processes that are known to use a job, whatever they exec. Not thread-safe.
+// The processes that are known to use a job. A process stays known after an exec. Not thread-safe.
 class KnownProcesses {
  public:
   // Notes the process of a thread; does nothing if /proc does not show it. Fast for a known thread, since every
@@ -53,11 +51,11 @@ class KnownProcesses {
 
   struct Known {
     pid_t process;
-    // clock ticks since boot: a process that started later has reused the number
+    // clock ticks since boot: if the process started later, it has reused the id
     std::uint64_t seen;
   };
   std::map<pid_t, Known> known_;  // by thread
-  std::size_t most_ = 4096;       // with as many, note() forgets those that have exited
+  std::size_t most_ = 4096;       // once there are as many, note() forgets exited ones
 };
 
 }  // namespace cacheshim

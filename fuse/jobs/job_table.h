@@ -27,7 +27,7 @@ class JobTable {
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
-  // A consistent list of all jobs, by id.
+  // An element of states(), which returns all jobs by id. All elements describe the same moment.
   struct State {
     Job* job;
     bool is_active;
@@ -35,7 +35,8 @@ class JobTable {
   };
   std::vector<State> states() const;
   PublishPolicy policy() const { return policy_; }
-  // Allows only some users to publish. Call before there are jobs.
+  // For a mount where only some users may publish: makes its jobs check the writers of each layer.
+  // Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
   // `access` must outlive the table.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }

@@ -35,8 +35,8 @@ struct View {
   bool may_read(const struct stat& st) const;
 };
 
-// Whether a user other than root has claimed a job's first view, and whether the attributes that the kernel has cached
-// of it before, which may show root, have been invalidated since. Thread-safe.
+// Records whether a user other than root has claimed a job's first view. If so, also records whether the attributes
+// that the kernel cached before, which may show root as the owner, have been invalidated. Thread-safe.
 class ViewClaim {
  public:
   void make() { state_ = State::kMade; }
@@ -63,12 +63,12 @@ class JobViews {
  public:
   struct Settings {
     OwnerMode owners;
-    // Whether this is the view of a plain overlay, which has no owner and an ordinary directory as
-    // its root.
+    // Whether this is the view of a plain overlay: it has no owner, and its root is an ordinary directory.
     bool is_plain = false;
     std::optional<uid_t> owner;  // of the first view; empty: the first user other than root becomes the owner
   };
-  // `use` and `filter` must outlive it. `filter` is opened for the first view's owner while the job is active.
+  // `use` and `filter` must outlive this object, which opens `filter` for the first view's owner while the job is
+  // active.
   JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);
 
   // Call when the job begins and ends. The views keep their owners until the job begins again.
@@ -76,7 +76,7 @@ class JobViews {
       EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);
 
-  // Returns the view of this uid, and claims it if it has no owner. For a uid that the job is
+  // Returns the view of the caller's uid. Makes the uid the owner of a view that has none. For a uid that the job is
   // closed to, returns the first view, whose mode denies access.
   ViewSlot enter(const Caller& caller) EXCLUDES(mutex_);
   // Returns a living process that has entered a view, if there is any; forgets those that have
@@ -90,14 +90,15 @@ class JobViews {
   std::size_t count() const EXCLUDES(mutex_);
 
   bool shares_uids() const { return shared_uids_.load(); }
-  // Whether each view belongs to one uid, the first one that uses it.
+  // Whether each view belongs to one uid: the first one that uses it, apart from root.
   bool are_private() const { return !settings_.is_plain; }
   // The owner of the first view; nothing if only root has used it.
   std::optional<uid_t> owner() const EXCLUDES(mutex_);
   std::vector<uid_t> owners() const EXCLUDES(mutex_);  // the owners of all views, without root
-  // Whether the job has an owner whose layer this uid must not be served. This includes root.
+  // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids: `uid`,
+  // even root's, must not get the files of the layer.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
-  // Whether the uid may change the job itself: an owner or root may.
+  // Whether the uid may change the job itself: true for root and for the owners of the job's views.
   bool may_change(uid_t uid) const EXCLUDES(mutex_);
 
   ViewClaim claim;

@@ -15,9 +15,10 @@ namespace cacheshim {
 // A file in shared memory, mapped for writing. Move-only; unmapped by the destructor.
 class MappedFile {
  public:
-  // Makes the file `name`, of zeros, in the open directory `dir`. Until commit() renames it into
-  // place, replacing an older one, its name begins with ".". All of its space is allocated, so that
-  // writing to it cannot fail. Errors: ENOSPC and others of open, fallocate and mmap.
+  // Creates a file of zeros in the open directory `dir`, under a temporary name that begins with
+  // ".". commit() then renames it to `name`, and so replaces an older file. All of the file's space
+  // is allocated, so that writing to it cannot fail. Errors: ENOSPC and others of open, fallocate
+  // and mmap.
   static Result<MappedFile> make(int dir, const std::string& name, std::size_t size_bytes,
                                  mode_t mode);
   Status commit(int dir, const std::string& name) const;

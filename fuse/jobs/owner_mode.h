@@ -11,11 +11,11 @@ namespace cacheshim {
 struct OwnerMode {
   // owner=keep: each object has its own owner, mode and ACL, which the kernel checks as on any file
   // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
-  // to its user.
+  // to the view's user.
   bool keep = false;
   // With keep: the owners that the mount shows instead of the real ones, and that nobody can
-  // change. New objects get these owners. A set-id bit is not set if the real owner is another one:
-  // a process could use it to run as that owner.
+  // change. New objects get these owners. The daemon sets no set-id bit on a file whose real owner
+  // is another one: a process could use the bit to run as that owner.
   std::optional<uid_t> shown_uid;
   std::optional<gid_t> shown_gid;
   // With keep: whether the mount uses the POSIX ACLs of the backing files.

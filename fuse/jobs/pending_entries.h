@@ -13,12 +13,14 @@ namespace cacheshim {
 // A job's entries whose publishing waits for a close or for the release of a lock. Thread-safe.
 class PendingEntries {
  public:
-  // For entries that were complete while one of their files was still open for writing.
+  // Call postpone() for an entry that was complete while one of its files was still open for
+  // writing.
   void postpone(const std::string& entry) EXCLUDES(mutex_);
   std::vector<std::string> take_postponed() EXCLUDES(mutex_);
 
-  // For files that were created in entries that are built under a lock; the process that releases
-  // the lock takes them. `is_theirs` must take no lock.
+  // Call note_built() for a file that was created in an entry that is built under a lock. When a
+  // process releases the lock, it calls take_built(), which removes and returns the files for which
+  // `is_theirs` is true. `is_theirs` must take no lock.
   void note_built(const std::string& path) EXCLUDES(mutex_);
   bool has_built() const EXCLUDES(mutex_);
   std::vector<std::string> take_built(const std::function<bool(const std::string& path)>& is_theirs)

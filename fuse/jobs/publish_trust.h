@@ -24,7 +24,7 @@ class PublishTrust {
   bool may_publish(const Caller& caller) const {
     return !is_restricted() || why_refused(caller).empty();
   }
-  // The users who may publish, for `status`.
+  // Describes the users who may publish, for `status`.
   std::string text() const;
 
  private:

@@ -16,10 +16,10 @@
 
 namespace cacheshim {
 
-// The directory in which the preloaded library (routes, filters, the bound base) and `cacheshim
-// unmount` (the lock) find the daemon's files while it lives. A daemon that exits cleanly removes
-// it with the log; a daemon that dies leaves its log, and the next one of this mount replaces the
-// rest.
+// The run directory, through which processes find the daemon while it lives. The preloaded library
+// reads the routes, the filters and the bound base there; `cacheshim unmount` checks the lock. A
+// daemon that exits cleanly removes the directory together with the log. A daemon that dies leaves
+// both; the mount's next daemon keeps the log and replaces all other files.
 class RunDirectory {
  public:
   // Creates nothing if `path` is empty. `lock` is the directory's lock if the caller already holds

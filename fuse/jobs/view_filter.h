@@ -43,7 +43,7 @@ class BaseChanges {
 class MountOnlyEntries {
  public:
   static constexpr std::size_t kMost = 256;
-  // Returns false if it is already known, or if there is no space.
+  // Returns false if the entry is already known, or if there are kMost entries.
   bool add(const std::string& entry) {
     const MutexLock lock(mutex_);
     return entries_.size() < kMost && entries_.insert(entry).second;
@@ -81,8 +81,8 @@ class ViewFilter {
   ViewFilter(std::string job, const DirectAccess* directories);
   ~ViewFilter();
 
-  // Creates the file if it does not exist. It is for the view of `uid`, whose files are shown with
-  // the group `gid`.
+  // Creates the file, if it does not exist, for the view of `uid`, which shows its files with the
+  // group `gid`.
   void open(uid_t uid, gid_t gid);
   // Sets another owner: the processes map the filter again.
   void set_owner(uid_t uid, gid_t gid);

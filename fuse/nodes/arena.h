@@ -13,8 +13,8 @@
 namespace cacheshim {
 
 // An array of slots whose indexes start at 1 and are reused after release. Nodes and handles are in
-// an arena each. The kernel holds only the index of a node or a handle, so that the slots can move
-// to shared memory that outlives a worker process without a change outside this class. Memory is
+// an arena each. The kernel knows a node or a handle only by its index. So only this class would
+// have to change if the slots moved to shared memory that outlives a worker process. Memory is
 // freed in chunks, once all slots of a chunk are released.
 //
 // Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures
@@ -29,7 +29,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Throws std::bad_alloc, also beyond 67 million slots.
+  // Throws std::bad_alloc if there is no memory, or if all 67 million slots are in use.
   std::uint32_t allocate() {
     const MutexLock lock(mutex_);
     if (open_.empty()) open_.push_back(add_chunk());

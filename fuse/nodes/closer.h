@@ -12,9 +12,10 @@
 
 namespace cacheshim {
 
-// Closes the last descriptors of objects without a name on a thread of its own: the file system
-// then frees their blocks, which takes long on a disk with discards (ext4's discard). The thread
-// checks at intervals, so that a stream of descriptors does not wake it for each one. Thread-safe.
+// Closes the last descriptors of objects without a name on a separate thread. Such a close frees
+// the blocks of the object, which takes long on a disk with discards (ext4's discard). The thread
+// collects descriptors for kPause, so that a stream of them does not wake it for each one.
+// Thread-safe.
 class Closer {
  public:
   Closer() : thread_([this] { run(); }) {}

@@ -24,8 +24,8 @@ struct HeldObject {
 
 // The O_PATH descriptors that nodes hold of their objects.
 //
-// Common files hold one from their lookup on. The kernel keeps such
-// nodes long after their files are closed. Therefore, once there are kMostHeld such descriptors,
+// The node of a common file holds a descriptor from the file's lookup on. The kernel keeps such
+// nodes long after their files are closed. Therefore, once nodes hold kMostHeld such descriptors,
 // the one with the oldest lookup is released. The descriptor of an object without a name stays as
 // long as its node.
 //
@@ -36,8 +36,8 @@ class HeldObjects {
   // The maximum number of descriptors of common files.
   static constexpr std::size_t kMostHeld = 1024;
 
-  // Makes `fd` the descriptor of a common file that was just looked up. If the file has a
-  // descriptor, keeps that one, which a thread may be about to use.
+  // Makes `fd` the descriptor of a common file that was just looked up. If the file already has a
+  // descriptor, keeps the old one, which a thread may be about to use.
   void hold_common(HeldObject& object, UniqueFd fd) {
     if (object.place) {
       common_.splice(common_.end(), common_, *object.place);
@@ -47,7 +47,7 @@ class HeldObjects {
     hold(object, std::move(fd));
     if (common_.size() > kMostHeld) let_go_common(*common_.front());
   }
-  // Makes `fd` the descriptor of an object without a name, unless it has one.
+  // Makes `fd` the descriptor of an object without a name, unless the object already has one.
   void hold(HeldObject& object, UniqueFd fd) {
     auto own = std::make_shared<const UniqueFd>(std::move(fd));
     (object.fd ? released_.emplace_back() : object.fd) = std::move(own);

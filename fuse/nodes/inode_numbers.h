@@ -10,16 +10,17 @@
 
 namespace cacheshim {
 
-// Inode numbers of the mount. Base, further lowers and layers may be on file systems with equal
-// inode numbers, but a mount has one st_dev for all. Programs identify files by st_dev and st_ino:
-// tar and cp find hard links by them, other programs loops.
+// Inode numbers of the mount. The base, further lower directories and layers may be on several file
+// systems, which may use equal inode numbers, but the mount shows one st_dev for all of them.
+// Programs identify files by st_dev and st_ino: tar and cp detect hard links, and other programs
+// detect loops.
 //
-// Objects of the first file system keep their numbers. Those of the others get the file system's
-// index in the table in bits 48 to 60. Numbers that need these bits themselves, which local file
-// systems do not use, are hashed together with the index, and marked by bit 61: only there could
-// two objects get one number, with a probability of 1 in 10^6 for a million such files. Bit 62
-// marks the mount's own directories (NodeTree). Not thread-safe: part of the node table and under
-// its lock.
+// Objects of the first file system keep their numbers. In the numbers of the other file systems'
+// objects, bits 48 to 60 are the index of the file system in the table. Local file systems leave
+// these bits 0. An inode number that uses them is hashed together with the index, and the result is
+// marked by bit 61. Only two of these hashed numbers can be equal, with a probability of 1 in 10^6
+// for a million such files. Bit 62 marks the mount's own directories (NodeTree). Not thread-safe:
+// part of the node table and under its lock.
 class InodeNumbers {
  public:
   using Place = std::uint16_t;

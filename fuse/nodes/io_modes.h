@@ -23,9 +23,9 @@ namespace cacheshim {
 // close after the kernel has processed it, never before, so the count here is at least the
 // kernel's.
 //
-// A mapping of a passthrough file maps the backing file, and outlives the handle. Its writes would
-// not appear in pages that the kernel caches in the other mode, so an inode that may be mapped
-// stays in its mode until the kernel forgets it.
+// A mapping of a passthrough file maps the backing file, and may outlive the handle. Writes to the
+// mapping would not appear in pages that the kernel caches in the other mode, so an inode that may
+// be mapped stays in its mode until the kernel forgets it.
 //
 // Such a mapping also changes st_mtime without a request. From the first open that allows a mapping
 // on, the kernel may cache no attributes of the inode.
@@ -34,8 +34,8 @@ namespace cacheshim {
 // one ioctl(2) or can_be_written().
 class IoModes {
  public:
-  // Allows passthrough. Before this call the daemon reads and writes for all handles, and counts
-  // none. `device`: the descriptor of /dev/fuse.
+  // Allows passthrough. Before this call, reads and writes of all handles go to the daemon, and
+  // open() counts no handle. `device`: the descriptor of /dev/fuse.
   void enable(int device) { device_ = device; }
   bool is_enabled() const { return device_ >= 0 && !refused_; }
 
@@ -46,8 +46,9 @@ class IoModes {
     bool readable;          // the handle can read, and so may be mapped
     bool writable;
   };
-  // Counts a handle of `inode`. Returns the backing file for the kernel, or 0 for a handle that
-  // uses the daemon. Errors: ESTALE (not counted) if the other handles use another backing file.
+  // Counts a handle of `inode`. Returns the id of the backing file that the kernel reads and
+  // writes, or 0 if the handle's reads and writes go to the daemon. Errors: ESTALE (not counted) if
+  // the other handles use another backing file.
   Result<std::uint32_t> open(NodeId inode, const Opening& opening);
   // Whether the kernel may write to the file through a mapping, which no request reports.
   bool may_be_written(NodeId inode);

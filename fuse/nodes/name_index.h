@@ -8,11 +8,12 @@
 namespace cacheshim {
 
 // A hash table of nonzero numbers, each under the hash of a key that the caller can compute from
-// it: 8 bytes per slot, no allocation per entry. Open addressing with linear probing; removal moves
-// the following entries back, so that there are no tombstones. Not thread-safe.
+// the number. Takes 8 bytes per slot and no allocation per entry. Uses open addressing with linear
+// probing; a removal moves the following entries back, so that there are no tombstones. Not
+// thread-safe.
 class NameIndex {
  public:
-  // Returns the number under `hash` for which `is_it(number)` holds, 0 if there is none.
+  // Returns the number under `hash` for which `is_it(number)` is true, or 0 if there is none.
   template <class Predicate>
   std::uint32_t find(std::uint64_t hash, Predicate&& is_it) const {
     if (slots_.empty()) return 0;
@@ -36,7 +37,7 @@ class NameIndex {
     std::size_t hole = key & mask();
     while (slots_[hole].key != key || slots_[hole].number != number) hole = (hole + 1) & mask();
     for (std::size_t at = (hole + 1) & mask(); slots_[at].number != 0; at = (at + 1) & mask()) {
-      // An entry may move back to the hole unless the hole is before the position of its hash.
+      // An entry may move to the hole if the hole is not before the position of the entry's hash.
       const std::size_t distance = (at - slots_[at].key) & mask();
       if (distance >= ((at - hole) & mask())) {
         slots_[hole] = slots_[at];
@@ -60,7 +61,7 @@ class NameIndex {
     std::uint32_t key = 0;  // the stored part of the hash
     std::uint32_t number = 0;
   };
-  // The minimum number of slots; larger tables have this times a power of 4 or 2.
+  // The initial number of slots. The number of slots is always a power of 2.
   static constexpr std::size_t kLeast = 64;
 
   static std::uint32_t key_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }

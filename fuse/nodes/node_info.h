@@ -30,7 +30,7 @@ enum class NodeKind : std::uint8_t {
   kObject,       // an object in a job's view, including the view's root
 };
 
-// Files that belong to the base, one inode for all jobs (LockFiles).
+// The kinds of common files: files of the base of which all jobs use the same inode (LockFiles).
 enum class Common : std::uint8_t { kNone, kLock, kShared };
 
 inline constexpr NodeIndex kRootNode = 1;

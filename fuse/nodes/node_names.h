@@ -40,8 +40,8 @@ class NodeNames {
   // from an open handle.
   void lose_name(NodeIndex node, UniqueFd object);
   // Call before intern() for an object of the layer that was just created. If a node of another
-  // object has this name, the node loses it: another process has removed that object since the
-  // kernel's lookup.
+  // object has this name, that node loses the name: another process has removed that object since
+  // the kernel's lookup.
   void part(NodeIndex parent, std::string_view name, const struct stat& made);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
               std::string_view new_name);

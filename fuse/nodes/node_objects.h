@@ -32,7 +32,7 @@ class NodeObjects {
   // Call when the object's data have moved to `st`.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // As moved(), for a name that now leads to the base's file. If the node has further names, which
-  // stay in the layer, it loses this one.
+  // stay in the layer, the node loses this name.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
   // Call when the base's object of a node without a name was copied: `object` is the copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
@@ -40,15 +40,15 @@ class NodeObjects {
   // file. The locks of the job's own file remain those of its inode.
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
-  // Returns the inode whose locks the node's file uses, because the job has, or had, the file under
-  // the name of a lock file too (NodeState::lock_by_inode()); nothing for all other nodes.
+  // Returns the inode whose locks the node's file uses if the job has, or had, the file under the
+  // name of a lock file too (NodeState::lock_by_inode()). Returns nothing for all other nodes.
   std::optional<FileId> locked_inode(NodeIndex node) const;
 
-  // Returns the inode number that `name` is shown with, if the directory's file system reports
-  // `listed`.
+  // Returns the inode number to show for `name`. `listed`: the inode number that the directory's
+  // file system, `device`, reports.
   std::uint64_t shown_inode(NodeIndex parent, std::string_view name, dev_t device, ino_t listed);
-  // Adds the file system whose numbers are shown unchanged, unless an object of another one came
-  // first.
+  // Adds a file system. The inode numbers of the first file system that is added, here or with an
+  // object, are shown unchanged.
   void add_device(dev_t device);
 
  private:

@@ -25,16 +25,17 @@ namespace cacheshim {
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
 // it holds no descriptor and is not affected by copy-up and publishing. Hard links share one node,
 // with further names beside the first. A node whose last name is removed keeps an O_PATH descriptor
-// instead. Any process may remove and recreate common files at any time, while others open them. So
-// their nodes hold a descriptor from the lookup on, and an open gets the file that the lookup found
-// (HeldObjects). Once the descriptor is closed, the node finds the file by its name again.
+// instead. Any process may remove and recreate a common file at any time, while other processes
+// open it. So the nodes of common files hold a descriptor from the lookup on, and an open gets the
+// file that the lookup found (HeldObjects). Once the descriptor is closed, the node finds the file
+// by its name again.
 //
 // This class makes nodes and frees them; names() finds them by their names and changes these names,
 // objects() changes the objects that they stand for, and state() returns the rest of their state.
 //
-// Thread-safe by one reader-writer lock (NodeTree), never held across a system call. Finding a
-// node, looking a known one up again and forgetting some of its lookups take it shared; only adding
-// and removing nodes and names takes it exclusively.
+// Thread-safe by one reader-writer lock (NodeTree), never held across a system call. Adding and
+// removing nodes and names takes the lock exclusively. Finding a node, counting another lookup of a
+// known node and forgetting some of its lookups take it shared.
 class NodeTable {
  public:
   NodeTable() : names_(tree_), objects_(tree_) {}
@@ -54,8 +55,8 @@ class NodeTable {
   // Returns the last component of the node's name. Also for nodes of the mount's own directories.
   std::string name(NodeIndex node) const;
 
-  // Returns the node of this parent and name in the mount's own directories, which it makes if
-  // necessary. Counts one lookup.
+  // Returns the node of this parent and name in the mount's own directories; makes the node if
+  // there is none. Counts one lookup.
   NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind, Job* job = nullptr);
   // Returns the node of an object that a lookup has found. Counts one lookup. If the name now leads
   // to another object, because a process has replaced the file in the base, the name gets a new

@@ -22,10 +22,10 @@ class ObjectIds {
   bool is_at(const Node& node, const struct stat& st) const {
     return id_of(node) == FileId{st.st_dev, st.st_ino};
   }
-  // Whether a lookup that finds this object at the node's name has found the node's object, or its
-  // copy. Only this daemon changes a layer, and it reports every removed name. So if the layer has
-  // an object in place of the base's, it is a copy of it, and a name can lead to a different object
-  // only in the base.
+  // Whether the object that a lookup has found at the node's name is the node's object, or its
+  // copy. Only this daemon changes a layer, and it tells the node table of each name that it
+  // removes. So an object of the layer in place of the node's base object is a copy of that object.
+  // Only in the base can the name lead to a different object.
   bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
     if (node.is_dir != S_ISDIR(st.st_mode)) return false;
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);

@@ -10,10 +10,10 @@
 
 namespace cacheshim {
 
-// Completes one pending request of the kernel, exactly once: with EIO if it is destroyed before
-// that. `R` is a Result. A completion consists of the dispatcher's identification of the request
-// and the functions that reply to it, so it allocates nothing. Move-only. Any thread may complete
-// it; call with no lock held.
+// Completes one pending request of the kernel exactly once. A Completion that is destroyed before
+// complete() completes the request with EIO. `R` is a Result. A completion consists of the
+// dispatcher's identification of the request and the functions that reply to it, so it allocates
+// nothing. Move-only. Any thread may complete it; call with no lock held.
 template <class R>
 class Completion {
  public:
@@ -38,7 +38,8 @@ class Completion {
     void* const request = request_.exchange(nullptr);
     if (request != nullptr) replier_->reply(request, result);
   }
-  // Call before another thread may complete the request, and with nullptr before it is completed.
+  // Passes an interrupt of the request to `waiter`. Call before another thread may complete the
+  // request, and with nullptr before the request is completed.
   void watch(Interruptible* waiter) {
     if (void* const request = request_.load()) replier_->watch(request, waiter);
   }
