@@ -34,9 +34,11 @@ class JobPolicy {
   PublishPolicy wanted() const { return wanted_.load(); }
   bool may_publish() const { return effective() != PublishPolicy::kNever; }
 
-  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. Requires for all of them: the job's
-  // Overlay::mutex() held exclusively. Ensures that no daemon ever publishes the layer's contents from now on. Call
-  // before the change that is the reason for this. Errors: those of writing the record; the next call tries again.
+  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. These functions require: the job's
+  // Overlay::mutex() held exclusively.
+
+  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that is the reason
+  // for this. Errors: those of writing the record; the next call tries again.
   Status refuse(const std::string& why, Layer* layer) EXCLUDES(mutex_);
   // Call for a layer that may have existed before: takes over the refusal in its record.
   void take_over(Layer& layer) EXCLUDES(mutex_);

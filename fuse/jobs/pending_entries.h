@@ -18,9 +18,9 @@ class PendingEntries {
   void postpone(const std::string& entry) EXCLUDES(mutex_);
   std::vector<std::string> take_postponed() EXCLUDES(mutex_);
 
-  // Call note_built() for a file that was created in an entry that is built under a lock. When a
-  // process releases the lock, it calls take_built(), which removes and returns the files for which
-  // `is_theirs` is true. `is_theirs` must take no lock.
+  // Call note_built() for a file that was created in an entry that is built under a lock. When the
+  // lock is released, call take_built(), which removes and returns the files for which `is_theirs`
+  // is true. `is_theirs` must take no lock.
   void note_built(const std::string& path) EXCLUDES(mutex_);
   bool has_built() const EXCLUDES(mutex_);
   std::vector<std::string> take_built(const std::function<bool(const std::string& path)>& is_theirs)

@@ -17,19 +17,19 @@ bool go_to_core(int core);
 //
 // Most of a round trip between a client thread and a receiver is the time to wake each other on
 // another core: a few microseconds on bare metal, 30 in some virtual machines, where the answer
-// itself takes 4. On one core it is a context switch. The scheduler leaves the client on this core
-// only if the core counts as idle, that is, if only SCHED_IDLE threads run on it (sched(7);
-// sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver becomes SCHED_IDLE on
-// the client's core, while requests follow each other without a pause and all come from one thread.
-// Load balancing moves the client to another core every few hundred requests; the receiver follows
-// it.
+// itself takes 4. On one core, a wake-up is only a context switch. The scheduler leaves the client
+// on this core only if the core counts as idle, that is, if only SCHED_IDLE threads run on it
+// (sched(7); sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver becomes
+// SCHED_IDLE on the client's core, while requests follow each other without a pause and all come
+// from one thread. Load balancing moves the client to another core every few hundred requests; the
+// receiver follows it.
 //
 // A SCHED_IDLE thread yields to every runnable thread. So another thread checks whether the
 // receiver makes progress, and ends the stay if not. The receiver then does not try again for one
 // second; each further failure doubles this time, up to 64 seconds.
 //
-// Receivers of a fixed core, which handle the requests of that core (RingLoop), stay there and need
-// not follow: another receiver has the next core.
+// A receiver that is bound to a core handles the requests of that core (RingLoop). It stays there
+// and follows no client, because other receivers handle the requests of the other cores.
 //
 // Used only if the daemon may leave SCHED_IDLE again (CAP_SYS_NICE, or RLIMIT_NICE), may run on
 // several cores, and has the policy SCHED_OTHER. A thread that a guest creates would also be
@@ -48,8 +48,8 @@ class ClientCore {
     // Call for a request before it is answered, while the thread `client` is blocked in it.
     // `client` is 0 if the kernel does not identify the client.
     void note_request(pid_t client);
-    // Call if there is no request although the client should have sent one by now: it may be on
-    // another core.
+    // Call if there is no request although the client should have sent one by now: the client may
+    // have moved to another core.
     void follow();
     // Call before a sleep, and before work that may take long or needs a core of its own.
     void leave();
@@ -77,7 +77,7 @@ class ClientCore {
   bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
   // Makes the guest, which makes no progress, an ordinary thread at once. May be repeated.
   void stop() { end_stay(Ended::kStopped); }
-  // As stop(), for a guest that has nothing to do. It may return soon.
+  // As stop(), for a guest that has nothing to do. The guest may return soon.
   void rest() { end_stay(Ended::kResting); }
 
  private:

@@ -8,8 +8,8 @@ namespace cacheshim {
 class RequestView;
 
 // Passes a request to libfuse, which dispatches it. A malformed request gets EIO instead, or no
-// reply if the kernel expects none. The bytes must stay until it returns. It may change them
-// (RequestView::translate).
+// reply if the kernel expects none. The request's bytes must stay valid until this function
+// returns; it may change them (RequestView::translate).
 void handle_request(fuse_session* session, RequestView request);
 
 }  // namespace cacheshim

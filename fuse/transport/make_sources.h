@@ -11,7 +11,7 @@ struct fuse_session;
 namespace cacheshim {
 
 struct SourceOptions {
-  unsigned threads;              // receivers, as each source counts them
+  unsigned threads;              // receivers: see ReceiveLoop() and RingLoop::make()
   bool use_rings;                // receive requests over io_uring if that is available
   std::function<void()> on_end;  // called once, when the kernel has unmounted
 };

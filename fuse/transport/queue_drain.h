@@ -47,7 +47,7 @@ class QueueDrain {
     virtual bool is_over() = 0;
   };
   // Makes a request to the daemon's own mount on a core, and does not wait for the answer. Returns
-  // nullptr if it cannot.
+  // nullptr if it cannot make one.
   using Ask = std::function<std::unique_ptr<Question>(std::uint16_t core)>;
 
   // Throws std::system_error if it cannot create a thread. Without a thread, the caller calls
@@ -64,7 +64,7 @@ class QueueDrain {
   // Ends the thread. Call while the receivers still answer requests. Idempotent.
   void stop();
   // Checks each core that may have waiting requests, and makes a request of its own on a core that
-  // may still have some. Returns whether any such core is left. The thread calls this once per
+  // may still have some. Returns true if any such core is left. The thread calls this once per
   // millisecond. Not thread-safe.
   bool check_once() EXCLUDES(mutex_);
 

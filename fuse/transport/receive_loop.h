@@ -24,12 +24,11 @@ class RequestBuffer;
 // than most requests. So one thread, the head, reads the requests one after another and stays awake
 // briefly after each while there is traffic. The others sleep, until
 //   - the head starts a request that may take long (an fsync, a copy): another thread becomes the head;
-//   - requests follow each other without a pause: one more thread helps until it finds none waiting (on two
-//     cores none does: the other core is the clients');
-//   - a request takes unexpectedly long, since a disk or a lock is slow: the watcher, which is awake
-//     only while there is traffic, then calls another head within two of its ticks.
-// With a single client the head shares its core (ClientCore); the watcher checks that it makes
-// progress.
+//   - requests follow each other without a pause: one more thread helps until it finds no request waiting (on two cores
+//     no thread helps: the clients need the other core);
+//   - a request takes unexpectedly long, since a disk or a lock is slow: the watcher, which is awake only while there
+//     is traffic, then makes another thread the head within two of its ticks.
+// With a single client the head shares the client's core (ClientCore); the watcher checks that the head makes progress.
 class ReceiveLoop final : public RequestSource {
  public:
   // Has `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end`

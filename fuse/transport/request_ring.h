@@ -25,8 +25,9 @@ struct CoreQueue {
   unsigned entries = 0;  // entries of one ring that wait for a request of this core
 };
 
-// A buffer for one request and its answer, which the kernel fills and reads. It belongs to the
-// kernel from its registration, or its return with an answer, until a request arrives in it.
+// A buffer for one request and its answer: the kernel writes the request and reads the answer. An
+// entry belongs to the kernel from its registration until a request arrives in it, and again from
+// its return with the answer until the next request.
 class RingEntry {
  public:
   // Returns nothing if there is no memory.
@@ -80,8 +81,8 @@ class RingEntry {
 //
 // The kernel has a queue for each core. It hands a request to the entry that was given back last
 // among those registered for the queue of the client's core. A ring registers a few entries for
-// each of its queues. While a request is answered later, by another thread, the ring registers one
-// more in its place.
+// each of its queues. If another thread answers a request later, the ring registers one more entry
+// in place of the one that the request holds.
 //
 // A request that finds no entry waits, and gets one that is given back, but not one that is
 // registered meanwhile. So if requests that are answered later hold all earlier entries, the

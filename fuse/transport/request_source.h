@@ -27,13 +27,14 @@ class RequestSource {
   // before the kernel sends requests through this source. 0: none.
   virtual std::uint32_t init_flags2() const { return 0; }
   // Starts to receive requests. Call once: after the reply to FUSE_INIT if init_flags2() is not 0,
-  // and before FUSE_INIT otherwise. If they do not agree on the flags, do not call it.
+  // and before FUSE_INIT otherwise. Do not call it if kernel and daemon do not agree on these
+  // flags.
   virtual void start() = 0;
   // Stops receiving requests. Blocks until the requests in progress have been handled. Replies can
-  // still be sent afterwards. Idempotent. Not for a thread that handles a request.
+  // still be sent afterwards. Idempotent. Do not call it on a thread that handles a request.
   virtual void stop() = 0;
-  // Sends a reply or a notification. Returns nothing if it is for another source to send, otherwise
-  // what writev(2) returns, with its errno. Thread-safe.
+  // Sends a reply or a notification. Returns nothing if another source must send it, otherwise what
+  // writev(2) returns, with its errno. Thread-safe.
   virtual std::optional<ssize_t> reply(const iovec* parts, int count) = 0;
   // Returns a buffer of `size` bytes for the reply, without its header, to the request that the
   // calling thread handles. A reply that is written there need not be copied. Returns nullptr if

@@ -15,9 +15,9 @@ namespace cacheshim {
 // profile learn`. The daemon shares this memory with the process that started it, which reads it
 // once the daemon has exited.
 //
-// A record is a TraceRecord and the bytes behind it: of a request the first kMostRequest, of a
-// reply the header and the node. They have the format of the kernel's protocol (linux/fuse.h);
-// learn/request_decoder.h reads them.
+// A record is a TraceRecord and the bytes behind it: the first kMostRequest bytes of a request, or
+// the header and the node of a reply. The bytes have the format of the kernel's protocol
+// (linux/fuse.h); learn/request_decoder.h reads them.
 struct TraceRecord {
   enum Kind : std::uint32_t { kNone, kRequest, kReply };
   Kind kind;

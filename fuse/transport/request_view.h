@@ -28,8 +28,8 @@ class RequestView {
   bool is_well_formed() const;
   bool expects_reply() const;
 
-  // libfuse before 3.15 does not know O_TMPFILE: pass it on as the creation of a file with a name
-  // that no file can have.
+  // Makes a request for O_TMPFILE, which libfuse before 3.15 does not know, a request to create a file with a name that
+  // no file can have (kTmpfileName).
   void translate() {
     static_assert(sizeof kTmpfileName == 2);
     constexpr std::uint32_t kTmpfile =
@@ -40,7 +40,7 @@ class RequestView {
     std::memcpy(bytes_ + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
-  // Whether the kernel reads ahead, so that the client continues while the daemon copies the data.
+  // Whether the request is a read-ahead of the kernel, so that the client continues while the daemon copies the data.
   // Larger reads count as requests that may_last().
   bool is_read_ahead() const {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;

@@ -23,12 +23,12 @@ namespace cacheshim {
 // Receives requests over io_uring, on the client's core, and passes them to libfuse. Requests
 // without an answer, and interrupts, still come through /dev/fuse (ReceiveLoop).
 //
-// Each core has a few threads that are bound to it. The kernel prefers the one that has answered
+// Each core has a few threads that are bound to it. The kernel prefers the thread that has answered
 // last, so one of them handles all requests until a disk or a lock blocks it; then the others take
 // over. Requests that inherently take long are passed to threads that are bound to no core.
 //
-// A round trip is then only two context switches, where /dev/fuse wakes another core twice; and
-// clients on several cores do not wait for one receiver.
+// A round trip then takes only two context switches; over /dev/fuse, it wakes another core twice.
+// Clients on different cores do not wait for the same receiver.
 class RingLoop final : public RequestSource {
  public:
   // Creates `threads` threads, or two per core if that is more. Returns nullptr, with the reason in
@@ -82,7 +82,7 @@ class RingLoop final : public RequestSource {
   // The phases follow each other in this order.
   enum class Phase : std::uint8_t { kSetUp, kServing, kEnding, kAnswering, kOver };
 
-  // A request that may have been answered meanwhile.
+  // Identifies a request that may have been answered meanwhile.
   struct Asked {
     std::uint64_t unique;
     pid_t client;  // the thread that waits

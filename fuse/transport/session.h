@@ -18,8 +18,8 @@ namespace cacheshim {
 // later supervisor can keep the descriptor, and receives requests through its own sources.
 class Session {
  public:
-  // Opens /dev/fuse and mounts it. From here on the mount exists; it is served once run() is
-  // called. The destructor detaches it if the kernel has not ended it.
+  // Opens /dev/fuse and mounts it. From here on the mount exists; requests are answered once
+  // start() is called. The destructor detaches the mount if the kernel has not ended it.
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    const RequestHandler& handler);
   // Serves a connection that exists already, and mounts nothing. `device` is /dev/fuse, or a socket
@@ -30,11 +30,12 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int device() const { return fd_; }  // of the connection
+  int device() const { return fd_; }  // of /dev/fuse
   // Starts to receive requests. Call once.
   void start(const SourceOptions& options);
   // Removes the mount from the daemon's mount namespace, if it is still there. Requests are still
-  // answered: a client may have files of it open, or have it in another namespace.
+  // answered: a client may have files of the mount open, or the mount may exist in another
+  // namespace.
   void detach();
   // Detaches the mount and stops the sources; files that clients still have open give ENOTCONN
   // when the session is gone.

@@ -13,8 +13,9 @@
 // The parts of the kernel's protocol that libfuse 3.14 does not pass on: read from the requests and
 // written into the replies. Source: linux/fuse.h of kernel 6.14, whose names are used below.
 //
-// Each thread handles one request at a time, from begin_request() to its reply, if it is the one
-// that replies; the functions below concern that request.
+// The functions below concern the request for which the calling thread last called begin_request().
+// A thread handles one request at a time. The functions have no effect on a reply that another
+// thread sends.
 namespace cacheshim {
 class RequestSource;
 class RequestTrace;
@@ -48,11 +49,13 @@ struct Connection {
   bool uses_io_uring = false;
 };
 // Accepts the kernel's features that the daemon needs: parallel lookups in a directory (which
-// libfuse 3.14 assumes and does not request), the duty to clear set-id bits on a write, requests
-// through the sources' flags, and, if `pass_through`, reads and writes that bypass the daemon.
+// libfuse 3.14 assumes and does not request), the duty to clear set-id bits on a write, the flags
+// that the sources need (RequestSource::init_flags2), and, if `pass_through`, reads and writes that
+// bypass the daemon.
 Connection connect(bool pass_through);
 
-// ---- FUSE_WRITE, FUSE_SETATTR of a size: whether it must clear set-id bits and capabilities.
+// ---- FUSE_WRITE, FUSE_SETATTR of a size: whether the daemon must clear set-id bits and
+// capabilities.
 bool kills_set_ids();
 
 // ---- FUSE_SETLK, FUSE_SETLKW, FUSE_GETLK: the id of the calling process (not of its thread) in

@@ -31,7 +31,7 @@ class Answers {
   std::optional<Result<Attributes>> attr_of_writer(const Request& request, NodeRef ref,
                                                    const NodeInfo& info);
 
-  // ---- These functions add one to the node's lookup count, from which a FORGET subtracts it.
+  // ---- These functions add one to the node's lookup count. A FORGET subtracts it again.
   Result<Entry> entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
                          const DirectoryLookup& lookup) REQUIRES_SHARED(job.overlay.mutex());
   // Returns an entry with `ino` 0 if the name does not exist.

@@ -8,9 +8,9 @@
 namespace cacheshim {
 
 // Checks the caller of every request that changes a layer, before the change. If the caller may not publish, the layer
-// is refused for publishing. Each write is checked, because a process may have received the descriptor from another
-// one. Writes through a mapping, and writes by the kernel itself (passthrough), count as writes by the process that
-// opened the file. Thread-safe; call with no lock held.
+// may not be published from then on (JobPolicy::refuse). Each write is checked, because a process may have received the
+// descriptor from another one. Writes through a mapping, and writes by the kernel itself (passthrough), count as writes
+// by the process that opened the file. Thread-safe; call with no lock held.
 class ChangeGuard {
  public:
   ChangeGuard(Mount& mount, OwnTree& own_tree) : mount_(mount), own_tree_(own_tree) {}

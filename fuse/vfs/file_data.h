@@ -28,7 +28,7 @@ class FileData {
   Result<std::size_t> copy_file_range(std::uint64_t fh_in, off_t in, std::uint64_t fh_out,
                                       off_t out, std::size_t length);
 
-  // Runs `change` with a descriptor of the file's current data, which it copies up before if necessary.
+  // Runs `change` with a descriptor of the file's current data. First copies the file up if it is not in the layer.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
   // Call before the file's data change. Clears the set-id bits and capabilities that the caller's change invalidates.

@@ -24,7 +24,8 @@ class OwnTree {
   // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. `make`: starts the job if
   // needed.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
-  // Completes a lookup of a view once the kernel's attributes that showed it without an owner are invalidated.
+  // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
+  // owner.
   void complete_job(EntryCompletion completion, const Result<Entry>& entry);
   // Serves `mkdir MOUNT/name`, as by `mkdir -p MOUNT/name/…`. Creates the directory in the caller's view, to which the
   // name in the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p` continues

@@ -13,7 +13,7 @@ namespace cacheshim {
 // The open directories of a plain overlay. While upper and work are open, no other cacheshim daemon can use them.
 struct PlainOverlay {
   std::vector<UniqueFd> lowers;  // the topmost first
-  UniqueFd upper;                // this and all descriptors below are empty if the overlay is read-only
+  UniqueFd upper;                // this and the descriptors below: empty if the overlay is read-only
   UniqueFd work;  // WORKDIR/work
   UniqueFd work_parent;
   UniqueFd upper_lock;  // holds the lock if `upper` was opened again

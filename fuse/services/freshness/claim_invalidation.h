@@ -10,7 +10,7 @@
 
 namespace cacheshim {
 
-// Handles the first user other than root, who claims a job's view. The kernel may have cached
+// Handles the claim of a job's view by the first user other than root. The kernel may have cached
 // attributes of the view that show root as owner. The daemon invalidates them before that user gets
 // an answer, so that the user's next calls see the new ones. Only attributes have changed, and the
 // kernel invalidates attributes without waiting for a lock. So the answer can wait for the
@@ -21,9 +21,9 @@ class ClaimInvalidation {
   ClaimInvalidation(const NodeTable& nodes, const Invalidation& invalidation)
       : nodes_(nodes), invalidation_(invalidation) {}
 
-  // Calls `answer`, which answers the request by which a caller enters a job's view, once the old
-  // attributes are invalidated. `asked`: the node whose attributes the answer contains; 0 if it is
-  // the view's root, or if there is none.
+  // Calls `answer` once the old attributes are invalidated. `answer` replies to the request by
+  // which a caller enters a job's view. `asked`: the node whose attributes the reply contains; 0 if
+  // it is the view's root, or if there is none.
   void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }

@@ -40,8 +40,9 @@ class Invalidation final : public Invalidator {
       std::vector<NodeId> held = {}, Done done = [] {});
   // Call when one view of a job that several uids share has changed a file's data. Does not wait.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // As gone(), for a request that holds `directory`: calls `answer` before the invalidations of
-  // names in `directory`, which wait for the request, and after all others.
+  // As gone(), for a request that holds the kernel's lock of `directory`. Calls `answer` after all
+  // other invalidations, but before those of names in `directory`, which wait until the kernel gets
+  // the reply.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   void published(const PublishReport& report, const Job& publisher, std::vector<NodeId> held,

@@ -26,7 +26,7 @@ namespace cacheshim {
 // that a receiver answers without the notifier.
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
-// arrive after the invalidation. Names are therefore invalidated twice, a short time apart.
+// arrive after the invalidation. Names are therefore invalidated again after kRepeatAfter.
 class Notifier {
  public:
   using DirectoryId = std::uint64_t;  // node id, as in the kernel's requests
@@ -46,17 +46,17 @@ class Notifier {
   ~Notifier() { stop(); }
 
   // Sends the queued invalidations and ends the thread. From then on post() sends nothing and calls
-  // `done` at once. Call while the daemon still answers requests, since an invalidation may wait
-  // for one. Idempotent.
+  // `done` at once. Call while the daemon still answers requests, because an invalidation may wait
+  // for a reply. Idempotent.
   void stop() EXCLUDES(mutex_);
 
   // Sets the minor protocol version from the kernel's INIT request.
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
   bool knows_epoch() const { return knows_epoch_; }
 
-  // Sends the invalidations, then calls `done` on the notifier's thread; or, by the rule above,
-  // calls `done` at once. `held` are the directories that the request to be answered holds; no
-  // invalidation may concern one of them.
+  // Sends the invalidations, then calls `done` on the notifier's thread. If the rule above requires
+  // that the request is answered first, calls `done` at once. `held`: the directories whose locks
+  // the request holds; no invalidation may concern one of them.
   void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 

@@ -15,22 +15,22 @@ namespace cacheshim {
 
 // Files that have just lost one of several names.
 //
-// The kernel keeps a link count of each file. It decrements the count when it handles the answer to
-// UNLINK, or to a RENAME that replaces the file, and can be late:
+// The kernel keeps a link count of each file. It decrements the count when it handles the answer to UNLINK, or to a
+// RENAME that replaces the file, which may be too late:
 //   1. The daemon removes the name.
 //   2. The kernel gets the answer to a LOOKUP or GETATTR of the file, and with it the new count.
 //   3. The kernel handles the answer to the UNLINK and decrements the new count.
-// With a count of 0, link(2) fails with ENOENT although the file has a name. Other answers with a
-// count arrive while the kernel holds the lock of the file, as unlink(2) does.
+// With a count of 0, link(2) fails with ENOENT although the file has a name. All other answers with a count reach the
+// kernel while it holds the lock of the file, as unlink(2) also does.
 //
 // Until step 3 is known to be over, the daemon therefore
 // - answers LOOKUP with a count increased by one, and lets the kernel cache no attributes: stat(2)
 //   then sends a GETATTR;
 // - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
-//   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8). Step
-//   3 is over when the kernel has released the lock of the directory, for which an invalidation of
-//   the name waits. A thread for which no request waits sends this invalidation when such a file is
-//   looked up, or when there are many.
+//   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
+// Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits. A
+// thread for which no request waits sends this invalidation when such a file is looked up, or when there are kMost of
+// them.
 //
 // Thread-safe.
 class PendingUnlinks {
@@ -44,10 +44,9 @@ class PendingUnlinks {
 
   // Call in the request that removes the name, before the removal.
   void begin(NodeId file, NodeId directory, std::string name);
-  // Call in a request that holds the lock of the file: it shows that step 3 is over.
+  // Call in a request that holds the lock of the file, which shows that step 3 is over.
   void end(NodeId file);
-  // Whether the kernel may not have done step 3 for the file yet. Call after the link count has
-  // been read.
+  // Returns true if the kernel may not have done step 3 for the file yet. Call after the link count has been read.
   bool has(NodeId file);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }

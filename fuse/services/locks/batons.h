@@ -33,15 +33,16 @@ struct BatonSystem {
   // process or it cannot be watched.
   std::function<UniqueFd(const ProcessOrigin& maker)> watch;
   std::function<bool(const ProcessOrigin& maker)> is_alive;
-  // Whether a living descendant of a dead process works in the directory.
+  // Whether a living descendant of a dead process has its working directory, or an open file or
+  // directory, in or below `directory`.
   std::function<bool(const ProcessOrigin& maker, const std::string& directory)> is_in_use;
   static BatonSystem real();
 };
 
 // Watches the creators of batons. If a creator dies without removing its baton, all other processes
-// would wait forever. So once the creator is dead and no descendant works in the baton's directory
-// any more, Batons passes the baton to `reap`, which removes it. If the daemon cannot see the
-// creator, the baton stays.
+// would wait forever. So once the creator is dead and no descendant uses the baton's directory
+// (BatonSystem::is_in_use), Batons passes the baton to `reap`, which removes it. If the daemon
+// cannot see the creator, the baton stays.
 //
 // The loop waits for the creators' pidfds. Thread-safe.
 class Batons {
@@ -52,7 +53,7 @@ class Batons {
   Batons& operator=(const Batons&) = delete;
 
   // Watches `maker`, the creator of `baton`. Ends an earlier watch of that name. If `maker` is
-  // unknown (process 0), does only that.
+  // unknown (process 0), only ends the earlier watch.
   void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
 

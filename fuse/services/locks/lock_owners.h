@@ -21,11 +21,11 @@ namespace cacheshim {
 
 // The locks that this mount's processes have on one file.
 //
-// The kernel of this machine grants the locks, on descriptors of `file`, one per owner. So locks
-// outside the mount count, the kernel manages ranges, and a close releases locks.
+// The kernel of this machine grants the locks, on one descriptor of `file` per owner. So locks of processes outside the
+// mount conflict too, the kernel manages the ranges, and a close releases locks.
 //
-// Processes poll for locks, so a refused request takes the same time whatever descriptors the
-// holder has: it examines at most kMostLooks of them in /proc.
+// Processes poll for locks, so refusing a request must be fast even if the holder has many descriptors: each refusal
+// examines at most kMostLooks of them in /proc.
 //
 // Not thread-safe.
 class LockOwners {
@@ -40,24 +40,26 @@ class LockOwners {
   // Sets or releases a lock without waiting. Returns an errno value: EWOULDBLOCK or EACCES if another owner has a
   // conflicting lock.
   int try_set(const LockRequest& request);
-  // Whether the request's owner is known. Drops its record locks if its process has closed a descriptor of the file,
-  // which the kernel does not always report.
+  // Returns true if the request's owner is known. First drops the owner's record locks if its process has closed a
+  // descriptor of the file, which the kernel does not always report.
   bool refresh(const LockRequest& request);
-  // Drops conflicting record locks whose owners have lost them. Returns whether it dropped any.
+  // Drops conflicting record locks whose owners have lost them. Returns true if it dropped any.
   bool drop_stale(const LockRequest& request);
   // Serves F_GETLK: sets `lock` to a conflicting lock; `lock.l_type` is F_UNLCK if there is none. Returns an errno
   // value.
   int find(const LockRequest& request, struct flock& lock);
-  // `owner` has closed a descriptor of the handle and so loses its record locks. Returns whether it had an entry.
+  // Call when `owner` has closed a descriptor of the handle, and so loses its record locks. Returns true if the owner
+  // was known.
   bool closed(std::uint64_t handle, std::uint64_t owner);
-  // The handle is gone, together with the locks that were made through it. Returns whether there were any.
+  // Call when the handle is released: drops the locks that were made through it. Returns true if there were any.
   bool released(std::uint64_t handle);
   // Takes all locks again on `file`, which is not locked yet, and uses that file from now on.
   // Owners whose locks the file system does not grant lose them.
   void move_to(UniqueFd file, bool is_shared);
 
   bool is_empty() const { return owners_.empty(); }
-  // Whether the request's owner, or its process, has a lock of the same kind.
+  // Whether the request's owner, or another owner of the same process, has a lock of the request's kind: on the whole
+  // file, or on a range.
   bool has_lock(const LockRequest& request) const;
   // Whether another process than `process` has a lock.
   bool has_lock_of_others(pid_t process) const;

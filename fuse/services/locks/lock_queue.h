@@ -23,14 +23,14 @@ namespace cacheshim {
 
 // The locks on one file (LockOwners), and the waiting requests for it.
 //
-// The queue implements the waiting, since no thread may block in flock: requests are granted in order of
-// arrival, and only the first one is tried. A request that does not wait is tried at once, as by
-// flock(2). So is a request of a process that already has a lock here: behind a waiter that waits
-// for that very process, it would wait forever.
+// The queue implements the waiting, since no thread may block in flock: requests are granted in order of arrival, and
+// only the first one is tried. A request that does not wait is tried at once, as by flock(2). So is a request of a
+// process that already has a lock on the file: behind a waiter that waits for this lock, the request would wait
+// forever.
 //
-// close(2) returns before RELEASE arrives, so a request that does not wait could still find a
-// closed descriptor's lock. If a descriptor has reported its close (FLUSH), or may have closed
-// unseen, the request waits up to kGrace.
+// close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the
+// lock of a closed descriptor. If the holder's descriptor has been closed (FLUSH), or may have been closed without a
+// report, the request waits up to kGrace.
 class LockQueue {
  public:
   using Clock = LockSystem::Clock;
@@ -45,7 +45,7 @@ class LockQueue {
   Mutex mutex{LockRank::kLockQueue};
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
   bool moved GUARDED_BY(mutex) = false;    // two ids lead to this queue (LockTable::move)
-  // Make no call that may release a lock: the queue would not try the waiting requests.
+  // Make no call of it that may release a lock: the queue would then not try the waiting requests.
   LockOwners owners GUARDED_BY(mutex);
 
   // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it
@@ -58,7 +58,7 @@ class LockQueue {
   int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
   // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
-  // Call when the handle is gone, together with the locks that were made through it.
+  // Call when the handle is released: drops the locks that were made through it.
   void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);

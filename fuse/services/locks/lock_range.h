@@ -21,7 +21,8 @@ struct LockRange {
 LockRange range_of(const LockRequest& request);
 struct flock to_flock(const LockRequest& request);
 
-// Whether two owners cannot have both locks. A record lock never conflicts with a lock of the whole file.
+// Returns true if two owners cannot have both locks at the same time. A record lock never conflicts with a lock of the
+// whole file.
 bool conflict(const LockRange& one, const LockRange& other);
 // Whether all bytes of `inner` are in `outer`.
 bool covers(const LockRange& outer, const LockRange& inner);

@@ -33,7 +33,7 @@ class LockRemovals {
   // Unlinks a lock file for `process`. `hold`: as for changes::remove_file().
   Status remove(Job& job, const std::string& path, pid_t process, Hold hold)
       REQUIRES_SHARED(job.overlay.mutex());
-  // Call when the job has created the file again: it must no longer be removed for this job.
+  // Call when the job has created the file again: the file must no longer be removed for this job.
   void forget(Job& job, const struct stat& st);
 
  private:

@@ -22,7 +22,8 @@ struct LockSystem {
   // Sets a lock without waiting: flock(2), or F_OFD_SETLK of a range, on the owner's own
   // descriptor.
   std::function<int(int fd, const LockRequest& request)> set;
-  // F_OFD_GETLK: whether another owner's lock conflicts.
+  // F_OFD_GETLK: sets `lock` to a conflicting lock of another owner; `lock.l_type` is F_UNLCK if
+  // there is none.
   std::function<int(int fd, struct flock& lock)> find;
   // These four have the contracts of the functions in open_descriptors.h.
   std::function<bool(pid_t process)> has_ended;

@@ -30,13 +30,16 @@ struct NamedLock {
 // A process outside the mount may remove that base file, as Python's filelock does when it unlocks.
 // A lock of the removed file would exclude no later process:
 //   1. A process outside the mount holds the lock; a view's process waits for it.
-//   2. The first one unlinks the file and unlocks. The daemon gets the lock of the unlinked file.
+//   2. The process outside unlinks the file and unlocks. The daemon gets the lock of the unlinked
+//      file.
 //   3. Another process creates the file again and locks that.
-// So the daemon checks each lock that it gets. If the base's path no longer leads to the file, it
-// unlocks it and repeats the request on the current file, which it creates if necessary.
+// So the daemon checks each lock that it gets. If the base's path no longer leads to the file, the
+// daemon unlocks the file and repeats the request on the current file, which it creates if
+// necessary.
 //
-// The choice holds for a node, not for a handle, and lasts until the last handle that has requested
-// a lock is released: a rename or an unlink in the view does not separate the processes of one job.
+// The base file is chosen for a node, not for a handle, and stays the same until the last handle
+// that has requested a lock is released: a rename or an unlink in the view does not separate the processes
+// of one job.
 //
 // Thread-safe.
 class NamedLocks {
@@ -50,7 +53,8 @@ class NamedLocks {
   Lock of(const FileHandle& handle);
   // As of(), but also counts the handle as a user of the lock.
   Lock use(FileHandle& handle);
-  // As use(), for a file without a lock. First makes `object`, the base's file at `path`, its lock.
+  // As use(), for a file without a lock. First makes `object`, the base's file at `path`, the file
+  // on which its locks are taken.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
   // As LockTable::lock(). The handle must stay until `call` is answered.

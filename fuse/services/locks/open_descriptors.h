@@ -28,9 +28,9 @@ std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_in
 // Whether the process still has the descriptor: false when the descriptor, or the process, is gone.
 bool has_descriptor(pid_t process, const OpenDescriptor& descriptor);
 
-// The arguments that the lock request lacks, of a thread that is blocked in fcntl(2): whether its
-// process or an open file description (F_OFD_SETLK) becomes the owner of the lock, and the
-// descriptor. Unknown if /proc does not show them (ptrace(2) is not allowed).
+// The arguments of the fcntl(2) call in which a thread is blocked; the kernel's lock request lacks
+// them. `kind`: whether the thread's process or an open file description (F_OFD_SETLK) becomes the
+// owner of the lock. Unknown if /proc does not show them (ptrace(2) is not allowed).
 enum class LockCallKind { kUnknown, kOfProcess, kOfDescription };
 struct LockCallArguments {
   LockCallKind kind = LockCallKind::kUnknown;

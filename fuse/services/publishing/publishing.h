@@ -66,7 +66,7 @@ class Publishing {
   // ---- These functions take long. They may call `progress` on the calling thread.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
-  // Returns how many names of the layer the kernel knew.
+  // Discards the job's layer. Returns how many names of the layer the kernel knew.
   std::uint64_t discard_job(Job& job);
 
   // Call while the daemon still answers requests. Idempotent.

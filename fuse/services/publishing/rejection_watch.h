@@ -19,8 +19,8 @@ namespace cacheshim {
 // A preloaded process opens files of the base directly, and the daemon does not see which files it
 // reads. If such a job rebuilds an entry, it may have rejected the entry, or it may have written
 // without opening the entry first. From then on every job opens this entry through the mount
-// (MountOnlyEntries), so that the daemon sees the next job's reads. The first rebuild, during which
-// it did not see them, does not count.
+// (MountOnlyEntries), so that the daemon sees the next job's reads. The first rebuild does not
+// count as a rejection, because the daemon did not see the reads before it.
 //
 // Thread-safe. Call with no lock held.
 class RejectionWatch {

@@ -35,7 +35,9 @@ class SharedFiles {
   SharedFiles(const Store& store, const NodeTable& nodes, const LockFiles& files)
       : store_(store), nodes_(nodes), files_(files) {}
 
-  // Returns null for a file that is not staged: a lock, or a file that is only read.
+  // Returns the object through which an open with `flags` writes a file of class `shared`. Returns
+  // null if the handle writes no staged copy: the file is a lock file, or is opened only for
+  // reading. `is_new`: the caller has just created the file.
   std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
                                    bool is_new) const;
   // Runs `change` on the staged copy of the handle's file. The copy must have at least the first

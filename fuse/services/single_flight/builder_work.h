@@ -36,7 +36,7 @@ class BuilderActivity {
   // because threads that only wait wake up now and then.
   static constexpr std::chrono::milliseconds kLeastWork{50};
 
-  // Records the builder's processor time until `now`. Returns whether it has been idle for
+  // Records the builder's processor time until `now`. Returns true if the builder has been idle for
   // kIdleFor.
   bool note(Time now, const BuilderWork& work);
   void forget() { *this = {}; }

@@ -11,7 +11,7 @@
 namespace cacheshim {
 
 // Ends waits and leases that no request ends: after the exit of a builder, a timeout, or a finished
-// or failed build. For the loop only.
+// or failed build. Call only on the loop's thread.
 class FlightTender {
  public:
   // All must outlive it.

@@ -29,8 +29,8 @@ struct EntryState {
   // exists.
   bool is_complete = false;
   bool is_begun = false;  // the job's layer has the entry's directory
-  // Whether the name is one that completes an entry, so that it may still appear in a complete
-  // entry.
+  // Whether the name can complete an entry. If not, it will not appear in a complete entry any
+  // more.
   bool completes = false;
 };
 

@@ -28,14 +28,14 @@ namespace cacheshim {
 // has waited for `timeout`, or is interrupted, builds the entry itself. A process that builds the
 // entry sees the job's files as they are, never a placeholder. The name of an entry that is built
 // elsewhere and renamed into place is handled likewise: its placeholder is a directory. Such an
-// entry does not change during its build. So its builder is watched as long as it holds the lease:
-// the build has failed when the builder's thread has exited, or when it has used no processor for
-// BuilderActivity::kIdleFor.
+// entry does not change during its build. So the daemon watches the builder as long as the builder
+// holds the lease: the build has failed when the builder's thread has exited, or when the builder
+// has been idle for BuilderActivity::kIdleFor.
 //
 // A waiter that has got one result and looks up the next one waits a short time for the builder of
-// the first to take the lease: that process has already loaded its compiler, and is late only
-// because its reply came last. If the builder does not take it, this waiter never waits in this way
-// again.
+// the first to take the lease: that builder has already loaded its compiler, and is late only
+// because its reply came last. If the builder does not take the lease, this waiter never waits in
+// this way again.
 //
 // A process counts together with its descendants. A process does not wait if that would close a
 // cycle, through any number of other processes.
@@ -70,8 +70,8 @@ class Flights {
   // Delays the answer to a request for a placeholder; answers at once if there is nothing to wait
   // for.
   void wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) EXCLUDES(table_.mutex);
-  // Call when the thread has opened an existing name of class `flight`. A thread that builds one by
-  // one has thereby given up its builds in other entries.
+  // Call when the thread has opened an existing name of class `flight`. A thread that builds one
+  // entry at a time has thereby given up its builds in other entries.
   void note_open(const LeaseRequest& request) EXCLUDES(table_.mutex);
   // Call when the builder need not build, because the name existed after all.
   void give_up(const LeaseRequest& request) EXCLUDES(table_.mutex);

@@ -44,8 +44,8 @@ struct Lease {
   // Whether the request's thread is the builder, looks the name up again, and has made no file
   // since.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
-  // Counts a lookup by the builder's thread. Returns whether it has looked the name up so often
-  // that it cannot be building.
+  // Counts a lookup by the builder's thread. Returns true if that thread has looked the name up so
+  // often that it cannot be building.
   bool count_lookup(const LeaseRequest& request, FlightTime now);
 
   std::optional<Process> leader;
@@ -106,7 +106,7 @@ struct LeaseFinding {
   std::set<const Job*> finished;
   std::map<const Job*, EntryState> states;  // of the builder's job and of the waiters'
 
-  // Whether a wait of this job is over.
+  // Returns true if the processes of this job need not wait any longer.
   bool releases(const Lease& lease, const Job* job) const;
   // Whether the builder is done, or has given up.
   bool is_leader_done(const Lease& lease) const;

@@ -52,8 +52,8 @@ class LeaseTable {
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
 
-  // Returns whether the process may get one more lease. Ends its oldest lease without waiters if it
-  // has too many.
+  // Returns true if the process may get one more lease. If it already has kMostLed, first ends its oldest lease without
+  // waiters.
   bool make_room(const Process& builder) REQUIRES(mutex);
   // Adds a lease that no process holds yet.
   Iterator add(LeaseKey key, const LeaseRequest& request) REQUIRES(mutex);

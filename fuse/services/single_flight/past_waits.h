@@ -29,7 +29,7 @@ class PastWaits {
     FlightTime until;
   };
   // Returns the builder of the last name that the process has waited for, which is expected to
-  // build this one too. Returns nothing if that wait was long ago, or if the process has once
+  // build this one too. Returns nothing if that wait was long ago, or if the process has ever
   // waited for an expected builder that did not build.
   std::optional<Expected> expected_builder(const LeaseRequest& request, FlightTime now) const;
   void note_expected_in_vain(pid_t process) { followers_[process].expects = false; }
