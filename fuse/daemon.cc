@@ -56,8 +56,8 @@ unsigned worker_count(unsigned wanted) {
 
 constexpr rlim_t kFewFiles = 4096;
 
-// Each file that a process opens on the mount takes a descriptor of the daemon, so the daemon raises its limit
-// to the maximum. Beyond that the opens of all processes fail, hence the warning.
+// Each file that a process opens on the mount takes a descriptor of the daemon, so the daemon raises its limit to the
+// maximum. Once the daemon reaches the limit, the opens of all processes fail; hence the warning if the maximum is low.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
@@ -95,7 +95,7 @@ Status prepare_base(const Store& store, const std::vector<Profile>& profiles) {
 }
 
 // Records the mount's path. Entries that contain absolute paths are published only from the recorded path, and replaced
-// if they contain another. The record stays while another daemon serves the store at the recorded path.
+// if they contain another path. The record stays while another daemon serves the store at the recorded path.
 void record_mount_path(Store& store, const std::string& shown) {
   const std::string before = store.mount_path();
   if (before == shown) return;
@@ -205,7 +205,8 @@ void announce(RunDirectory& run_directory, const DaemonOptions& options) {
                options.run_dir, std::strerror(announced.error().code()));
 }
 
-// EWOULDBLOCK: a mount of the same path in another mount namespace, or one that was detached while in use.
+// EWOULDBLOCK: another daemon serves a mount of the same path, which is in another mount namespace, or was detached
+// while in use.
 void warn_of_run_directory(const std::string& run_dir, Errno error) {
   const bool is_taken = error == EWOULDBLOCK;
   spdlog::warn("cannot use run directory '{}': {}; {}", run_dir,

@@ -28,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
-constexpr std::size_t kMostWaiting = 1024;            // requests; a limit, because any user may send them
+constexpr std::size_t kMostWaiting = 1024;            // requests; limited, because any user may send them
 
 struct ControlRequest {
   Mount& mount;
@@ -59,8 +59,8 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
-// Returns whether the caller may change the job; if not, refuses the request. `cacheshim run` prints the consequence
-// itself.
+// Returns true if the caller may change the job; otherwise refuses the request. The message says that nothing was done,
+// except for `cacheshim run`, which itself prints what it does instead.
 bool require_owner(const ControlRequest& request, const Job& job) {
   if (job.views.may_change(request.caller.uid)) return true;
   const auto owner = job.views.owner();
@@ -303,7 +303,8 @@ void wait_for_job(const ControlRequest& request) {
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
                     kExitUnavailable);
   });
-  // Checked after on_end(): Mount::close_waits() refuses the waits that it finds, and may have run before.
+  // Checked after on_end(), because Mount::close_waits() refuses only the waits that it finds, and may have run before
+  // on_end().
   if (request.mount.is_closing()) job->life.refuse_waits().give();
 }
 
@@ -368,7 +369,7 @@ void explain(const ControlRequest& request) {
   request.session->answer(explain_path(request.mount, job, path));
 }
 
-// Returns whether the caller may change the base; if not, refuses the request.
+// Returns true if the caller may change the base; otherwise refuses the request.
 bool require_keeper(const ControlRequest& request) {
   if (request.caller.uid == 0 || request.caller.uid == sys::own_uid()) return true;
   request.session->refuse("only root, or the user who mounted it, may do that", kExitFailed);

@@ -99,7 +99,7 @@ void add_object(Json& json, const Opened& opened) {
   json["kind"] = S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
   if (!S_ISREG(st->st_mode)) return;
   json["size"] = st->st_size;
-  // Opening it must not count as a use for eviction.
+  // Reading the file must not count as a use for eviction.
   auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);
   if (readable.failed_with(EPERM)) readable = sys::reopen(opened.fd.get(), O_RDONLY);
   const auto digest = readable ? digest_of(readable->get()) : readable.error();

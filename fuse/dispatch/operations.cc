@@ -59,8 +59,8 @@ void require_known_nodes(const Filesystem& fs) {
   if (second != first) require(second);
 }
 
-// Runs `answer`, which replies on every path. If `replies_itself`, `answer` has passed the request to a completion,
-// which replies when it is destroyed.
+// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. If `replies_itself`, `answer` has
+// passed the request to a completion, which sends that reply when it is destroyed.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
@@ -78,7 +78,7 @@ void handle(fuse_req_t req, Answer&& answer) {
   guard(req, std::forward<Answer>(answer), false);
 }
 
-// For a request that changes the layer of `ino`: checks the caller first.
+// Handles a request that changes the layer of `ino`: checks the caller before it runs `answer`.
 template <class Answer>
 void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   handle(req, [&](Filesystem& fs) {
@@ -87,7 +87,7 @@ void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   });
 }
 
-// For a request that is completed later: passes the completion to `complete`.
+// Handles a request that is completed later: passes the completion to `complete`.
 template <class R, class Handler>
 void handle_later(fuse_req_t req, Completion<R> completion, Handler&& complete) {
   guard(
@@ -103,7 +103,7 @@ void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Hand
 }
 
 // owner=keep: a new object gets its parent's default ACL or, without one, the caller's umask, so the daemon must apply
-// the umask. The kernel reads the ACLs by which it checks permissions.
+// the umask. To check permissions, the kernel reads the ACLs from the daemon.
 void want_owners(const OwnerMode& owners, fuse_conn_info* connection) {
   if (!owners.keep) return;
   connection->want |= connection->capable & FUSE_CAP_DONT_MASK;
@@ -118,10 +118,10 @@ void init(void* filesystem, fuse_conn_info* connection) {
   want_owners(fs.mount.options.owners, connection);
   // The target of a symlink in the root depends on the caller, so the kernel must never cache it.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
-  // With version 1 the daemon's write would have to clear the set-id bits, but writes by root keep them. Version 2
-  // marks the writes that must clear them (wire.h).
+  // Version 1 leaves it to the daemon's own write to clear the set-id bits, but a write by root keeps them. With
+  // version 2, the kernel marks the writes that must clear them (wire.h).
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
-  // The kernel must not detect changed data by the times, because the daemon's own writes change them. The daemon
+  // The kernel must not detect changed data by changed times, because the daemon's own writes change them. The daemon
   // invalidates data that others change (Notifier), and checks at each open whether a base file has changed.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
   // Splice is used only for large replies over /dev/fuse. ReceiveLoop reads the requests without

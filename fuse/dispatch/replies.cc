@@ -12,8 +12,8 @@
 namespace cacheshim::replies {
 namespace {
 
-// From this size on, data go from the file to the device by splice(2). For less, its two additional system calls take
-// longer than a copy.
+// From this size on, data go from the file to the device by splice(2). For fewer bytes, the two additional system calls
+// of splice take longer than a copy.
 constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
 
 Filesystem& filesystem_of(fuse_req_t req) {

@@ -121,8 +121,8 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
   JobClaim claim = find_claim(caller);
-  // A program that sets its title overwrites its environment. The claim of an earlier thread of the
-  // process holds for later ones, which have the same environment.
+  // A program that sets its title overwrites its environment. So a later thread of the process,
+  // which has the same environment, gets the claim that was read for the first thread.
   const pid_t process = process_of(caller.tid);
   const MutexLock lock(mutex_);
   const auto first = known_.find(process);

@@ -33,7 +33,8 @@ bool is_job_directory(std::string_view name) {
   return name.find_first_not_of("0123456789") == name.npos;
 }
 
-// Returns the part of a path up to its first directory of a job; nothing if there is none.
+// Returns the path up to the first directory of a job, including that directory; nothing if there
+// is none.
 std::optional<std::string_view> path_of_job(std::string_view path) {
   std::string_view rest = path;
   while (!rest.empty()) {
@@ -46,8 +47,9 @@ std::optional<std::string_view> path_of_job(std::string_view path) {
   return std::nullopt;
 }
 
-// Whether these options name the controllers, or the name, by which /proc/PID/cgroup identifies a
-// version 1 tree. The mount's options are the super block's, which contain others too.
+// Returns true if `options` contains all of `wanted`: the controllers, or the name, by which
+// /proc/PID/cgroup identifies a version 1 tree. `options` are those of the super block, which
+// contain others too.
 bool names_controllers(std::string_view options, std::string_view wanted) {
   std::size_t found = 0;
   std::size_t count = 0;

@@ -49,8 +49,8 @@ void IdleJobs::keep_living() {
   });
 }
 
-// The thread is detached. If it blocks on a process whose memory map is locked, it must not block
-// the event loop or the daemon's end. It has copies of all its input.
+// The thread is detached. If it blocks on a process whose memory map is locked, it must not block the event loop or the
+// daemon's exit. It has copies of all its input.
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {

@@ -48,7 +48,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_u
   policy.begin(mount_policy, claim.publish);
   views.begin(shared_uids);
   publishing.begin();
-  use.runs = 0;  // a run that began while finish() was in progress
+  use.runs = 0;  // a run may have begun while finish() was in progress
   use.a_run_failed = false;
   use.touch();
   share_locks();

@@ -96,7 +96,7 @@ void JobTable::adopt_orphans() {
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
     const LayerRecord& found = orphan.record();
     if (!is_job_id(found.job)) continue;
-    // The regular cleanup removes it.
+    // The regular cleanup removes this layer.
     if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;
     Job& job = get_or_make(orphan.record().job);
     const WriterLock layer_lock(job.overlay.mutex());

@@ -17,9 +17,8 @@
 namespace cacheshim {
 namespace {
 
-// 4 of 64 bits per key: with as many words as keys, 1 name in 500 is wrongly taken for the layer's.
-// The first filter is one page: most jobs need no more, and each of their calls reads four words of
-// it.
+// A key sets 4 of the 64 bits of one word. With as many words as keys, 1 name in 500 is wrongly taken for a name of the
+// layer. The first filter is one page: most jobs need no more, and each of their calls reads four words of it.
 constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
@@ -79,7 +78,7 @@ void ViewFilter::close() {
   is_open_ = false;
   retire();
   file_ = MappedFile();
-  // It is retired, so a leftover is harmless.
+  // The filter is retired, so a leftover is harmless.
   (void)sys::unlink_at(directories_->views.get(), job_);
   (void)sys::unlink_at(directories_->counters.get(), job_);  // a leftover is harmless
   before_ = read_counts();
@@ -156,8 +155,8 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
   make_file();
 }
 
-// Makes the file of counters. Only the view's user may write to it, or truncate it, which would
-// kill a process that reads it through a mapping. So the daemon reads it by pread(2).
+// Makes the file of counters. Only the view's user may write to it. This user may also truncate it, which would kill a
+// process that reads it through a mapping, so the daemon reads it by pread(2).
 void ViewFilter::make_counters() {
   auto made = MappedFile::make(directories_->counters.get(), job_, kCountersBytes, 0600);
   if (!made || !made->commit(directories_->counters.get(), job_)) return;

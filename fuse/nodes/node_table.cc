@@ -63,7 +63,7 @@ NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, No
   const WriterLock lock(tree_.mutex);
   const NodeName name{parent, component};
   NodeIndex index = tree_.find(name);
-  if (index != 0 && tree_.at(index).kind != kind) {  // the job was seen again with other rights
+  if (index != 0 && tree_.at(index).kind != kind) {  // the job began again with other shared_uids
     tree_.detach(index, name);
     index = 0;
   }

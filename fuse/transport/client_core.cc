@@ -17,7 +17,8 @@ using std::chrono::seconds;
 // core, which takes one read of /proc and two system calls.
 constexpr unsigned kStreak = 64;
 // The receiver leaves the client's core if the client moves to another core more than kMostMoves
-// times within kWindow requests. To follow it takes as long as a request on another core.
+// times within kWindow requests. Following the client once takes as long as a request on another
+// core.
 constexpr unsigned kWindow = 256;
 constexpr unsigned kMostMoves = 32;
 constexpr seconds kFirstPause{1};

@@ -46,7 +46,7 @@ void QueueDrain::run() {
     if (queues_.empty()) {
       while (!stopping_ && noted_.empty()) news_.wait(mutex_);
     } else {
-      // A core that is noted meanwhile is handled in its turn.
+      // Cores that are noted during the tick are handled after it.
       const auto tick = std::chrono::steady_clock::now() + kTick;
       while (!stopping_ && news_.wait_until(mutex_, tick)) continue;
     }
@@ -75,10 +75,10 @@ bool QueueDrain::check_once() {
   return !queues_.empty();
 }
 
-// Returns whether no request waits for an entry any more. Makes a request of its own if that is
-// unknown. It does so when all receivers of the core are idle: then there is an entry for it, and
-// no other request on this core takes the entry first. A blocked receiver is ignored after
-// kPatience ticks.
+// Returns true if no request waits for an entry any more. If that is unknown, makes a request of
+// its own and returns false. It makes the request when all receivers of the core are idle: then
+// there is a free entry for the request, and no other request on this core takes the entry first.
+// After kPatience ticks it ignores a blocked receiver.
 bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();

@@ -183,7 +183,7 @@ bool ReceiveLoop::has_request() const {
   return ::poll(&event, 1, 0) > 0;
 }
 
-// Blocks until a request arrives or the loop ends. Returns whether that took less than kShortPause.
+// Blocks until a request arrives or the loop ends. Returns true if that took less than kShortPause.
 bool ReceiveLoop::wait_for_request() const {
   const auto begin = Clock::now();
   pollfd events[] = {{fd_, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};

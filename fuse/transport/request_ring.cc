@@ -33,7 +33,7 @@ constexpr unsigned kCommitAndFetch = 2;     // FUSE_IO_URING_CMD_COMMIT_AND_FETC
 constexpr std::size_t kCommandOffset = 48;  // of `cmd` in an io_uring_sqe of 128 bytes
 constexpr std::size_t kSubmissionBytes = 128;
 
-// The header, and the request in one piece, unless it is longer. A longer request begins before its
+// The space for the header and for a request in one piece. A longer request begins before its
 // payload, which the kernel places at the next page boundary.
 constexpr std::size_t kHeadBytes = 8192;
 // The largest request of the kernel: 256 pages.
@@ -129,7 +129,8 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
   std::unique_ptr<RequestRing> ring(new RequestRing(device, cores));
   if (!ring->call_) return nullptr;
   io_uring_params parameters{};
-  // A single thread, which receives completions when it waits, and is not interrupted before.
+  // Only one thread uses the ring. It receives completions when it waits, and is not interrupted
+  // before.
   parameters.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_R_DISABLED;
   const int failed = ::io_uring_queue_init_params(kSubmissions, &ring->ring_, &parameters);

@@ -145,7 +145,7 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
   return true;
 }
 
-// Creates all threads first. They wait for start().
+// Creates all threads, which wait for start().
 void RingLoop::make_threads() {
   have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
   lasting_ = std::make_unique<TaskQueue>(threads_);
@@ -208,7 +208,8 @@ void RingLoop::run(Core& core, Receiver& self) {
   std::_Exit(kExitUnavailable);  // fails all waiting requests, perhaps one by the daemon
 }
 
-// During the unmount, giving an entry back may fail with any error.
+// Returns true if the kernel has unmounted. The error of a ring does not show this, because during
+// the unmount giving an entry back may fail with any error.
 bool RingLoop::is_unmounted() const {
   pollfd event{fuse_session_fd(session_), 0, 0};
   return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
@@ -241,7 +242,7 @@ const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   return requests;
 }
 
-// Gives the entries that other threads have answered back to the kernel. Returns whether there were
+// Gives the entries that other threads have answered back to the kernel. Returns true if there were
 // any.
 bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
   const std::vector<RingEntry*> entries = core.answered.take();
@@ -306,7 +307,7 @@ void RingLoop::interrupt(std::uint64_t unique) {
   fuse_session_process_buf(session_, &bytes);
 }
 
-// Passes the request to libfuse. Returns whether it has been answered meanwhile.
+// Passes the request to libfuse. Returns true if it has been answered meanwhile.
 bool RingLoop::handle(RingEntry& entry) {
   handled = &entry;
   handle_request(session_, {entry.bytes(), entry.size()});
@@ -369,7 +370,7 @@ bool RingLoop::has_guests() const {
                      [](Receiver* receiver) { return receiver->client_core->has_guest(); });
 }
 
-// Ends the stay of the receiver's guest if it makes no progress. Returns whether the receiver has
+// Ends the stay of the receiver's guest if it makes no progress. Returns true if the receiver has
 // made progress since the last call.
 bool RingLoop::look_after(Receiver& receiver) {
   const std::uint64_t now = receiver.progress;

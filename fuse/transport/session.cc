@@ -93,7 +93,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::connect(
   fuse_args args = FUSE_ARGS_INIT(1, argv);
   session->session_ =
       fuse_session_new(&args, &handler.operations, sizeof(fuse_lowlevel_ops), handler.userdata);
-  fuse_opt_free_args(&args);  // it adds one to them
+  fuse_opt_free_args(&args);  // fuse_session_new() has added an argument
   // The sources receive the requests; libfuse's replies go through wire.h.
   fuse_custom_io io{};
   io.writev = wire::send;

@@ -21,7 +21,8 @@ constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
 constexpr std::uint32_t kKillSetIdsV2 = 1U << 28;        // FUSE_HANDLE_KILLPRIV_V2
 constexpr std::uint32_t kWriteKills = 1U << 2;           // FUSE_WRITE_KILL_SUIDGID
 constexpr std::uint32_t kSetattrKills = 1U << 11;        // FATTR_KILL_SUIDGID
-// Backing files must not be stacked file systems themselves; others may be stacked on the mount.
+// A backing file must not belong to a stacked file system itself. Other stacked file systems may
+// lie on top of the mount.
 constexpr std::uint32_t kStackDepth = 1;
 
 struct BackingMap {
@@ -75,7 +76,8 @@ std::uint32_t flags2_of_sources() {
   return flags2;
 }
 
-// From now on the kernel waits for these sources.
+// Call once the reply to FUSE_INIT is sent: from then on the kernel holds requests back
+// until these sources receive.
 void start_agreed_sources() {
   for (const auto& source : sources) {
     if ((request.init_flags2 & source->init_flags2()) != 0) source->start();
@@ -117,8 +119,8 @@ bool answers_request(const iovec* parts, int count) {
   return out.error == 0 && out.unique == header().unique;
 }
 
-// The kernel must not cache ENOENT of a traced mount. It would answer the next lookup itself, so
-// that the trace could not distinguish a program's stat of an absent name from the lookup before
+// The kernel must not cache ENOENT of a traced mount, because it would then answer the next lookup
+// itself. The trace could not distinguish a program's stat of an absent name from the lookup before
 // the call that creates the name.
 void expire_miss(const iovec* parts, int count) {
   if (!answers_request(parts, count) || header().opcode != FUSE_LOOKUP) return;

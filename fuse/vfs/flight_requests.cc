@@ -32,7 +32,7 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   const LeaseRequest lease_request =
       mount_.single_flight.lease_request_of(request.caller, job, std::move(path));
   if (lease_request.lineage.empty()) return missed;
-  Entry nothing{};  // with timeout 0, so that the kernel looks it up each time
+  Entry nothing{};  // with timeout 0, so that the kernel looks the name up each time
   if (lease_request.is_entry() && !only_asks(lease_request.thread)) return nothing;
   const Flights::Answer answer = mount_.single_flight.flights()->look(lease_request);
   if (answer.advice == Flights::Advice::kWait) {

@@ -35,7 +35,7 @@ class PendingLock final : public LockCall, public Interruptible {
  private:
   LockTable& locks_;
   StatusCompletion completion_;
-  std::uint64_t ticket_ = 0;  // 0: it is not waiting
+  std::uint64_t ticket_ = 0;  // 0: the request is not waiting
 };
 
 // A lock request that runs `before` when the lock is granted. `before` must call its argument, which replies.
@@ -140,7 +140,7 @@ std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
   return path ? mount_.publishing.take_built(*handle.job, *path) : std::vector<std::string>();
 }
 
-// Makes a published entry visible before the lock that protects its build is granted:
+// Makes a published entry visible before the lock that protects its build is granted. Otherwise:
 // 1. The caller's job writes into an entry before it has the lock.
 // 2. Another job publishes the entry.
 // 3. The caller's job gets the lock, but its own copies hide the published files.
@@ -227,7 +227,7 @@ void LockRequests::set_lock(const Request& request, FileHandle& handle, const Lo
 }
 
 // A compile cache writes a file once, through the handle that created it, and then only reads it. A process that opens
-// an existing file for reading and writing may be a database, which locks it.
+// an existing file for reading and writing may be a database, which is likely to lock the file.
 bool LockRequests::needs_flush(NodeIndex node, int flags) const {
   if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
   return mount_.nodes.state(node).takes_locks() || mount_.nodes.name(node).ends_with(".lock");

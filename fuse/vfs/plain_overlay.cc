@@ -39,8 +39,8 @@ Result<UniqueFd> take_directory(const std::string& path) {
   return directory;
 }
 
-// `cacheshim overlay` probes this lock if it finds the directories in use. The lock is free once the mount is gone,
-// even if the daemon still runs. A probe releases the lock at once.
+// Locks `work` shared until the mount is gone, which may be before the daemon exits. `cacheshim overlay` probes this
+// lock if it finds the directories in use. A probe releases the lock at once.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))

@@ -38,9 +38,8 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, job.views.claim.is_made()};
 }
 
-// Uids that share a job must see each other's changes without invalidations, so the kernel caches
-// nothing of this job. For other jobs it caches the layer's names for long, because only this
-// daemon changes the layer.
+// Uids that share a job must see each other's changes without invalidations, so the kernel caches nothing of such a
+// job. For other jobs the kernel caches the layer's names for long, because only this daemon changes the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;

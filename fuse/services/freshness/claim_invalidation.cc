@@ -28,8 +28,8 @@ void ClaimInvalidation::answer_entered(Job& job, NodeIndex asked, std::function<
   }
 }
 
-// Skips the view's root: the kernel requests its attributes at every lookup of its name, and before
-// it denies access.
+// Skips the view's root: the kernel requests the root's attributes at every lookup of the view's
+// name, and before it denies access.
 void ClaimInvalidation::invalidate(const Job& job, NodeIndex asked) const {
   std::vector<NodeId> nodes;
   for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {

@@ -50,8 +50,8 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
   notifier_->post(std::move(notices), std::move(held), std::move(done));
 }
 
-// No thread waits for this invalidation, which may have to wait for pages of the other views: a
-// write that waits for its own answer may have locked them.
+// No thread may wait for this invalidation. It may itself wait for pages of the other views, which
+// a write has locked until the daemon answers it.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   if (!job.views.shares_uids()) return;
   Notices notices;

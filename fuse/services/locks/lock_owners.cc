@@ -17,8 +17,8 @@ constexpr std::chrono::milliseconds kLeavingFor{100};
 
 }  // namespace
 
-// Each owner has a descriptor of its own, by which the kernel identifies it. Read-only if that
-// works, so that closing it causes no event for watchers.
+// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file it is
+// read-only if that works, so that closing it causes no event for watchers.
 Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) {
   Owner& owner = owners_[key_of(request)];
   if (!owner.fd) {
@@ -72,8 +72,8 @@ int LockOwners::try_set(const LockRequest& request) {
   return error;
 }
 
-// Closing the descriptor is not enough: a process that the daemon has just forked may briefly have
-// a copy, and with it the locks, and no event would report when it is closed.
+// Closing the descriptor does not suffice to release the locks: a process that the daemon has just forked may briefly
+// have a copy of it, and no event would report when the copy is closed. So this function unlocks first.
 LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
   const auto& [key, owner] = *known;
   if (!owner.held.empty()) {
@@ -96,8 +96,8 @@ void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) cons
   }
 }
 
-// Whether the process has closed one of the descriptors. If there are many, each call checks
-// others, so that repeated requests find a closed one.
+// Whether the process has closed one of the descriptors. If there are more than kMostLooks, each call checks the next
+// ones, so that repeated requests find a closed one.
 bool LockOwners::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
   for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
@@ -166,8 +166,8 @@ bool LockOwners::may_be_free_soon(const LockRequest& request) const {
   return is_held_against(request) && std::none_of(owners_.begin(), owners_.end(), stays);
 }
 
-// A process outside the mount releases its lock without an event; so does one of the mount whose closes the kernel does
-// not report.
+// A process outside the mount releases its lock without an event. So does a process of the mount whose closes the
+// kernel does not report.
 bool LockOwners::may_end_unseen(const LockRequest& request) const {
   const auto ends_unseen = [&](const auto& known) {
     const auto& [key, owner] = known;

@@ -48,9 +48,9 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Whether the file system supports locks. Tested once per file system, before any lock exists on
-// it. A later ENOLCK means that the kernel is short of locks; to lock a stand-in from then on could
-// grant one lock twice.
+// Whether the file system supports locks. Tested once per file system, before any lock exists on it. A later ENOLCK
+// means that the kernel is short of locks. If stand-ins were locked from then on, two processes could get the same
+// lock.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
     const MutexLock lock(mutex_);
@@ -341,7 +341,7 @@ Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t 
   }
 }
 
-// Returns whether the queue must be checked again soon.
+// Returns true if the queue must be checked again soon.
 bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts) {
   LockQueue::Answers answers;
   bool again = false;

@@ -81,7 +81,7 @@ bool has_ended(pid_t process) {
   return stat && is_dead(*stat);
 }
 
-// A file on another file system may have the same number: the mounts distinguish them.
+// A file on another file system may have the same inode number, so the mount is checked too.
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known) {
   std::vector<OpenDescriptor> found;
   if (process <= 0) return found;

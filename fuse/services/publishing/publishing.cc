@@ -70,8 +70,8 @@ std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_
   });
 }
 
-// If a file is still open for writing, its entry is not published here. Its later close does not
-// publish it either, because no process holds the lock then; the success of the job does.
+// If a file is still open for writing, its entry is not published here. Nor is it published when the file is closed,
+// because no process holds the lock then. It is published when the job ends successfully.
 void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held,
                        Answer answer) {
   if (job.policy.is_refused()) {

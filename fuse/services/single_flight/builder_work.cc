@@ -27,7 +27,7 @@ nanoseconds processor_time(const std::string& stat) {
   return per_tick * ticks;
 }
 
-// Appends the children that `thread` of `process` has forked. Returns whether /proc shows them.
+// Appends the children that `thread` of `process` has forked. Returns true if /proc shows them.
 bool add_children(pid_t process, pid_t thread, std::vector<pid_t>& children) {
   const auto text = read_proc(process, fmt::format("task/{}/children", thread).c_str());
   if (!text) return false;

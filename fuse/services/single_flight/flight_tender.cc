@@ -157,8 +157,8 @@ bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) c
          (lease.waits.empty() && now - lease.since >= options_.timeout);
 }
 
-// Ends the leases of builders that have stopped. A lease with waiters counts as a failed build. One
-// without waiters does not: its thread may only have checked whether the entry exists.
+// Ends the leases of builders that have stopped. A lease with waiters counts as a failed build. A
+// lease without waiters does not: its thread may only have checked whether the entry exists.
 void FlightTender::check_builders() {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);

@@ -35,7 +35,8 @@ void Flights::reopen() {
   closed_ = false;
 }
 
-// Ends the waits that are over, after the exit of builders or at a time. Returns when to call it again.
+// Ends the waits that are over. `ended`: the serials of the leases whose builders have exited. Returns the time of the
+// next call.
 EventLoop::Clock::time_point Flights::tend(const std::vector<std::uint64_t>& ended) {
   tender_.tend(ended);
   const auto wait = tender_.time_to_next_check();
@@ -212,7 +213,7 @@ void Flights::finished(const Job& job, const std::string& path) {
   if (is_to_be_checked) task_.wake();
 }
 
-// Returns whether any of the names has waiters.
+// Returns true if any of the finished names has waiters.
 bool Flights::note_finished(const Job& job, const std::string& path) {
   table_.forget_failures(path);
   bool have_waiters = false;

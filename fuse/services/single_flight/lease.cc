@@ -7,8 +7,8 @@ namespace cacheshim {
 namespace {
 
 // A builder looks the name up once before it builds, and once more when it renames a file to that
-// name; the kernel may send two lookups at once for one. A process that repeats the lookup more
-// often is itself waiting for the name.
+// name; for each of these the kernel may send two lookups at once. A process that repeats the
+// lookup more often is itself waiting for the name.
 constexpr int kMostLookups = 8;
 constexpr auto kLookupPause = std::chrono::milliseconds(1);
 
@@ -43,8 +43,7 @@ bool Lease::is_awaited_by(const Process& process) const {
 }
 
 bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
-  // An entry that is built elsewhere does not change during the build, so has_begun would say
-  // nothing.
+  // An entry that is built elsewhere does not change during the build, so has_begun shows nothing.
   if (is_entry) return false;
   return is_led_by_thread_of(request) && !has_begun && last_lookup &&
          now - *last_lookup > kFlightApproach;

@@ -8,8 +8,8 @@
 namespace cacheshim {
 namespace {
 
-// Whether the profile defines when the entry is complete. Otherwise the name itself ends a wait for
-// it.
+// Whether the profile defines when the entry is complete. If not, a wait for a name ends as soon as
+// the name exists.
 bool can_tell(const EntryRule& rule) {
   return rule.says_when_complete() || !rule.built_under.empty();
 }
@@ -59,8 +59,6 @@ LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
   return request;
 }
 
-// If the next entry of a builder already exists, its open is the daemon's only sign of the
-// builder's progress.
 void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) const {
   if (!flights_ || !flights_->any()) return;
   const auto path = [&] {
@@ -92,7 +90,7 @@ EntryState SingleFlight::inspect(const Job& job, const std::string& path) const 
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
   if (!ref) return state;
-  // An entry that is built elsewhere does not exist before it is complete.
+  // An entry that is built elsewhere does not exist before it is complete, so it counts as begun.
   state.is_begun =
       ref->is_entry_directory() || job.overlay.has_own_directory(std::string(ref->entry));
   state.completes = ref->is_entry_directory() || can_complete(*ref->rule, path);
