@@ -56,7 +56,7 @@ struct DaemonOptions {
   bool verify_on_open = false;
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
-      600};  // the time between two checks of the limits and for leftovers
+      600};  // the time between two maintenance rounds (StoreKeeper)
   // The preferred way to detect changes of the base by other processes. If it is unavailable, the daemon uses another
   // one.
   WatchMode watch = WatchMode::kFanotify;

@@ -71,7 +71,7 @@ struct Protocol {
 // and stop them. The operations of vfs/ and the requests of control/ use them. Each part is thread-safe by itself.
 class Mount {
  public:
-  // `the_store` and `profiles` must outlive it.
+  // `the_store` and `profiles` must outlive this object.
   Mount(const Store& the_store, const std::vector<Profile>& profiles, MountOptions mount_options);
   ~Mount();
   Mount(const Mount&) = delete;

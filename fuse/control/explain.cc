@@ -23,7 +23,7 @@ struct History {
   std::optional<AuditRecord> gone;  // the last removal after `published`
 };
 
-// Returns the audit records of a path, or of the whole unit if the path is its directory.
+// Returns the audit records of a path, or of the whole unit if the path is the unit's directory.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
   const Status read = audit.read([&](AuditRecord record) {

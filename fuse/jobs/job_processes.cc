@@ -95,8 +95,7 @@ class ProcessPass {
     add(slurm_job_from_cgroup(text_of(pid, "cgroup")));
   }
 
-  // Returns an empty text if it cannot be read: the process has exited, or the daemon may not see
-  // it.
+  // Returns an empty text if the file cannot be read: the process has exited, or the daemon may not see the file.
   std::string text_of(pid_t pid, const char* file) const {
     auto text = read_proc(pid, file, proc_);
     return text ? *std::move(text) : std::string();

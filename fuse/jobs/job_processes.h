@@ -12,7 +12,7 @@
 #include "store/sys/process.h"
 
 // Finds living processes of jobs in /proc. A job may be alive although it sends no requests to the daemon: for example,
-// a preloaded `sleep 1d` is left, whose parent used the cache.
+// its only process is a preloaded `sleep 1d` whose parent used the cache.
 namespace cacheshim {
 
 struct JobUsers {

@@ -44,8 +44,8 @@ class JobPublishing final : public PublishHooks {
   void count(const PublishReport& report) EXCLUDES(mutex_);
   Total total() const EXCLUDES(mutex_);
 
-  // Returns the reason why the last attempt did not publish the unit; "" if there was none, or if
-  // it is published.
+  // Returns the reason why the last attempt did not publish the unit; "" if there was no attempt, or if the unit is
+  // published.
   std::string why_kept(const std::string& unit) const EXCLUDES(mutex_);
   // Call when the layer was removed: no unit stays in it.
   void forget_layer() EXCLUDES(mutex_);

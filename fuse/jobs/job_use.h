@@ -6,7 +6,7 @@
 
 namespace cacheshim {
 
-// The current use of a job, which decides when it ends. Thread-safe.
+// The current use of a job, by which the daemon decides when the job ends. Thread-safe.
 class JobUse {
  public:
   using Clock = std::chrono::steady_clock;

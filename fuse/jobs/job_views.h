@@ -95,8 +95,8 @@ class JobViews {
   // The owner of the first view; nothing if only root has used it.
   std::optional<uid_t> owner() const EXCLUDES(mutex_);
   std::vector<uid_t> owners() const EXCLUDES(mutex_);  // the owners of all views, without root
-  // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids: `uid`,
-  // even root's, must not get the files of the layer.
+  // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids. Such a
+  // uid, even root's, must not get the files of the layer.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
   // Whether the uid may change the job itself: true for root and for the owners of the job's views.
   bool may_change(uid_t uid) const EXCLUDES(mutex_);

@@ -15,7 +15,7 @@ namespace cacheshim {
 // that has begun. Thread-safe.
 class UnsettledWrites {
  public:
-  // Far longer than a RELEASE takes to arrive (some 10 µs), far shorter than a delay that matters to a caller.
+  // A RELEASE reaches the daemon some 10 µs after close(2). A delay of 100 ms does not matter to a caller.
   static constexpr std::chrono::milliseconds kReleaseDelay{100};
 
   explicit UnsettledWrites(std::chrono::milliseconds release_delay = kReleaseDelay)

@@ -77,7 +77,7 @@ struct DirectAccess {
 // processes use the mount.
 class ViewFilter {
  public:
-  // `directories` must outlive it; null: the job has no filter file.
+  // `directories` must outlive this object; null: the job has no filter file.
   ViewFilter(std::string job, const DirectAccess* directories);
   ~ViewFilter();
 

@@ -50,7 +50,7 @@ class IoModes {
   // writes, or 0 if the handle's reads and writes go to the daemon. Errors: ESTALE (not counted) if
   // the other handles use another backing file.
   Result<std::uint32_t> open(NodeId inode, const Opening& opening);
-  // Whether the kernel may write to the file through a mapping, which no request reports.
+  // Whether the kernel may write to the file through a mapping, without a request to the daemon.
   bool may_be_written(NodeId inode);
   // As may_be_written(). If the inode has no handle, calls `can_be_written` to check whether a
   // mapping exists. `can_be_written` may take no lock of the daemon except LayerIndex's. No thread

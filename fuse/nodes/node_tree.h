@@ -39,7 +39,7 @@ class NodeTree {
   // Frees the node if it has no lookups and no children, and then each parent to which this
   // applies.
   void free_if_unused(NodeIndex node) REQUIRES(mutex);
-  // Whether many nodes have been freed since the last call that returned true.
+  // Whether at least 65,536 nodes have been freed since the last call that returned true.
   bool take_many_freed() REQUIRES(mutex);
 
   // Returns 0 if there is none.

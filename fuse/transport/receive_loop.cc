@@ -31,7 +31,7 @@ constexpr auto kSpin = std::chrono::microseconds(50);
 // within kShortPause.
 constexpr unsigned kMostCredit = 4;
 constexpr auto kShortPause = std::chrono::microseconds(100);
-// Requests without a pause after which another receiver is called to help.
+// After this number of requests without a pause, another receiver is called to help.
 constexpr unsigned kBusyStreak = 16;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);

@@ -69,7 +69,8 @@ class ReceiveLoop final : public RequestSource {
 
   std::atomic<bool> stopping_{false};
   std::atomic<unsigned> head_{0};  // the head's number, from 1 upwards; 0: a new head was called
-  // The head's requests so far, shifted left by one; the last bit is set while it handles one.
+  // The number of requests that the heads have begun, shifted left by one; the last bit is set while the head handles a
+  // request.
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> watcher_sleeps_{false};
 

@@ -92,7 +92,7 @@ class RequestRing {
  public:
   // Makes a ring for requests from these cores, with everything that begin() needs. Returns
   // nullptr, with errno of io_uring_setup(2) or mmap(2), if that fails. `device` is the session's,
-  // and must outlive it.
+  // and must outlive the ring.
   static std::unique_ptr<RequestRing> make(int device, const std::vector<std::uint16_t>& cores);
   ~RequestRing();
   RequestRing(const RequestRing&) = delete;

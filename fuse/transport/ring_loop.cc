@@ -230,8 +230,8 @@ int RingLoop::serve(Core& core, Receiver& self) {
   return self.ring->failure();
 }
 
-// The receiver marks itself idle, or busy, before it checks for answers of other threads: a thread
-// that adds one afterwards wakes it, or another receiver.
+// The receiver marks itself idle, or busy, before it checks for answers of other threads. A thread
+// that adds an answer after this check wakes this receiver or another one.
 const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   if (self.is_at_work()) --self.progress;
   (void)send_answers_of_others(core, self);
@@ -270,10 +270,10 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
 // Interrupts the request if its client has got a signal of which the kernel does not tell the
 // daemon. The kernel reports a signal that comes after the daemon has received the request. Up to
 // Linux 6.18, it does not report an earlier signal if the request came through a ring (through
-// /dev/fuse, dev_do_read() does). The client's state in /proc shows it: request_wait_answer()
-// sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from then on. A client that is
-// not yet asleep may not have checked yet whether the daemon has the request. Returns false if the
-// caller must check again.
+// /dev/fuse, dev_do_read() does). The client's state in /proc shows the signal:
+// request_wait_answer() sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from
+// then on. A client that is not yet asleep may not have checked yet whether the daemon has the
+// request. Returns false if the caller must check again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);

@@ -19,7 +19,7 @@ namespace cacheshim {
 // The operations of the file system, one for each FUSE request. Many threads call them concurrently, with no lock held.
 // An operation that may take long or must wait takes a completion, which it completes later with no lock held.
 struct Filesystem {
-  // Both must outlive it.
+  // Both must outlive this object.
   Filesystem(Mount& the_mount, ControlFiles& control)
       : mount(the_mount), own_tree(mount, control) {}
 

@@ -21,7 +21,7 @@ namespace cacheshim {
 // unless a method says otherwise.
 class LockRequests {
  public:
-  // Both must outlive it.
+  // Both must outlive this object.
   LockRequests(Mount& mount, ChangeGuard& change_guard)
       : mount_(mount), change_guard_(change_guard) {}
 

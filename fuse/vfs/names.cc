@@ -161,7 +161,7 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
 }
 
 // For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a node of
-// its own with the same locks. If the new name is a lock file's, another process may already have removed it.
+// its own with the same locks. If the new name is a lock file's, another process may already have removed the new name.
 Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
                                    const std::string& path) {
   CACHESHIM_TRY(object, objects_.open_object(job, source));

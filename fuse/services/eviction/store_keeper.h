@@ -33,7 +33,7 @@ class StoreKeeper {
     bool verifies_on_open = false;
   };
 
-  // All must outlive it.
+  // All must outlive this object.
   StoreKeeper(const Store& store, const EntryMap& entries, Counters& counters,
               Invalidator& invalidator, const Options& options);
 

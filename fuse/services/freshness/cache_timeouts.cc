@@ -61,8 +61,8 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
 }
 
-// Whether the kernel may write to the file through a mapping, which no request reports. Such a write still
-// changes st_mtime and st_ctime. The lock keeps threads from opening the file for writing.
+// Whether the kernel may write to the file through a mapping, without a request to the daemon. Such a write still
+// changes st_mtime and st_ctime. Requires the overlay's lock, which keeps threads from opening the file for writing.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;

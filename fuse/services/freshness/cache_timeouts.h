@@ -26,7 +26,7 @@ struct DirectoryLookup {
 // Computes how long the kernel may cache an answer, in seconds. Thread-safe.
 class CacheTimeouts {
  public:
-  // All must outlive it.
+  // All must outlive this object.
   CacheTimeouts(Invalidation& invalidation, const NodeTable& nodes, IoModes& io_modes)
       : invalidation_(invalidation), nodes_(nodes), io_modes_(io_modes) {}
 

@@ -14,15 +14,16 @@
 
 namespace cacheshim {
 
-// Finds the names and nodes that a change affects in each view: changes by the daemon itself, and
-// those by other processes that BaseWatch reports. The Notifier sends the invalidations.
+// Finds the names and nodes that a change affects in each view. The daemon itself makes the change,
+// or another process does, and BaseWatch reports it. The Notifier sends the invalidations.
 class Invalidation final : public Invalidator {
  public:
-  // All must outlive it; `direct` may be null.
+  // All must outlive this object; `direct` may be null.
   Invalidation(NodeTable& nodes, const JobTable& jobs, const DirectAccess* direct)
       : nodes_(nodes), jobs_(jobs), direct_(direct) {}
 
-  // Call before any other method. `device`: the session's descriptor, which must outlive it.
+  // Call before any other method. `device`: the session's descriptor, which must outlive this
+  // object.
   void start(int device) { notifier_ = std::make_unique<Notifier>(device); }
   // As Notifier::stop().
   void stop() {

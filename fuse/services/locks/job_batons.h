@@ -19,7 +19,7 @@ namespace cacheshim {
 // layer records them, so that the next daemon also watches their creators. Thread-safe.
 class JobBatons {
  public:
-  // All must outlive it.
+  // All must outlive this object.
   JobBatons(const EntryMap& entries, const NodeTable& nodes, const JobTable& jobs)
       : entries_(entries), nodes_(nodes), jobs_(jobs) {}
 

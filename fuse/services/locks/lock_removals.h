@@ -24,7 +24,7 @@ namespace cacheshim {
 // released. Thread-safe.
 class LockRemovals {
  public:
-  // All must outlive it.
+  // All must outlive this object.
   LockRemovals(EventLoop& loop, LockTable& locks, const LockFiles& files);
 
   // Whether `process` holds a lock on the lock file at `path`.

@@ -38,8 +38,8 @@ struct NamedLock {
 // necessary.
 //
 // The base file is chosen for a node, not for a handle, and stays the same until the last handle
-// that has requested a lock is released: a rename or an unlink in the view does not separate the processes
-// of one job.
+// that has requested a lock is released: a rename or an unlink in the view does not separate the
+// processes of one job.
 //
 // Thread-safe.
 class NamedLocks {

@@ -25,7 +25,7 @@ namespace cacheshim {
 // Thread-safe. Call with no lock held.
 class RejectionWatch {
  public:
-  // All must outlive it; `direct` may be null.
+  // All must outlive this object; `direct` may be null.
   RejectionWatch(const Store& store, const EntryMap& entries, const NodeTable& nodes,
                  const JobTable& jobs, Publisher& publisher, const DirectAccess* direct)
       : store_(store),

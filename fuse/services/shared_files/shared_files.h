@@ -31,7 +31,7 @@ class SharedFiles {
  public:
   using Change = std::function<Result<std::size_t>(int fd)>;
 
-  // All must outlive it.
+  // All must outlive this object.
   SharedFiles(const Store& store, const NodeTable& nodes, const LockFiles& files)
       : store_(store), nodes_(nodes), files_(files) {}
 
@@ -40,8 +40,8 @@ class SharedFiles {
   // reading. `is_new`: the caller has just created the file.
   std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
                                    bool is_new) const;
-  // Runs `change` on the staged copy of the handle's file. The copy must have at least the first
-  // `keep_bytes` of the file.
+  // Runs `change` on the staged copy of the handle's file. First makes the copy, if there is none,
+  // with at least the first `keep_bytes` of the file.
   static Result<std::size_t> change(FileHandle& handle, const Change& change,
                                     off_t keep_bytes = kWholeFile);
   // Applies `change` to a named file that is not open, and replaces the file.

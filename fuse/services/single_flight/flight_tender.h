@@ -14,7 +14,7 @@ namespace cacheshim {
 // or failed build. Call only on the loop's thread.
 class FlightTender {
  public:
-  // All must outlive it.
+  // All must outlive this object.
   FlightTender(const FlightOptions& options, LeaseTable& table, Counters& counters)
       : options_(options), table_(table), counters_(counters) {}
 

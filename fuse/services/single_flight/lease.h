@@ -42,7 +42,7 @@ struct Lease {
   // ---- Signs that the build has failed although its process continues (docs/single-flight.md)
 
   // Whether the request's thread is the builder, looks the name up again, and has made no file
-  // since.
+  // since it became the builder.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
   // Counts a lookup by the builder's thread. Returns true if that thread has looked the name up so
   // often that it cannot be building.
@@ -78,8 +78,8 @@ struct Lease {
   // The builder's job has finished the name, and FlightTender has not checked the result yet. Until
   // then nothing counts as a failure of the build.
   bool is_finished = false;
-  // The expected builder, the time until which no other process may build, and the process that
-  // waits for it.
+  // The process that is expected to take the lease, the time until which no other process may
+  // build, and the process that waits for the expected builder.
   std::optional<Process> expected;
   FlightTime expected_until;
   pid_t expecting = 0;

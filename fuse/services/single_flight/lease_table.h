@@ -66,7 +66,7 @@ class LeaseTable {
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
   // Ends a lease and its waits.
   void erase(Iterator lease) REQUIRES(mutex);
-  // As erase(), for a build that has failed: no process waits for its name for kFailedFor.
+  // As erase(), for a build that has failed: no process waits for the lease's name for kFailedFor.
   void fail(Iterator lease) REQUIRES(mutex);
   // Forgets the failed builds of `path` and everything below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);

@@ -10,7 +10,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The maximum number of records. Records of threads that never look the name up again would stay.
+// The maximum number of records. Without it, records of threads that never look the name up again
+// would stay.
 constexpr std::size_t kMost = 4096;
 
 // A builder is expected for twice as long as its follower took to request the next name, because

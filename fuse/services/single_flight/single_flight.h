@@ -22,7 +22,7 @@ namespace cacheshim {
 // Flights. Thread-safe; call with no lock held, unless a method says otherwise.
 class SingleFlight {
  public:
-  // All must outlive it.
+  // All must outlive this object.
   SingleFlight(const EntryMap& entries, const Publisher& publisher, const PublishTrust& trust,
                NodeTable& nodes, Counters& counters)
       : entries_(entries),
