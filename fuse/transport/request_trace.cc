@@ -36,7 +36,8 @@ bool is_traced(std::uint32_t opcode) {
   }
 }
 
-// Replies to the requests above have one of these sizes. The reader skips replies to other requests.
+// Replies to the requests above have one of these sizes. The reader skips replies to other
+// requests.
 bool is_traced_reply(std::size_t size) {
   return size == 0 || size == sizeof(fuse_open_out) || size == sizeof(fuse_entry_out) ||
          size == sizeof(fuse_entry_out) + sizeof(fuse_open_out);

@@ -72,7 +72,7 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   UniqueFd copy(tree);
   struct mount_attr change {};
   change.attr_set = atimes_;
-  // noatime, relatime and strictatime are one value to the kernel, which must be cleared as a whole.
+  // noatime, relatime and strictatime are values of one field, which must be cleared as a whole.
   const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
   change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
   change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // follows unmounts of the originals

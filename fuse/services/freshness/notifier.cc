@@ -13,8 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// FUSE_EXPIRE_ONLY, in linux/fuse.h since 6.2. Older kernels treat the notification as an invalidation, which is also
-// correct.
+// FUSE_EXPIRE_ONLY, in linux/fuse.h since 6.2. Older kernels treat the notification as
+// an invalidation, which is also correct.
 constexpr std::uint32_t kExpireOnly = 1;
 constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
 

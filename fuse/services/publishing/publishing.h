@@ -60,7 +60,7 @@ class Publishing {
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
   // Shows the base's part of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
-  // Publishes the entries that were complete while a file of theirs was open for writing.
+  // Publishes the entries that were complete while one of their files was open for writing.
   void retry_postponed(Job& job);
 
   // ---- These functions take long. They may call `progress` on the calling thread.
