@@ -90,11 +90,13 @@ def suite(request, all_scratch):
 
 
 def runs():
-    """Returns each version with two of the ways in turn, and the version of the short tests with all ways. 4.2.0 has
-    five times as many tests as the others."""
+    """Returns each version with two of the ways in turn, and the version of the short tests with all ways; those of
+    inductor are long tests. 4.2.0 has five times as many tests as the others."""
     for number, (version, mark) in enumerate(zip(VERSIONS, params("3.20.0"))):
-        for family, shimmed in WAYS if not mark.marks else WAYS[number % 2::2]:
-            yield pytest.param(version, family, shimmed, marks=mark.marks,
+        is_short = not mark.marks
+        for family, shimmed in WAYS if is_short else WAYS[number % 2::2]:
+            is_long = not is_short or family == "inductor"
+            yield pytest.param(version, family, shimmed, marks=[pytest.mark.long] if is_long else [],
                                id=f"{version}-{family}-{'shimmed' if shimmed else 'plain'}")
 
 
