@@ -126,7 +126,7 @@ TEST(BuilderWork, AThreadThatDoesNotExistHasEnded) {
   std::thread([&] { process.set_value(this_thread()); }).join();
   const Process thread = process.get_future().get();
   std::optional<BuilderWork> work;
-  // join() returns slightly before the kernel has removed the thread.
+  // join() may return before the kernel has removed the thread from /proc.
   for (int polls = 0; polls < 1000; ++polls) {
     work = work_of(::getpid(), thread);
     if (work && work->has_ended) break;

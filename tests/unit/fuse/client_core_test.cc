@@ -14,7 +14,8 @@
 namespace cacheshim {
 namespace {
 
-// The requests of one client after which the receiver shares its core.
+// The number of consecutive requests by one client after which the receiver moves to the client's
+// core.
 constexpr unsigned kEnough = 64;
 
 std::vector<int> cores_of(pid_t thread) {
@@ -95,8 +96,8 @@ class ClientCoreTest : public ::testing::Test {
     if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
   }
   void ask(pid_t client, unsigned times = kEnough) { cacheshim::ask(guest_, client, times); }
-  // Moves the client more often than is tolerated within a few requests; `requests` requests follow
-  // each move.
+  // Moves the client 40 times between two cores. After each move, the receiver follows, and the
+  // client sends `requests` requests.
   void move_about(Client& client, unsigned requests) {
     for (unsigned i = 0; i < 40; ++i) {
       client.move_to(i % 2 == 0 ? all_.back() : all_.front());
@@ -252,7 +253,7 @@ TEST_F(ClientCoreTest, APresetSchedulingPolicyStays) {
   }).join();
 }
 
-// A receiver that is bound to a core, and receives the requests of that core.
+// A receiver that is bound to one core, as those of RingLoop are.
 TEST_F(ClientCoreTest, AReceiverWithACoreStaysThereWhereverTheClientGoes) {
   Client client(all_.front());
   ClientCore own(core_, all_.back());

@@ -53,7 +53,8 @@ class FlightsTest : public OverlayTest {
     loop_.start();
   }
 
-  // Two lease requests of one process come from two of its threads if their numbers differ.
+  // Returns a lease request of `process`. A different `thread` stands for another thread of the
+  // process.
   LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kName,
                        int thread = 0) const {
     LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
@@ -103,7 +104,7 @@ class FlightsTest : public OverlayTest {
   std::atomic<int> checks_{0};
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};
-  std::atomic<pid_t> worker_{0};  // this process counts as working in any case
+  std::atomic<pid_t> worker_{0};  // this process counts as working even if works_ is false
   EntryState inspect() const {
     while (is_inspection_held_) ::usleep(1'000);
     return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
@@ -192,12 +193,13 @@ TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   pass(std::chrono::seconds(30));
-  // As rename(2) does: it looks the name up once more.
+  // rename(2) to the name makes the kernel look it up once more.
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
-// On a busy machine, the new builder takes some time to arrive.
+// A waiter that becomes the builder repeats its lookup, on a busy machine only after a while. This
+// first lookup is no sign of a failed build; the second one is.
 TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
@@ -285,7 +287,8 @@ TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
   EXPECT_EQ(building_, std::set<const Job*>{&two_});
 }
 
-// Another thread wakes the waiters, possibly after the builder's next lookup.
+// The waiters are woken by another thread, possibly only after the builder has looked up its next
+// name.
 TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
@@ -342,7 +345,7 @@ TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
   EXPECT_FALSE(*other);
 }
 
-// Entries that are built elsewhere and renamed into place.
+// The awaited names are entries that are built elsewhere and renamed into place.
 class FlightsOfEntriesTest : public FlightsTest {
  protected:
   FlightsOfEntriesTest() { entries_are_names_ = true; }
@@ -352,7 +355,7 @@ TEST_F(FlightsOfEntriesTest, ABuilderThatLooksUpItsEntryAgainIsAtWork) {
   works_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
-  for (int looks = 0; looks < 100; ++looks) {  // once for each file
+  for (int looks = 0; looks < 100; ++looks) {  // one lookup for each file of the entry
     pass(milliseconds(5));
     EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   }

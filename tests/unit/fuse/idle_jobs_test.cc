@@ -111,7 +111,8 @@ class IdleJobsTest : public OverlayTest {
     (void)job.views.enter({kUser, kUser, 0});
     return job;
   }
-  // Calls tick() until the pass over /proc, on its own thread, is over, or for a second.
+  // Calls tick() every 10 ms until `is_over` returns true, but for at most a second. Another thread
+  // reads /proc.
   void tick_until(const std::function<bool()>& is_over) {
     for (int round = 0; round < 100 && !is_over(); ++round) {
       idle_.tick();

@@ -22,7 +22,7 @@
 #include "tests/unit/support/fake_proc.h"
 #include "tests/unit/support/scratch.h"
 
-// Tests the parts of a job, each by itself.
+// Tests each part of a job separately.
 namespace cacheshim {
 namespace {
 
@@ -269,7 +269,7 @@ TEST_F(JobPolicyTest, ALayerIsNoLongerVouchedForOnceEverybodyMayPublish) {
 
 TEST_F(JobPolicyTest, ARefusalThatCannotBeRecordedIsTriedAgain) {
   Layer layer = take(policy_);
-  // A file cannot replace a directory of the same name.
+  // A directory with the record's name makes writing the record fail.
   const std::string record = "layers/" + layer.path() + "/" + kLayerRecordFile;
   std::filesystem::remove(scratch_ / record);
   std::filesystem::create_directory(scratch_ / record);

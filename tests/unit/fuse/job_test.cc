@@ -111,7 +111,7 @@ TEST_F(JobTest, TheEndClearsWhatConcernsTheCycle) {
   EXPECT_FALSE(job_.pending.has_built());
   EXPECT_FALSE(job_.reads.has_any());
   EXPECT_EQ(job_.views.owner(), 1001U) << "the view keeps its owner";
-  ++job_.use.runs;  // a run that found the job active has begun
+  ++job_.use.runs;  // a `cacheshim run` that started before the job ended
   job_.begin({}, PublishPolicy::kComplete, false);
   EXPECT_EQ(job_.use.runs, 0);
 }
@@ -145,8 +145,8 @@ TEST_F(JobTest, AUnitIsKeptForItsLastReasonUntilItIsPublished) {
   EXPECT_TRUE(hooks.note_conflict("fam/K"));
 }
 
-// A child that has called exec with the given environment, and is stopped until the end of the
-// test.
+// A child that has called exec with the given environment. It is stopped, and the destructor kills
+// it.
 class Child {
  public:
   explicit Child(std::vector<std::string> environment) {
@@ -198,8 +198,8 @@ TEST(CallerJobs, GiveTheUsersOwnJobToACallerThatCannotBeSeen) {
   EXPECT_EQ(jobs.claim_of({1234, 1234, 0}).job.view(), "uid-1234");
 }
 
-// Of two jobs, one begins after the other and ends before it: whenever it is active, the other one
-// is active too.
+// Job "a" begins after job "z" and ends before it. So no list of states may show "a" active and "z"
+// ended.
 TEST_F(OverlayTest, TheStatesOfAllJobsAreConsistent) {
   constexpr int kReadings = 2000;
   NodeTable nodes;

@@ -31,7 +31,7 @@ class LockOutcome {
     error_ = error;
     changed_.notify_all();
   }
-  // Returns the reply; -1 if there is none yet.
+  // Returns the error of the reply (0 for success), or -1 if there is no reply yet.
   int now() {
     const std::lock_guard lock(mutex_);
     return error_.value_or(-1);
@@ -85,7 +85,7 @@ struct Locks : testing::Test {
         std::make_unique<TestLockCall>(outcome));
     return outcome;
   }
-  // Opens the lock file as another process of this machine does.
+  // Opens the lock file as a process outside the mount does.
   UniqueFd raw() { return *sys::open_path(path, O_RDWR); }
 
   Scratch scratch;

@@ -15,7 +15,7 @@
 #include "fuse/services/locks/lock_table.h"
 #include "store/sys/sys.h"
 
-// Tests deadlocks among record locks, and the locks that a process loses by closing a descriptor.
+// Tests deadlocks among record locks, and the release of locks when a process closes a descriptor.
 namespace cacheshim {
 namespace {
 
@@ -76,13 +76,13 @@ struct LockRules : testing::Test {
     table.lock({0, file}, none, request, std::make_unique<Call>(answer));
     return answer;
   }
-  // Calls F_SETLK for one byte.
+  // Sends F_SETLK for one byte; returns the error of the reply.
   int try_lock(std::uint64_t owner, off_t start = 0) {
     LockRequest attempt = request(owner, start);
     attempt.waits = false;
     return ask(1, attempt)->wait();
   }
-  // Locks for a process some of whose closes the kernel does not report.
+  // Takes a lock for a process, some of whose closes the kernel does not report.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
     quiet.others_close_unseen = true;
@@ -146,7 +146,8 @@ TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   for (const auto& one : waiting) EXPECT_FALSE(one->is_there());
 }
 
-// The request waits on a local file system too: another thread may release the description's lock.
+// No EDEADLK: as on a local file system, the requests wait, because another thread or process may
+// release the lock of an open file description.
 TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   kind = LockCallKind::kOfDescription;
   ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
@@ -162,7 +163,7 @@ TEST_F(LockRules, UnlockedBytesCloseNoCycle) {
   ASSERT_EQ(ask(1, request(2, 10, 5))->wait(), 0);
   ASSERT_EQ(ask(1, request(3, 15, 5))->wait(), 0);
   const auto first = ask(1, request(1, 10, 5));  // waits for process 2
-  // Waits for process 3, and not for 1, which has released these bytes.
+  // Waits for process 3, but not for process 1, which has released bytes 10 to 19.
   const auto second = ask(1, request(2, 15, 5));
   EXPECT_FALSE(first->is_there() || second->is_there());
   ASSERT_EQ(ask(1, request(3, 0, 0, F_UNLCK))->wait(), 0);
@@ -210,7 +211,8 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
   EXPECT_EQ(error, 0);
 }
 
-// close(2) returns before the daemon receives RELEASE.
+// The holder's close(2) returns before the daemon receives RELEASE, so the lock may be free in a
+// moment.
 TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   LockRequest quiet = request(1, 0);
   quiet.is_record = quiet.tells_close = false;

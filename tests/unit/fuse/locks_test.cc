@@ -57,7 +57,7 @@ TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// The daemon forks to probe its own mount.
+// Such a process exists when the daemon forks to probe its own mount.
 TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
   LockTable table(counters, loop);
   const LockRequest records = record_request(3, F_WRLCK, 0, 10);
@@ -90,7 +90,8 @@ TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
-// An interrupt that arrives before the request waits: libfuse reports it while wait() runs.
+// The interrupt arrives before the request waits. libfuse then reports the interrupt from within
+// wait().
 TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
   class Interrupted final : public LockCall {
    public:
@@ -111,7 +112,8 @@ TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
   EXPECT_EQ(outcome->wait(), EINTR);
 }
 
-// The request waits only a few milliseconds, which may pass within one attempt on a busy machine.
+// The request waits only 3 ms for the handle. On a busy machine, this time may pass before the
+// release, so the test tries up to 20 times.
 TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
@@ -161,7 +163,7 @@ TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   EXPECT_EQ(waiter->wait(), 0);
   table.released(shared, 2);
   table.released(shared, 4);
-  table.released(own, 3);  // by either of its ids
+  table.released(own, 3);  // the file's earlier id still works
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
   EXPECT_FALSE(table.is_in_use(own) || table.is_in_use(shared));
 }
@@ -181,7 +183,8 @@ TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// The first request in the queue waits for a lock that the second one weakens when it is granted.
+// The first request in the queue, the reader's, waits for a write lock. The second request, when
+// granted, changes this lock to a read lock.
 TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
@@ -244,7 +247,8 @@ TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
   }
 }
 
-// If the system reports a shortage of locks later, two owners must not both get the lock.
+// ENOLCK counts as "no support for locks" only before the first lock. Later it must fail the
+// request: if the daemon used its own table instead, two owners could get the lock.
 TEST_F(Locks, AShortageOfLocksIsAnError) {
   LockSystem system = LockSystem::real();
   const LockSystem real = LockSystem::real();
@@ -282,7 +286,8 @@ TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_EQ(waiter->now(), ENOLCK);
 }
 
-// The hook's owner calls unless_wanted(), and would call itself without an end.
+// The release hook itself calls unless_wanted(). If that call counted as a release, the hook would
+// call itself endlessly.
 TEST_F(Locks, ACheckWhetherALockIsWantedIsNoRelease) {
   LockTable table(counters, loop);
   int releases = 0;

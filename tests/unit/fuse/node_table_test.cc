@@ -49,7 +49,7 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   const std::uint32_t before = nodes_.size();
   const NodeIndex x = file("x", 2);
   nodes_.forget(directory_, 1);
-  EXPECT_EQ(path(x), "d/x");  // a directory stays as long as an object in it
+  EXPECT_EQ(path(x), "d/x");  // a directory's node stays as long as the node of an object in it
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
   EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
@@ -126,8 +126,8 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   EXPECT_EQ(nodes_.info(x).object_fd(), held);
 }
 
-// Processes outside the mount may hard-link lock files. A common file belongs to all jobs, but a
-// file under another name belongs to one job.
+// Processes outside the mount may hard-link lock files. Under the name of a lock file, the file is
+// common to all jobs; under any other name, it belongs to one job.
 TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const Scratch scratch;
   const auto lock = [&](const char* name) {

@@ -13,8 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// A socket pair simulates the kernel: unread messages block the notifier, as a locked directory
-// does.
+// A socket pair replaces the kernel. The notifier blocks when the socket is full, as it does when
+// the kernel has locked the directory.
 class NotifierTest : public ::testing::Test {
  protected:
   NotifierTest() {
@@ -38,8 +38,8 @@ class NotifierTest : public ::testing::Test {
     return {body.parent, std::string(message + sizeof header + sizeof body, body.namelen)};
   }
 
-  // Posts invalidations until the socket is full, so that the notifier is blocked in one for
-  // `directory`.
+  // Posts more invalidations for `directory` than fit into the socket, so that the notifier blocks
+  // in one of them.
   void block_in(Notifier& notifier, Notifier::DirectoryId directory) {
     const std::vector<Notifier::Notice> many(4000, {directory, std::string(200, 'n')});
     notifier.post(many, {}, [] {});

@@ -22,13 +22,13 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// Becomes an unprivileged user if the caller is root.
+// If the caller is root, makes it an unprivileged user. Returns false on failure.
 bool drop_privileges() {
   return ::geteuid() != 0 || (::setgid(kNobody) == 0 && ::setuid(kNobody) == 0);
 }
 
-// A process with an open file; it ends with this object. If it is secret, other processes without
-// privileges get EACCES from its /proc/PID/fdinfo, even those of the same user.
+// A child process with an open file, which the destructor kills. If it is secret, unprivileged
+// processes, even those of its own user, get EACCES when they open its /proc/PID/fdinfo.
 class Holder {
  public:
   explicit Holder(bool is_secret) : file_(::open("/proc/self/exe", O_RDONLY)) {
@@ -63,9 +63,9 @@ class Holder {
 enum class Proc { kPlain, kHidden };
 constexpr int kCannot = 2;
 
-// Calls `question` in a process without privileges; returns its exit status: 0 for true, 1 for
-// false. If /proc is hidden, that process gets EPERM from all files of processes that it may not
-// trace.
+// Calls `question` in an unprivileged child. Returns 0 if the result is true, 1 if it is false, and
+// kCannot if the child could not be set up. With kHidden, the child gets EPERM for all /proc files
+// of processes that it may not trace.
 int ask_without_privileges(Proc proc, const std::function<bool()>& question) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -13,7 +13,7 @@
 #include "store/sys/process.h"
 #include "tests/unit/support/scratch.h"
 
-// Uses calls that block by themselves: opening a FIFO that has no writer.
+// The tests use calls that block in the kernel without FUSE: they open a FIFO that has no writer.
 namespace cacheshim {
 namespace {
 

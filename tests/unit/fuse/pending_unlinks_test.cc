@@ -15,7 +15,7 @@ constexpr PendingUnlinks::NodeId kFile = 10;
 constexpr PendingUnlinks::NodeId kOther = 11;
 constexpr PendingUnlinks::NodeId kDirectory = 20;
 
-// Simulates the kernel, which holds the locks of directories until the test releases them.
+// Simulates the kernel, which keeps directories locked until the test calls release_all().
 class PendingUnlinksTest : public ::testing::Test {
  protected:
   ~PendingUnlinksTest() override {
@@ -36,7 +36,7 @@ class PendingUnlinksTest : public ::testing::Test {
     changed_.notify_all();
   }
 
-  // Waits until the daemon has requested this lock that often.
+  // Waits until the daemon has waited for the directory's lock `count` times.
   void await_waits(PendingUnlinks::NodeId directory, int count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waits_[directory] == count; });

@@ -16,8 +16,9 @@ class FakeQueue final : public QueueDrain::Receivers {
   std::uint64_t held() const override { return held_; }
   bool are_at_rest() const override { return at_rest; }
 
-  // `requests` requests that are answered later arrive at once, and `waiting` more find no free
-  // entry. A new entry is registered for each of the former.
+  // Simulates the arrival of `requests` requests that get an entry and are answered later, and of
+  // `waiting` more that find no free entry. For each of the first `requests`, a new entry is
+  // registered.
   void hold(unsigned requests, unsigned waiting) {
     arrivals_ += requests;
     held_ += requests;
@@ -37,7 +38,7 @@ class FakeQueue final : public QueueDrain::Receivers {
       ++held_;
       return std::make_unique<Question>(*this, false);
     }
-    if (waiting_ > 0) {  // it gets the question's entry, and is answered later
+    if (waiting_ > 0) {  // a waiting request gets the question's entry, and is answered later
       --waiting_;
       ++arrivals_;
       ++held_;
@@ -45,7 +46,8 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Question>(*this, true);
   }
 
-  // For this many questions, another request takes the entry first and is answered later.
+  // The number of next questions whose entry another request takes first; that request is answered
+  // later.
   unsigned overtaken = 0;
   bool at_rest = true;
 

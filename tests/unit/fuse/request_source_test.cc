@@ -42,7 +42,8 @@ ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/)
   return ::read(fd, buffer, size);
 }
 
-// The contract of RequestSource, for a receive loop with a socket in the place of /dev/fuse.
+// Tests the contract of RequestSource with a receive loop that reads from a socket instead of
+// /dev/fuse.
 class ReceiveLoopTest : public ::testing::Test {
  protected:
   ReceiveLoopTest() {

@@ -4,12 +4,13 @@
 
 #include "tests/unit/fuse/lock_requests_fixture.h"
 
-// Tests locks that remain when their holder dies without an event, and the requests that wait for
-// them.
+// Tests requests that wait for locks whose holder has died while the kernel has sent no event (no
+// FLUSH, no RELEASE).
 namespace cacheshim {
 namespace {
 
-// Process 1001 locks the bytes from 1 on and dies without an event.
+// Process 1001 locks the bytes from 1 to the end. It dies without an event when the test sets
+// is_dead.
 struct LocksOfADeadHolder : Locks {
   LocksOfADeadHolder() {
     LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
@@ -54,7 +55,8 @@ TEST_F(LocksOfADeadHolder, AWaiterGetsThemAlthoughTheOtherRequestHasToWait) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-// The waiter that gets its lock weakens the lock for which the other request would wait.
+// The waiter's own request changes its write lock on byte 0 to a read lock. So the other request,
+// which needs byte 0, no longer has to wait.
 TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
   ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
   const auto waiter = ask(table, own, record_request(4, F_RDLCK, 0, 0));
@@ -64,8 +66,8 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-// Both holders have died. Dropping the locks of one makes the table try the waiter, which drops the
-// locks of the requesting owner.
+// Processes 1001 and 1005 have died, and 1001 itself makes the request. When the table drops the
+// locks of 1005, it tries the waiter; this attempt drops the locks of 1001 during its own request.
 TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
   quiet.tells_close = false;
@@ -80,7 +82,9 @@ TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   EXPECT_EQ(found.l_pid, 1002);
 }
 
-// The request is tried again after a waiter has weakened its lock, and then itself weakens a lock.
+// The request of process 1003 first conflicts with a write lock of 1004. A waiting request of 1004
+// is granted and changes that lock to a read lock, so the table tries the request of 1003 again.
+// When granted, it changes 1003's own write lock, for which the reader waits, to a read lock.
 TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
   LockTable others{counters, resting, system()};
   LockRequest quiet = record_request(1, F_WRLCK, 15, 5);

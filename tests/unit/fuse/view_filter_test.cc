@@ -18,7 +18,8 @@
 namespace cacheshim {
 namespace {
 
-// The filter as a process of the view has mapped it; it is mapped again when it is retired.
+// Reads the filter as a process of the view does: through a mapping, which is renewed when the
+// filter is retired.
 class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
@@ -150,14 +151,14 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   EXPECT_EQ(filter_.counts().looks, 1U);
   filter_.close();
   EXPECT_EQ(filter_.counts().opens, 7U);
-  // If its user truncates the file, it counts nothing more and does no harm.
+  // If the user truncates the file, the daemon keeps the last counts.
   filter_.open(::geteuid(), ::getegid());
   ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), 0), 0);
   EXPECT_EQ(filter_.counts().opens, 7U);
 }
 
-// A name is marked as shadowed before the change. So every reader that learns of the change sees
-// the mark, even if the filter grows or its owners change.
+// A name is marked as shadowed before the change is made. So every reader that knows of the change
+// must see the mark, even while the filter grows or its owner changes.
 TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   constexpr int kNames = 30'000;
   std::atomic<int> happened{0};
@@ -205,7 +206,8 @@ class ShadowTest : public OverlayTest {
     take_up_layer(told_overlay_);
   }
 
-  // The first report of a change must come before its effect is visible.
+  // Verifies that the change of `path` has no visible effect yet: the overlay must report a change
+  // before it makes the change.
   void check_not_begun(const std::string& path) {
     if (is_loading_ || path.empty() || directories_.rules.is_mount_only(path)) return;
     EXPECT_FALSE(scratch_.exists("upper/" + path)) << path;
@@ -245,7 +247,7 @@ class ShadowTest : public OverlayTest {
     return all;
   }
 
-  // Makes one of twelve kinds of changes. Returns whether it has changed the view's layer.
+  // Makes a change of one of twelve kinds. Returns true if it has changed the view's layer.
   bool make_change(unsigned long kind, const std::string& path, const std::string& other) {
     Overlay& overlay = told_overlay_;
     const auto succeeds = [](const auto& result) { return static_cast<bool>(result); };
@@ -291,7 +293,7 @@ class ShadowTest : public OverlayTest {
     return std::hash<std::string>{}(text) % 2 == 0;
   }
 
-  // Verifies that every name is shadowed whose object in the view differs from the base's.
+  // Verifies that `path` is shadowed if its object in the view differs from the base's.
   void check(const std::string& path) {
     const auto shown = told_overlay_.find(path);
     struct stat base;

@@ -32,8 +32,8 @@ class DeviceSource final : public RequestSource {
   const int device_;
 };
 
-// A source of a kind that wire.h does not know. The kernel must agree to it. One
-// request has come through it.
+// A kind of source that wire.h does not know, and that needs a flag of FUSE_INIT. One request,
+// kRequest, has come through it.
 class OtherSource final : public RequestSource {
  public:
   static constexpr std::uint32_t kFlag = 1U << 20;
@@ -56,7 +56,7 @@ class OtherSource final : public RequestSource {
   char space[8] = {};
 };
 
-// Requests are built by hand, and a pipe replaces /dev/fuse.
+// The tests build the bytes of each request, and a pipe replaces /dev/fuse.
 class WireTest : public ::testing::Test {
  protected:
   WireTest() {
@@ -69,7 +69,7 @@ class WireTest : public ::testing::Test {
   }
   ~WireTest() override { wire::use_sources({}); }
 
-  // Adds it before the device.
+  // Adds an OtherSource before the device and returns it.
   OtherSource& add_other_source() {
     auto added = std::make_unique<OtherSource>();
     OtherSource& source = *added;

@@ -50,8 +50,8 @@ struct FuseNotification {
 // test is one request to the daemon. A thread collects the replies, so that the daemon never waits
 // for a reader.
 //
-// Unlike /dev/fuse, the socket accepts a reply to a request that does not exist; replies_to()
-// counts these too. A reply that finds the socket full is lost, so a test should have at most a few
+// Unlike /dev/fuse, the socket accepts replies to requests that do not exist; replies_to() counts
+// such replies too. A reply that finds the socket full is lost, so a test should have at most a few
 // dozen pending requests. Thread-safe.
 class FakeKernel {
  public:
@@ -64,7 +64,6 @@ class FakeKernel {
   UniqueFd take_device() { return std::move(device_); }
   // The caller of the next requests. Initially this process's user, outside the daemon's PID
   // namespace (pid 0), so that the daemon reads nothing in /proc.
-  // namespace (pid 0), so that the daemon reads nothing of /proc.
   void speak_as(uid_t uid, gid_t gid, pid_t pid);
   // Sends a request and returns its number. `body` follows the header.
   std::uint64_t send(std::uint32_t opcode, std::uint64_t node, std::string_view body);

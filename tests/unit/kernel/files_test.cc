@@ -98,7 +98,7 @@ TEST_F(FuseKernelFiles, AForgottenFileIsFoundAgain) {
   ASSERT_TRUE(calls_.put(directory_, "file", "text"));
   const std::uint32_t before = mount_.nodes.size();
   const auto node = calls_.lookup(directory_, "file");
-  calls_.forget(*node, 2);  // the two references: of the create and of the lookup
+  calls_.forget(*node, 2);  // two references: one from the create, one from the lookup
   EXPECT_TRUE(comes_true([&] { return mount_.nodes.size() == before - 1; }));
   EXPECT_EQ(*calls_.get(directory_, "file"), "text");
 }

@@ -22,7 +22,8 @@ class KernelCalls {
  public:
   explicit KernelCalls(FakeKernel& kernel) : kernel_(kernel) {}
 
-  // Returns the node. Errors: ENOENT also for a reply that lets the kernel cache the absence.
+  // Returns the node, or an error. A reply that lets the kernel cache the absence of the name also
+  // gives ENOENT.
   Result<std::uint64_t> lookup(std::uint64_t parent, const std::string& name) const;
   void forget(std::uint64_t node, std::uint64_t lookups) const;
   Result<fuse_attr> getattr(std::uint64_t node) const;

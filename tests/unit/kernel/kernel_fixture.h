@@ -43,7 +43,7 @@ class FuseKernelTest : public ::testing::Test {
     (void)::umask(umask_);
   }
 
-  // Ends in the same order as the daemon (serve_mount()).
+  // Ends the session in the order of serve_mount().
   void end() {
     if (session_ == nullptr) return;
     mount_.close_waits();
@@ -63,7 +63,7 @@ class FuseKernelTest : public ::testing::Test {
     return view ? *view : 0;
   }
 
-  // Returns whether `is_there` returns true before a deadline.
+  // Polls until `is_there` returns true. Returns false if it does not within 20 s.
   static bool comes_true(const std::function<bool()>& is_there) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!is_there()) {

@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-// The socket might be too small for more replies.
+// The socket may have no room for more replies at once.
 constexpr std::size_t kMostAtOnce = 40;
 constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
 
@@ -25,13 +25,13 @@ class FuseKernelLocks : public FuseKernelTest {
  protected:
   FuseKernelLocks() { EXPECT_TRUE(calls_.put(directory_, "data", "text")); }
 
-  // Opens the file as another process does: closes of its handle are reported.
+  // Opens the file as another process does. The kernel reports closes of this handle (FLUSH).
   OpenNode open_again() {
     const auto file = calls_.open(*calls_.lookup(directory_, "data"), O_RDWR);
     EXPECT_TRUE(file);
     return *file;
   }
-  // Returns a lock request of the owner whose number equals the handle's.
+  // Returns the bytes of a lock request. The owner has the same number as the handle.
   static std::string range_bytes(const OpenNode& file, std::uint32_t type, std::uint64_t start,
                                  std::uint64_t end) {
     fuse_lk_in body{};
@@ -53,7 +53,7 @@ class FuseKernelLocks : public FuseKernelTest {
   int lock(const OpenNode& file, std::uint32_t type) {
     return kernel_.call(FUSE_SETLK, file.node, lock_bytes(file, type)).error;
   }
-  // Sends a request that must wait, and returns once it waits.
+  // Sends a request that must wait. Returns its number once it waits.
   std::uint64_t send_waiting(const OpenNode& file, const std::string& body) {
     const std::size_t before = mount_.locks.state().waiting_handles;
     const std::uint64_t number = kernel_.send(FUSE_SETLKW, file.node, body);

@@ -23,7 +23,8 @@ std::string empty() {
   return bytes_of(Body{});
 }
 
-// Every request that the daemon supports, with empty arguments, except FUSE_INIT and FUSE_DESTROY.
+// Returns, by opcode, each request that the daemon supports, with empty arguments; without
+// FUSE_INIT and FUSE_DESTROY.
 std::map<std::uint32_t, std::string> empty_requests() {
   const std::string name = name_bytes("name");
   return {{FUSE_LOOKUP, name},
@@ -64,7 +65,7 @@ std::map<std::uint32_t, std::string> empty_requests() {
 
 // Requests that libfuse always refuses, because the daemon has no such operation.
 bool is_unsupported(std::uint32_t opcode) { return opcode == FUSE_READDIRPLUS; }
-// Requests whose node is ignored.
+// Requests whose node the daemon ignores.
 bool names_no_object(std::uint32_t opcode) { return opcode == FUSE_IOCTL; }
 
 class FuseKernelMalformed : public FuseKernelTest {
@@ -149,7 +150,7 @@ TEST_F(FuseKernelMalformed, AnUnknownNodeIsRefused) {
   }
 }
 
-// A node that the kernel has forgotten is unknown too.
+// Requests for a node that the kernel has forgotten fail like those for an unknown node.
 TEST_F(FuseKernelMalformed, AForgottenNodeIsUnknown) {
   const auto node = calls_.lookup(directory_, "file");
   calls_.forget(*node, 100);
@@ -191,7 +192,7 @@ TEST_F(FuseKernelMalformed, EveryRandomRequestGetsOneReply) {
     const std::size_t arguments = std::min(body.size(), body.find("name"));
     for (int changes = 0; arguments > 0 && changes < 3; ++changes)
       body[random() % arguments] = static_cast<char>(random() % 4);
-    // Other tests above cover waiting lock requests and missing data.
+    // The tests above cover lock requests that wait, and requests that are too short.
     if (opcode == FUSE_SETLKW) opcode = FUSE_SETLK;
     numbers.push_back(kernel_.send(opcode, 1 + random() % 12, body));
     EXPECT_NE(kernel_.wait_for(numbers.back()).error, ETIME) << opcode << ", seed " << kSeed;

@@ -16,7 +16,7 @@
 namespace cacheshim::batons_model {
 namespace {
 
-constexpr pid_t kFirstPid = 1 << 23;  // above every real one (PID_MAX_LIMIT)
+constexpr pid_t kFirstPid = 1 << 23;  // above every real pid (PID_MAX_LIMIT)
 
 std::string directory_of(std::size_t path) { return "fam/KEY" + std::to_string(path / 2); }
 std::string path_of(std::size_t path) {
@@ -60,8 +60,7 @@ class World {
   std::vector<ModelProcess> processes_;
   std::set<pid_t> dead_;
   std::array<std::optional<File>, kPaths> files_;
-  // The inodes of moved files. Such a file may be reaped, although there is nothing to remove at
-  // its path.
+  // The inodes of moved files. Batons may reap such a file, although its old path no longer exists.
   std::array<ino_t, kPaths> moved_{};
   std::set<std::pair<pid_t, std::string>>
       working_;  // the pids of descendants, by process and directory
@@ -87,8 +86,8 @@ World::World() : batons_(loop_, [this](const Baton& baton) { reap(baton); }, sys
   for (std::size_t at = 0; at < kProcesses; ++at) processes_.push_back({next_pid_++, {}});
 }
 
-// Returns a descriptor that poll(2) reports once the process has ended, as it does a pidfd. Every
-// second process cannot be watched, as before Linux 5.3.
+// Returns a descriptor that, like a pidfd, becomes readable for poll(2) when the process ends.
+// Returns none for every second process, as Linux before 5.3 does for all.
 UniqueFd World::watch(const ProcessOrigin& maker) {
   const auto process = std::find_if(processes_.begin(), processes_.end(),
                                     [&](const auto& one) { return one.pid == maker.process; });

@@ -7,10 +7,10 @@
 #include <vector>
 
 // Drives batons with simulated processes, and checks them after each step against a model:
-//  1. A baton is reaped only once its creator is dead and no descendant of the creator works in the baton's
-//     directory. A baton that its job has removed or locked, or that another process has created since, is
-//      not reaped.
-//   2. After each check by Batons, no baton is left that may be reaped.
+//  1. A baton is reaped only once its creator is dead and no descendant of the creator uses the
+//     baton's directory. A baton is not reaped if its job has removed or locked it, or if another
+//     process has created it again.
+//  2. After each check by Batons, no baton is left that may be reaped.
 namespace cacheshim::batons_model {
 
 inline constexpr std::size_t kProcesses = 5;
@@ -21,9 +21,9 @@ enum class ActionKind : std::uint8_t {
   kMake,    // with O_EXCL; the daemon cannot see the first process
   kRemove,  // by any process
   kMove,    // renames the entry's directory; Batons gets no event for this
-  kLock,    // a locked baton excludes by its lock, and is not reaped
-  kKill,    // kills a process, which another one replaces
-  kEnter,   // a descendant of the process works in the directory
+  kLock,    // after this, the baton excludes by its lock, and is not reaped
+  kKill,    // kills a process; a new one takes its place
+  kEnter,   // a descendant of the process begins to use the directory
   kLeave,   // all descendants leave the directory
   kTend,
 };

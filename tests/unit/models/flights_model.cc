@@ -19,7 +19,7 @@ using Advice = Flights::Advice;
 using Step = BuildStep;
 
 constexpr milliseconds kAlmostTimeout = kTimeout - std::chrono::seconds(1);
-constexpr milliseconds kExpectedFor(61);  // longer than the daemon expects a builder
+constexpr milliseconds kExpectedFor(61);  // a waiter waits 60 ms for the expected builder
 
 class Model {
  public:
@@ -75,13 +75,13 @@ void Model::note_failures(std::size_t name, bool may_fail) {
   }
 }
 
-// A process may build a name without its lease for one of these reasons.
+// Verifies that a process that builds without the lease has one of the permitted reasons.
 void Model::check_build(const ModelProcess& process, const Task& task) {
   const NameState& state = world_.names.at(task.name);
   if (works_for(process.lineage, state.leader) || task.is_excused ||
       world_.now < state.failed_until)
     return;
-  // A descendant of a process that builds for itself may build too.
+  // Descendants of a process that builds for itself may also build.
   const bool has_built =
       std::any_of(process.lineage.begin(), process.lineage.end(),
                   [&](const Process& one) { return state.released.contains(one.pid); });
@@ -94,7 +94,7 @@ void Model::look_up(ModelProcess& process, Task& task) {
   if (is_there(task.name)) return end_build(process);
   NameState& state = world_.names.at(task.name);
   state.begun_by.insert(process.job);
-  const bool returns = state.leader == process.pid;  // the builder gave up and now returns
+  const bool returns = state.leader == process.pid;  // this shows that it has given up
   const Flights::Answer answer = world_.flights.look(world_.lease_request_of(process, task.name));
   note_failures(task.name, returns);
   switch (answer.advice) {
@@ -139,7 +139,7 @@ void Model::proceed(ModelProcess& process, unsigned number) {
   }
 }
 
-// Call when the process has finished its innermost name.
+// Call when the process has finished the name that it looked up last.
 void Model::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 
 void Model::fail_by_return(ModelProcess& process, Task& task) {
@@ -176,7 +176,7 @@ void Model::loop(ModelProcess& process, Task& task) {
 
 void Model::kill(ModelProcess& process) {
   process.is_alive = false;
-  for (ModelProcess& child : world_.processes) {  // its children are now children of init
+  for (ModelProcess& child : world_.processes) {  // reparents the children to init
     if (child.pid != process.pid) std::erase(child.lineage, process.lineage.front());
   }
   process.watched.clear();
@@ -255,7 +255,7 @@ void Model::act(const Action& action) {
   }
 }
 
-// The builder of a name may change only if the old builder may be replaced.
+// Verifies that the builder of a name has changed only if the old builder may be replaced.
 void Model::check_leaders() {
   std::array<pid_t, kNames> leaders{};
   for (const FlightDescription& one : world_.flights.describe()) {
@@ -278,7 +278,7 @@ void Model::check_leaders() {
   }
 }
 
-// Each process that was released without the name must have a reason to build.
+// Verifies that each process that was released without the name has a reason to build.
 void Model::check_released() {
   for (ModelProcess& process : world_.processes) {
     for (Task& task : process.tasks) {
@@ -301,7 +301,7 @@ void Model::check_released() {
   }
 }
 
-// The next check replaces a stopped builder.
+// Runs the checks of the event loop, which replace stopped and dead builders.
 void Model::tend() {
   for (NameState& state : world_.names) {
     const ModelProcess* const leader = world_.find(state.leader);
@@ -314,7 +314,7 @@ void Model::tend() {
   check_released();
 }
 
-// After all events are processed, each name that a process waits for must have a builder.
+// Processes all events, then verifies that each name that a process waits for has a living builder.
 void Model::check_waits() {
   pass(kExpectedFor);
   for (std::size_t at = 0; at < kProcesses; ++at)
@@ -335,7 +335,7 @@ void Model::check_waits() {
   }
 }
 
-// Lets all processes continue and finish their builds.
+// Lets all processes continue and finish their builds, and verifies that none is left waiting.
 void Model::drain() {
   for (std::size_t at = 0; at < world_.processes.size(); ++at) act({ActionKind::kContinue, at, 0});
   for (int round = 0; round < 100; ++round) {
@@ -343,7 +343,7 @@ void Model::drain() {
       if (!world_.processes.at(at).tasks.empty()) act({ActionKind::kProceed, at, 0});
       act({ActionKind::kFinish, at, 0});
     }
-    pass(std::chrono::seconds(5));  // a builder may have stopped without an event
+    pass(std::chrono::seconds(5));  // Flights gets no event when a builder stops
     tend();
   }
   for (const ModelProcess& process : world_.processes) {

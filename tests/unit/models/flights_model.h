@@ -9,8 +9,9 @@
 #include "fuse/jobs/job.h"
 
 // Drives single flight with simulated processes, and checks it after each step against a model:
-//   1. While a builder of a name is alive, runs, and has not failed, no other process gets the name's lease, and no
-//     waiting process is released without the name, unless its timeout has passed or it is interrupted.
+//  1. While the builder of a name is alive, is not stopped, and has not failed, no other process
+//     gets the name's lease. A waiting process is then released without the name only if its
+//     timeout has passed or it is interrupted.
 //  2. No process waits for a name that has no builder, or for a builder that waits for the process.
 //  3. At the end, every process has returned.
 // The model has its own clock and processes, and nothing sleeps.
@@ -40,7 +41,7 @@ enum class ActionKind : std::uint8_t {
 struct Action {
   ActionKind kind;
   std::size_t process;
-  unsigned number;  // the number of a name, or milliseconds
+  unsigned number;  // depending on the kind, the number of a name, or milliseconds
 };
 
 // Returns what went wrong, or "". The last process is a child of the first, and of its job.

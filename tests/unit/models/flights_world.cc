@@ -10,7 +10,7 @@
 namespace cacheshim::flights_model {
 namespace {
 
-// Returns a descriptor that epoll reports once the process has ended, as it does a pidfd.
+// Returns a descriptor that, like a pidfd, becomes readable for epoll(7) when the process ends.
 UniqueFd watch(ModelProcess& process) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return {};

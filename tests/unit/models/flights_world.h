@@ -23,7 +23,7 @@
 namespace cacheshim::flights_model {
 
 inline constexpr std::size_t kNames = 3;
-inline constexpr pid_t kFirstPid = 1 << 23;  // above every real one (PID_MAX_LIMIT)
+inline constexpr pid_t kFirstPid = 1 << 23;  // above every real pid (PID_MAX_LIMIT)
 inline constexpr std::chrono::milliseconds kTimeout = std::chrono::minutes(2);
 
 inline std::string path_of(std::size_t name) {
@@ -31,8 +31,8 @@ inline std::string path_of(std::size_t name) {
 }
 inline std::string entry_of(std::size_t name) { return "fam/KEY" + std::to_string(name); }
 
-// A name that a process looks up, waits for or builds. A name that it looks up during a build is
-// pushed above the first one.
+// A name that a process looks up, waits for or builds. A process has a stack of tasks: during the
+// build of one name, it may look up another.
 struct Task {
   enum class State : std::uint8_t { kLooksUp, kWaits, kBuilds };
   std::size_t name;
@@ -59,7 +59,7 @@ struct ModelProcess {
 struct NameState {
   bool is_published = false;
   pid_t leader = 0;
-  // True if the builder is gone or stopped, has failed or given up, or was in such a state.
+  // True if the builder is, or has at any time been, gone, stopped, failed, or given up.
   bool leader_may_be_replaced = false;
   std::set<const Job*> begun_by;  // the jobs whose layers have the entry's directory
   std::set<pid_t> released;       // processes that build for themselves
@@ -68,20 +68,20 @@ struct NameState {
 
 bool works_for(const Lineage& lineage, pid_t pid);
 
-// The processes, the names and the clock of the model, and a Flights object that uses them instead
-// of the system's.
+// The processes, the names and the clock of the model, and a Flights object that uses these
+// processes and this clock instead of the system's.
 struct World {
   World(const std::vector<Job*>& jobs, Counters& counts);
 
   // Returns null for a process that does not belong to the model.
   ModelProcess* find(pid_t pid);
   LeaseRequest lease_request_of(const ModelProcess& process, std::size_t name) const;
-  // Returns whether the builder of `name` waits, directly or through others, for the process. If
-  // kin counts, a wait of a builder's descendant counts too.
+  // Returns true if the builder of `name` waits, directly or through other builders, for the
+  // process. With Kin::kCounts, a wait of a builder's descendant counts too.
   enum class Kin : std::uint8_t { kCounts, kDoesNotCount };
   bool closes_cycle(const ModelProcess& process, std::size_t name, Kin kin = Kin::kCounts) const;
-  // Returns whether the process or an ancestor is stopped: such a builder may have been stopped
-  // before the check that released its descendants.
+  // Returns true if the process or an ancestor is stopped. A check that releases the descendants of
+  // a builder may run after that builder was stopped.
   bool works_for_stopped(const ModelProcess& process) {
     return std::any_of(process.lineage.begin(), process.lineage.end(),
                        [&](const Process& one) { return find(one.pid)->is_stopped; });

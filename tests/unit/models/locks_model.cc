@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr pid_t kFirstPid = 1 << 23;  // above every real one (PID_MAX_LIMIT)
+constexpr pid_t kFirstPid = 1 << 23;  // above every real pid (PID_MAX_LIMIT)
 // A request that does not wait is answered after this time at the latest.
 constexpr milliseconds kLongerThanGrace = LockQueue::kGrace + milliseconds(1);
 
@@ -36,7 +36,7 @@ struct Outcome {
   std::optional<int> error;
   bool is_interrupted = false;
   milliseconds since{0};      // the time at which it began to wait
-  bool may_deadlock = false;  // it has closed a cycle
+  bool may_deadlock = false;  // the request has closed a cycle
   int answers = 0;
 };
 
@@ -63,7 +63,7 @@ struct ModelProcess {
   std::shared_ptr<Outcome> waits;  // the request for which the process waits
 };
 
-struct Orphan {  // the handle of a dead process that its child also has
+struct Orphan {  // a handle of a dead process that the process's child keeps open
   std::size_t file;
   std::uint64_t handle;
 };
@@ -150,7 +150,7 @@ ModelProcess World::make_process(bool tells_close) {
   return {next_pid_++, tells_close, {next_handle_++, next_handle_++}, nullptr};
 }
 
-// Calls F_GETLK, which finds a conflicting lock if there is one.
+// Sends F_GETLK, and verifies that it finds a conflicting lock if and only if there is one.
 void World::find(std::size_t file, LockRequest request) {
   request.is_record = true;
   request.owner = static_cast<std::uint64_t>(request.process);
@@ -200,8 +200,9 @@ void World::ask(ModelProcess& process, std::size_t file, LockRequest request) {
   settle();
 }
 
-// Processes the replies of the last call. Their order is not the order in which the locks changed:
-// a lock may be granted because the same call weakened another one.
+// Processes the replies of the last call. Grants all locks before it checks any conflict, because
+// the order of the replies is not the order in which the locks changed: a call may grant one lock
+// after it has changed another to a read lock.
 void World::settle() {
   const auto answered = std::exchange(answered_, {});
   for (const auto& outcome : answered) {
@@ -225,7 +226,7 @@ void World::check_refusal(const Outcome& outcome) {
   bool has_reason = false;
   switch (*outcome.error) {
     case EAGAIN:
-      // A request that waits only briefly may have been behind others in the queue.
+      // A non-blocking request with a ticket waited a few milliseconds, perhaps behind others.
       has_reason = !request.waits &&
                    (is_blocked(outcome.file, request) || outcome.ticket != 0 || is_unseen_);
       break;
@@ -263,7 +264,7 @@ std::vector<std::size_t> World::blockers_of(std::size_t file, const LockRequest&
   return blockers;
 }
 
-// Returns whether the process of `request` would wait, through record locks, for itself.
+// Returns true if the process of `request` would wait for itself, through a cycle of record locks.
 bool World::closes_cycle(const Outcome& request) const {
   std::set<std::size_t> seen;
   std::vector<std::size_t> next = blockers_of(request.file, request.request);
@@ -298,8 +299,8 @@ void World::check_waiters() {
   }
 }
 
-// Sends FLUSH, as the kernel does for a handle with tells_close. The record locks are released in
-// any case.
+// For a process with tells_close, sends FLUSH as the kernel does, which releases its record locks.
+// For other processes, does nothing.
 void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   if (!process.tells_close) return;
   const auto owner = static_cast<std::uint64_t>(process.pid);
@@ -326,7 +327,8 @@ void World::interrupt(ModelProcess& process) {
   table_.interrupt(process.waits->ticket);
 }
 
-// The kernel interrupts the process's request, and closes its files once that is answered.
+// Kills the process as the kernel does: interrupts its request, and closes its files when the
+// request has been answered.
 void World::kill(std::size_t at) {
   ModelProcess& process = processes_.at(at);
   if (process.waits != nullptr) {
@@ -347,7 +349,7 @@ void World::kill(std::size_t at) {
   process = make_process(process.tells_close);
 }
 
-// Locks through a separate open file description, without waiting.
+// Locks the base's file through a separate open file description, without waiting.
 void World::raw_lock(unsigned number) {
   if (raw_) return;
   auto raw = sys::reopen(shared_.get(), O_RDWR);
@@ -426,8 +428,8 @@ void World::act(const Action& action) {
   }
 }
 
-// Every process closes its files. Processes that wait for each other, by flock(2) and fcntl(2), are
-// interrupted one by one.
+// Lets every process close its files. Interrupts, one by one, processes that wait for each other: a
+// cycle of flock(2) and fcntl(2) locks is not detected.
 void World::drain() {
   raw_unlock();
   for (std::size_t round = 0; round <= 2 * kProcesses; ++round) {

@@ -9,10 +9,12 @@
 #include "common/counters.h"
 
 // Drives LockTable with simulated processes, and checks it after each step against a model:
-//   1. Two owners never hold conflicting locks, whatever the order of grants, unlocks, closes and deaths.
-//   2. A request waits only for a conflicting lock or behind an earlier conflicting request, and a request
-//      that does not wait is refused only for a conflicting lock.
-//  3. Each request is answered exactly once, and EINTR, ENOLCK or EDEADLK only with a reason.
+//  1. Two owners never hold conflicting locks, whatever the order of grants, unlocks, closes and
+//     deaths.
+//  2. A request waits only for a conflicting lock or behind an earlier conflicting request. A
+//     request that does not wait is refused only because of a conflicting lock.
+//  3. Each request is answered exactly once. EINTR, ENOLCK and EDEADLK need a reason: an interrupt,
+//     a closed table, a cycle.
 //  4. At the end no request waits and no queue is left.
 // The model has its own clock and processes. The locks themselves are the kernel's.
 namespace cacheshim::locks_model {
@@ -34,7 +36,7 @@ enum class ActionKind : std::uint8_t {
   kInterrupt,  // a waiting process gets a signal
   kRawLock,    // a process outside the mount locks the file of the base
   kRawUnlock,
-  kCloseTable,  // lets the table refuse waits, or accept them again
+  kCloseTable,  // closes the table, so that it refuses waits, or reopens it
   kPass,        // some milliseconds
   kTend,
 };

@@ -35,13 +35,13 @@ inline bool conflict(const LockRequest& left, const LockRequest& right) {
   return false;
 }
 
-// The expected locks on one file: the lock of each owner on each byte.
+// The locks that the model expects on one file: for each owner, the type of its lock on each byte.
 class ModelLocks {
  public:
   using Owner = std::pair<bool, std::uint64_t>;  // whether it owns record locks, and its number
 
-  // Removes what the owner loses by the request alone: the bytes that it unlocks, or the lock that
-  // flock(2) converts, which is first released.
+  // Removes the locks that the owner loses even if the request is not granted: the bytes that it
+  // unlocks, or the lock that flock(2) converts, because flock(2) first releases the old lock.
   void begin(const LockRequest& request) {
     const auto held = owners_.find({request.is_record, request.owner});
     if (held == owners_.end()) return;
@@ -57,8 +57,8 @@ class ModelLocks {
   }
   void erase(const Owner& owner) { owners_.erase(owner); }
 
-  // Returns the processes with a conflicting lock. Record locks of a dead one count only if the
-  // kernel reports its closes.
+  // Returns the processes with a conflicting lock. A dead process's record locks count only if the
+  // kernel reports the process's closes.
   std::vector<pid_t> holders_against(const LockRequest& request,
                                      const std::set<pid_t>& dead) const {
     std::vector<pid_t> holders;

@@ -31,7 +31,7 @@ TEST(Shrink, LeavesTheLastStepIfItAloneFails) {
 }
 
 TEST(Shrink, GoesOnAfterARunThatCouldGoMadeAnotherOneSpare) {
-  // A step can be left out only after the one before it: one at a time, beginning with the first.
+  // The list still fails only if steps are left out from the beginning, without gaps.
   const auto fails = [](const std::vector<int>& steps) {
     return !steps.empty() && steps.back() == 9 && std::is_sorted(steps.begin(), steps.end()) &&
            steps.back() - steps.front() + 1 == static_cast<int>(steps.size());

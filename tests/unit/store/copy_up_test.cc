@@ -174,7 +174,7 @@ TEST_F(StagedCopiesTest, CopyThatIsTakenIsNotUsedAgain) {
   EXPECT_TRUE(begin(10)->is_maker);
 }
 
-// Tests a process that dies at a step of a copy-up, and the next one, which takes over its layer.
+// Kills a daemon at each step of a copy-up. The next daemon then takes over the layer.
 class CopyUpCrash : public CopyUp, public ::testing::WithParamInterface<CopyUpStep> {
  protected:
   void crash_while_copying(const std::string& path) {

@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = EventLoop::Clock;
 constexpr auto kNever = EventLoop::kNever;
-constexpr milliseconds kLonger{50};  // than the loop needs to call a task
+constexpr milliseconds kLonger{50};  // longer than the loop needs to call a task
 
 struct Pipe {
   Pipe() {
@@ -36,13 +36,13 @@ struct Pipe {
 
 class EventLoopTest : public testing::Test {
  protected:
-  // Waits until the count of calls is at least this.
+  // Waits until the task has been called at least `calls` times in all.
   void wait_for(int calls) const {
     const auto deadline = Clock::now() + std::chrono::seconds(10);
     while (calls_ < calls && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
     EXPECT_GE(calls_, calls);
   }
-  // Checks that no call follows.
+  // Verifies that the task is not called within the next 50 ms.
   void expect_no_more() const {
     const int calls = calls_;
     std::this_thread::sleep_for(kLonger);
@@ -120,7 +120,7 @@ TEST_F(EventLoopTest, ATaskGetsTheIdOfAReadableDescriptorOnce) {
   expect_no_more();
   one.write();
   wait_for(1);
-  expect_no_more();  // although it is still readable
+  expect_no_more();  // although the descriptor is still readable
   other.writer.reset();
   wait_for(2);
   EXPECT_TRUE(task.watch(one.reader.get(), 3));
@@ -148,7 +148,7 @@ TEST_F(EventLoopTest, AStoppedTaskRunsNoMore) {
   auto task = std::make_unique<EventLoop::Task>(loop_, "a test", [&](const auto&) {
     ++calls_;
     while (is_held) std::this_thread::sleep_for(milliseconds(1));
-    return Clock::now();  // again at once
+    return Clock::now();  // the loop must call the task again at once
   });
   loop_.start();
   task->wake();

@@ -19,7 +19,7 @@ using std::chrono::hours;
 constexpr std::time_t kNow = 1'000'000'000;
 constexpr std::time_t kHour = 3600;
 
-// Returns units of 10 bytes and 2 files each, last used that many hours ago.
+// Returns one unit of 10 bytes and 2 files for each element, last used that many hours ago.
 std::vector<BaseUnit> units_used(const std::vector<int>& hours_ago) {
   std::vector<BaseUnit> units;
   for (const int ago : hours_ago) {
@@ -62,7 +62,7 @@ TEST(Eviction, CountsFilesAndAges) {
   limits = {};
   limits.max_age = hours(150);
   EXPECT_EQ(chosen(choose(limits)), "fam/u300:max_age fam/u200:max_age ");
-  limits.max_age = hours(0);  // min_age still applies
+  limits.max_age = hours(0);  // min_age still protects newer units
   EXPECT_EQ(chosen(choose(limits)),
             "fam/u300:max_age fam/u200:max_age fam/u100:max_age fam/u49:max_age ");
 }
@@ -185,7 +185,7 @@ TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   EXPECT_FALSE(scratch_.exists("base/fam/bad"));
   EXPECT_TRUE(scratch_.exists("base/fam/good/a"));
   EXPECT_TRUE(verify(false).damaged.empty());
-  publish("fam/bad", "fam/bad/c", "anew");  // does not include the files of the earlier entry
+  publish("fam/bad", "fam/bad/c", "anew");  // not the files of the earlier entry
   EXPECT_TRUE(verify(false).damaged.empty());
 }
 

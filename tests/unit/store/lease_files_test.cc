@@ -18,7 +18,7 @@ class LeaseFilesTest : public ::testing::Test {
 
   Scratch scratch_;
   UniqueFd directory_ = scratch_.open_dir("leases");
-  // Each object opens the files itself, as another daemon does.
+  // Two daemons: each LeaseFiles opens the lease files separately, so their flocks conflict.
   LeaseFiles one_{directory_.get()};
   LeaseFiles other_{directory_.get()};
 };

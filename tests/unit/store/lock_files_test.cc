@@ -60,7 +60,7 @@ TEST_F(LockFilesTest, AnExistingFileIsOpenedWithoutOExcl) {
 
 TEST_F(LockFilesTest, AreNotCopiedUpButListedAlthoughTheEntryIsOpaque) {
   put("fam/entry/x.lock", "");
-  put("fam/entry/file", "of the layer");  // begins the entry, which the base lacks
+  put("fam/entry/file", "of the layer");  // makes the layer's directory opaque
   EXPECT_EQ(names("fam/entry"), (Names{"file", "x.lock"}));
   ASSERT_TRUE(copy_up(overlay_, "fam/entry/x.lock"));
   EXPECT_FALSE(scratch_.exists("upper/fam/entry/x.lock"));
@@ -132,7 +132,7 @@ TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameMovesToTheBase) {
                   .failed_with(EEXIST));
   ASSERT_TRUE(changes::rename(overlay_, "fam/entry/lower", "fam/entry/x.lock", 0));
   EXPECT_EQ(scratch_.read("base/fam/entry/x.lock"), "of the base");
-  EXPECT_EQ(scratch_.read("base/fam/entry/lower"), "of the base");  // only hidden in this layer
+  EXPECT_EQ(scratch_.read("base/fam/entry/lower"), "of the base");  // hidden only in this layer
   EXPECT_EQ(names("fam/entry"), Names{"x.lock"});
 }
 
@@ -158,7 +158,7 @@ TEST_F(LockFilesTest, LinksLeadToOneObjectInBothDirectories) {
   EXPECT_EQ(overlay_.find("fam/entry/copy")->st.st_nlink, 4U);
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
   ASSERT_TRUE(
-      // Both are names of one file.
+      // Both paths are names of one file.
       changes::rename(overlay_, "fam/entry/file", "fam/entry/x.lock", 0));
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
 }
@@ -233,7 +233,7 @@ TEST_F(SharedFileTest, KeepsItsOldContentUntilTheCommit) {
   EXPECT_EQ(scratch_.read("base/" + path_), "old");
   ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
-  ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is made of the current content
+  ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy starts with the current content
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
   ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NE");

@@ -6,7 +6,8 @@
 
 #include "store/sys/mutex.h"
 
-// Tests the check of the lock order. Only this program is always built with it.
+// Tests the check of the lock order. This program is always built with the check; the others only
+// with -Dlock_ranks=true.
 #ifndef CACHESHIM_LOCK_RANKS
 #error "build this test with -DCACHESHIM_LOCK_RANKS"
 #endif

@@ -134,13 +134,13 @@ TEST_F(Origins, HardLinksShareOneNumberUntilTheLastNameIsRemoved) {
   ASSERT_TRUE(changes::remove_file(overlay_, "e"));
   ASSERT_TRUE(changes::remove_file(overlay_, "e3"));
   take_up_anew();
-  EXPECT_EQ(shown("e2"), own("base/e"));  // only the index has its data
+  EXPECT_EQ(shown("e2"), own("base/e"));  // the file is left only in the index of hard links
   ASSERT_TRUE(changes::remove_file(overlay_, "e2"));
   take_up_anew();
   EXPECT_EQ(records(), 0);
 }
 
-// Like publishing, which drops the layer's file and leaves its name in the base.
+// Publishing drops the layer's file while another name of the file remains in the base.
 TEST_F(Origins, DroppedFilesAreNoCopies) {
   ASSERT_TRUE(copy_up(overlay_, "e"));
   std::filesystem::create_hard_link(scratch_ / "upper/e", scratch_ / "published");
@@ -182,7 +182,7 @@ TEST_F(Origins, DamagedLogLosesNoMoreThanItsDamagedLines) {
     take_up_anew();
     EXPECT_EQ(shown("e"), own("base/e"));
     EXPECT_EQ(shown("d/file"), own("base/d/file"));
-    EXPECT_EQ(records(), 3);  // the directory has one too
+    EXPECT_EQ(records(), 3);  // one for each file, and one for the directory
   }
 }
 
@@ -194,7 +194,8 @@ TEST_F(Origins, CopiesShowTheirOwnNumbersIfTheLogCannotBeWritten) {
   EXPECT_EQ(get("e"), "old");
 }
 
-// Only the log grows: lines for removals must not accumulate between two mounts.
+// Each copy and each removal adds a line to the log. These lines must not accumulate until the next
+// mount.
 TEST_F(Origins, LogIsRewrittenBeforeItGrowsTooLarge) {
   const LowerStack lowers({base_.get()});
   OriginLog log(lowers);

@@ -138,7 +138,7 @@ TEST_F(Overlay_, RemovedNamesCanBeMadeAgainAndPresentOnesCannot) {
   EXPECT_EQ(get("a/x"), "new");
 }
 
-// The layer has a directory where the base, by now, has a file.
+// The base gets a file after the layer has created a directory of the same name.
 TEST_F(Overlay_, ABaseFileWithADirectorysNameHidesNoNameOfTheLayer) {
   ASSERT_TRUE(changes::make_dir(overlay_, "a", 0755));
   put("a/x", "layer");
@@ -201,7 +201,8 @@ TEST_F(Overlay_, WithoutALayerTheBaseIsReadAndNothingIsMade) {
   EXPECT_FALSE(changes::make_dir(bare, "a/d", 0755));
 }
 
-// Makes one change of each kind; the length of `name` determines that of the path.
+// Makes one change of each kind to `directory`/`name`, and verifies the results. A long `name`
+// tests long paths.
 void expect_changes_in(Overlay& overlay, const std::string& directory, const std::string& name) {
   const std::string path = join_path(directory, name);
   const std::string other = join_path(directory, "other");
@@ -255,7 +256,7 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   EXPECT_TRUE(overlay.list("directory")->empty());
 }
 
-// Without privilege there is no nosymfollow copy of the mount for calls by path.
+// An unprivileged daemon cannot make the nosymfollow copy of the mount that calls by path need.
 TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
   for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
     const Scratch scratch;

@@ -9,7 +9,7 @@
 #include "store/publish/publisher.h"
 #include "tests/unit/support/overlay_fixture.h"
 
-// Tests for each kind of rule when an entry is complete, and what is published of it.
+// Tests, for each kind of rule, when an entry is complete and which of its files are published.
 namespace cacheshim {
 namespace {
 
@@ -170,7 +170,7 @@ TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "rules/built/K");
   EXPECT_EQ(after("rules/built/K/log", Arrival::kUnlocked), "");
-  write("rules/built/K/baton", "");  // the next builder, which finds nothing to do
+  write("rules/built/K/baton", "");  // made by the next builder, which finds the entry complete
   EXPECT_EQ(publish("rules/built/K").files, 2U);
   EXPECT_FALSE(base_has("built/K/baton"));
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
@@ -285,7 +285,7 @@ TEST_F(PublishRules, ScratchFileMayCompleteAnotherFile) {
   EXPECT_EQ(publish("rules/told/k-data").files, 1U);
   EXPECT_TRUE(base_has("told/k-data"));
   EXPECT_FALSE(base_has("told/k-told"));
-  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // a hit, which is reported as well
+  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // also written after a hit
   EXPECT_EQ(end(true).incomplete, 0U);
   EXPECT_TRUE(scratch_.exists("upper/rules/told/k-told"));
 }
@@ -353,9 +353,10 @@ TEST_F(PublishRules, SymlinksLeadIntoTheirOwnCacheByARelativeOrTheRecordedPath) 
   }
 }
 
-// The first rule that matches applies. It does not match the directory above its entries, so that a
-// later rule may match it: that rule's entry then contains the entries of the first. In the other
-// order, the first rule matches everything below its entries.
+// The first rule that matches a path applies. The rule "ops/kept/*" does not match "ops/kept"
+// itself, but the later rule "ops/*" does, so this directory is an entry that contains entries of
+// the first rule. In the other order ("ops/*" before "ops/*/b"), the first rule matches everything
+// below its entries, and the later one never applies.
 TEST(EntryMap, DirectoriesOfALaterRuleHoldTheEntriesOfAnEarlierOne) {
   const auto parsed = parse_profile(
       "name = \"n\"\nevidence = \"read\"\n[[entry]]\npath = \"ops/kept/*\"\n"

@@ -73,7 +73,8 @@ TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
   EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a", Arrival::kClosed), "fam/K");
 }
 
-// The record of hard links is another name of the file, through which the job continues to write.
+// After a copy-up, the index of hard links keeps a name of the copy, through which the job may
+// still write. So the file must be published as a copy.
 TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
   scratch_.write("base/other/x", "1");
   std::filesystem::create_hard_link(scratch_ / "base/other/x", scratch_ / "base/other/y");
@@ -184,11 +185,11 @@ TEST_F(PublisherTest, AJobThatMayNotPublishPublishesNothing) {
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
 }
 
-// Once the entry is staged, a user who is not allowed to publish can still write to the layer.
+// A user who may not publish can write to the layer even after the entry has been staged.
 TEST_F(PublisherTest, ThePolicyIsCheckedAgainBeforeTheBaseIsChanged) {
   begin("K");
   put("fam/K/done-a", "2");
-  hooks_.refuse_at_look = 2;  // the first check is the one before any work
+  hooks_.refuse_at_look = 2;  // the first check passes; the second one follows the staging
   EXPECT_EQ(publish("fam/K").refused, 1U);
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
   EXPECT_EQ(get("fam/K/done-a"), "2");
@@ -224,7 +225,7 @@ TEST_F(PublisherTest, ManyNewEntriesAreRenamedAtOnceAndTheOthersOneByOne) {
   EXPECT_EQ(counters_.entries_published, kEntries - 1);
 }
 
-// Between the staging of a batch and its rename into the base.
+// The job loses the right between the staging of a batch and its renames into the base.
 TEST_F(PublisherTest, ABatchIsNotPublishedIfItsJobLosesTheRight) {
   for (const char* name : {"A", "B"}) {
     begin(name);
@@ -299,7 +300,7 @@ TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
   EXPECT_EQ(publish("fam/K").entries, 1U);
 }
 
-// A file with passthrough can be mapped, and the mapping outlives the descriptor.
+// A passthrough file can be mapped without the daemon, and the mapping outlives the descriptor.
 TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
   begin("K");
   put("fam/K/done-a", "2");
@@ -361,7 +362,7 @@ TEST_F(PublisherTest, AnEntryOfAnotherMountPathIsReplacedAsAWhole) {
   scratch_.write("base/fam/K/a", "old");
   scratch_.write("base/fam/K/b", "old");
   scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
-  begin("N");  // the entry is merged while it is built, like any other
+  begin("N");  // until it is published, fam/K is merged with the base's entry
   put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
   ASSERT_TRUE(sys::write_all(open_writable(overlay_, "fam/K/a", O_WRONLY)->get(), "new"));
   EXPECT_EQ(publish("fam/K").entries, 1U);

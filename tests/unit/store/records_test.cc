@@ -126,19 +126,19 @@ TEST(Layer, KeepsTheReasonForNotPublishing) {
   };
   EXPECT_TRUE(take(vouched).vouched);
   EXPECT_TRUE(take(vouched).vouched);
-  EXPECT_FALSE(take(wanted("j")).vouched);  // a daemon that did not check the writers
+  EXPECT_FALSE(take(wanted("j")).vouched);  // taken by a daemon that does not check the writers
   EXPECT_FALSE(take(vouched).vouched);
   LayerRecord refused = wanted("j");
   refused.refused = "for a reason";
   EXPECT_EQ(take(refused).refused, "for a reason");
   EXPECT_EQ(take(vouched).refused, "for a reason");
-  // The end was recorded, and the daemon died before it had moved the directory away.
+  // As if the daemon had recorded the job's end, but died before it moved the directory away.
   refused.active = false;
   scratch.write("layers/j/0@node1/meta.json", to_json(refused));
   EXPECT_EQ(take(vouched).refused, "for a reason");
   scratch.write("layers/j/0@node1/meta.json", "damaged");
-  // No record lists the writers of the layer any more: it is left alone, and another one is created
-  // beside it.
+  // Without a readable record, the layer's owner and writers are unknown: the layer stays where it
+  // is, and a new one is created beside it.
   EXPECT_EQ(Layer::take(layers.get(), vouched)->path(), "j/0@node1.2");
 }
 

@@ -66,7 +66,7 @@ class RejectedEntriesTest : public OverlayTest {
     scratch_.write("base/fam/K/a", "bad");
     scratch_.write("base/fam/K/done-a", "bad too");
   }
-  // Returns a new job each time, with an empty layer.
+  // Returns a new job, with an empty layer, even for an id that was used before.
   RebuildingJob& job(const std::string& id, unsigned uid) {
     const std::string number = std::to_string(overlays_.size());
     overlays_.push_back(
@@ -83,7 +83,7 @@ class RejectedEntriesTest : public OverlayTest {
     ASSERT_TRUE(fd) << path << ": " << fd.error().code();
     ASSERT_TRUE(sys::write_all(fd->get(), text));
   }
-  // Makes the job open the entry, and build all of it again.
+  // Records that the job has rejected the entry, rebuilds all files of the entry, and publishes it.
   PublishReport rebuild(RebuildingJob& job, const std::string& text) {
     job.rejected.insert("fam/K");
     write(job, "fam/K/a", text);
@@ -260,7 +260,7 @@ TEST_F(RejectedEntriesTest, AnEntryStaysWhileTheJobsBuildNeedsAFileOfIt) {
 
 TEST_F(RejectedEntriesTest, AnEntryThatWasReplacedOtherwiseBeginsAnew) {
   (void)rebuild(job("j1", kOne), "1");
-  // Not removed, because the new directory could get its inode number.
+  // The old directory is renamed, not removed: the new one must not get its inode number.
   std::filesystem::rename(scratch_ / "base/fam/K", scratch_ / "old");
   scratch_.write("base/fam/K/a", "newer");
   scratch_.write("base/fam/K/done-a", "newer");
@@ -294,7 +294,8 @@ TEST_F(RejectedEntriesTest, FilesThatProgramsRenewAreNotCounted) {
   EXPECT_EQ(scratch_.read("base/one/f"), "old page");
 }
 
-// Programs do not open an incomplete entry, so building it again already counts as a rejection.
+// Programs do not open an incomplete entry, so a rebuild of it counts as a rejection without an
+// open.
 TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
   std::filesystem::remove(scratch_ / "base/fam/K/done-a");
   const auto build = [&](const char* id, unsigned uid) {
@@ -303,7 +304,7 @@ TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
     write(one, "fam/K/done-a", id);
     const auto entries = publisher_->publish(one.overlay, "fam/K", one).entries;
     return entries +
-           // The end of the job publishes it again.
+           // The job's end tries to publish the entry a second time.
            publisher_->publish(one.overlay, "fam/K", one).entries;
   };
   EXPECT_EQ(build("young", kOne), 0U);

@@ -18,8 +18,9 @@
 
 namespace cacheshim {
 
-// A family whose entries are directories one level down, complete with a file "done-*", or with a
-// "*.so" alone; "tmp.*" is scratch.
+// Returns one family, "fam". Its entries are the directories in its own directory. An entry is
+// complete when it has a file "done-*", or a "*.so" as its only file. Names "tmp.*" are scratch
+// names.
 inline std::vector<Profile> test_profiles() {
   Profile profile;
   profile.name = "fam";
@@ -30,7 +31,7 @@ inline std::vector<Profile> test_profiles() {
   return {profile};
 }
 
-// Counts the copies that begin, and calls the test's function at each step.
+// Counts the copy-ups that begin, and calls a function of the test at each step.
 class CopyUpSteps final : public OverlayObserver {
  public:
   void copied_up(const std::string&, const struct stat&) override {}
