@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
-// Verifies cuda_hooks/driver_api.h against a toolkit's cuda.h: if this links, the functions agree.
+// Compares cuda_hooks/driver_api.h with a toolkit's cuda.h. If the program links, the functions
+// agree; at run time, it compares the values.
 extern const long api_values_of_cuda_h[];
 extern const long api_values_of_ours[];
 

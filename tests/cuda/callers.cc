@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// callers PLUGIN: prints what dlsym and dlvsym return to each of several callers. The test compares
-// the output with and without the library.
+// callers PLUGIN: prints what dlsym and dlvsym return when called from each of several libraries.
+// The test compares the output with and without the preloaded library.
 extern "C" int chained();
 extern "C" int base_is_linked();
 extern "C" const char* next_version_of_getpid();

@@ -3,8 +3,8 @@
 
 #include <initializer_list>
 
-// Wraps the next function of the same name, which it finds by dlsym and by dlvsym. If either
-// returned this function itself, the recursion would not end.
+// chained() wraps the next function of its name, which dlsym(RTLD_NEXT) must find. It returns -1000
+// if dlsym returns chained() itself, because the recursion would otherwise be endless.
 static int depth = 0;
 
 extern "C" [[gnu::visibility("default")]] int chained() {

@@ -5,10 +5,10 @@
 
 #include "tests/cuda/fake_driver.h"
 
-// The programs of the matrix run the same scenario through every route to the driver.
+// Shared by the client programs: each runs the same scenario through its own route to the driver.
 namespace cacheshim::test {
 
-// The driver's functions as one route returns them.
+// The driver's functions, as found by one route.
 struct Api {
 #define CACHESHIM_TEST_FUNCTION(name) decltype(&::name) name = nullptr;
 #include "tests/cuda/functions.def"
@@ -21,11 +21,11 @@ struct Scenario {
   std::string image_file;  // its content is "tail;other"
   // The value to which the program sets CUDA_MODULE_LOADING before cuInit; may be empty
   std::string set_mode;
-  bool spins = true;  // false: leaves out the spin kernel and what follows it
+  bool spins = true;  // false: no spin kernel, and none of the steps that follow it
 };
 
-// Returns the exit codes of the demo: 0 passed, 3 deadlocked, 2 a driver error. Prints the loading
-// mode that the driver reports. A watchdog ends the process with status 4.
+// Returns the program's exit status: 0 passed, 2 a driver error, 3 deadlocked. Prints the loading
+// mode that the driver reports. If the scenario hangs, a watchdog exits with status 4.
 int run_scenario(const Api& api, const Scenario& scenario);
 
 // Parses the command line: LOAD FILE [--set MODE] [--no-spin]

@@ -22,7 +22,7 @@ void* handle = nullptr;
 decltype(&::cuGetProcAddress) get_v1 = nullptr;
 decltype(&::cuGetProcAddress_v2) get_v2 = nullptr;
 
-// The names that cuGetProcAddress takes have no version suffix.
+// Returns the name without its version suffix, as cuGetProcAddress takes it.
 std::string plain(const char* name) {
   std::string text = name;
   if (text.size() > 3 && text.compare(text.size() - 3, 3, "_v2") == 0) text.resize(text.size() - 3);
@@ -62,7 +62,8 @@ void open_driver(const std::string& route) {
   handle = ::dlopen("libcuda.so.1", RTLD_NOW | scope);
   if (route == "torch") handle = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (route == "dlmopen") {
-    // The first copy already has its hooks: those of the second copy must not call the first.
+    // Calls the first copy's cuInit, so that its hooks exist. The hooks of the second copy must not
+    // call the first copy.
     auto* const init = reinterpret_cast<decltype(&::cuInit)>(::dlsym(handle, "cuInit"));
     if (init == nullptr || init(0) != CUDA_SUCCESS) std::exit(1);
     handle = ::dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);

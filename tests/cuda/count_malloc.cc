@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <unistd.h>
 
-// Preloaded: prints at exit how often the process has allocated memory.
+// Preloaded. When the process exits, prints the number of its allocations.
 extern "C" void* __libc_malloc(std::size_t size);
 extern "C" void* __libc_realloc(void* old, std::size_t size);
 extern "C" void* __libc_calloc(std::size_t count, std::size_t size);

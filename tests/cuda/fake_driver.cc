@@ -20,17 +20,18 @@
 // A libcuda.so.1 for machines without a GPU: simulates the parts of the driver that cause the
 // deadlock.
 //
-// A context has one lock. Loading a function takes it and, while the spin kernel is resident, waits
-// with the lock held. A copy needs the lock too, and only a copy ends the spin kernel before its
-// timeout. A kernel that is not loaded yet is loaded by its launch. So the launch of an unloaded
-// kernel beside a resident spin kernel hangs until the timeout, as on a GPU.
+// A context has one lock. Loading a function takes the lock and, with the lock held, waits until no
+// spin kernel is resident. A copy also takes the lock, and only a copy ends the spin kernel before
+// its timeout. The launch of a kernel that is not loaded yet first loads it. So if a spin kernel is
+// resident, such a launch hangs until the timeout, as on a GPU.
 //
 // An image is the text "NAME;NAME…" of its kernels. The library is linked with -Bsymbolic, and its
 // cuGetProcAddress uses a table of its own, so that none of its own calls reaches a hook.
 //
 // Built with FAKE_CUDA_OLD, it lacks the functions added after CUDA 11.6. FAKE_CUDA_TRACE=FILE
 // writes a line for each call, with the name of the calling library. FAKE_CUDA_SPIN_MS is the
-// timeout. With FAKE_CUDA_STUBBORN=1 it loads lazily, whatever the environment contains.
+// timeout. With FAKE_CUDA_STUBBORN=1, the driver loads lazily even if the environment asks for
+// eager loading.
 
 struct CUfunc_st {
   std::string name;
@@ -164,7 +165,7 @@ CUresult cuInit(unsigned int) {
   if (!is_initialised) {
     const std::string mode = variable("CUDA_MODULE_LOADING");
     is_eager = mode == "EAGER" && variable("FAKE_CUDA_STUBBORN").empty();
-    // The driver loads nsys and ncu in this way.
+    // The real driver loads nsys and ncu in this way.
     const std::string injection = variable("CUDA_INJECTION64_PATH");
     void* const tool = injection.empty() ? nullptr : ::dlopen(injection.c_str(), RTLD_NOW);
     void* const entry = tool == nullptr ? nullptr : ::dlsym(tool, "InitializeInjection");

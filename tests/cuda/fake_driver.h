@@ -3,8 +3,8 @@
 
 #include "cuda_hooks/driver_api.h"
 
-// The parts of the driver that only the tests use. Their source is the one that
-// cuda_hooks/driver_api.h names.
+// Declarations of the driver that only the tests use, from the same source as
+// cuda_hooks/driver_api.h.
 using CUstream = struct CUstream_st*;
 using CUdeviceptr = unsigned long long;
 using CUdevice = int;
@@ -29,8 +29,8 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned 
                              void** parameters, void** extra);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream);
 
-// Not part of a real driver: the tests' interface to the fake. Waits until each of `launches`
-// launches has either succeeded or waits for its module to load.
+// These two functions do not exist in a real driver. fake_wait_for_launches() returns once each of
+// `launches` launches has either succeeded or is waiting for its module to load.
 void fake_wait_for_launches(int launches);
 // Waits for the end of the spin kernel. Returns 1 if its timeout ended it.
 int fake_spin_timed_out();

@@ -6,8 +6,8 @@
 
 #include "tests/cuda/fake_driver.h"
 
-// Another interposing library, like HAMi-core: exports dlsym as a plain function, finds libc's
-// dlsym by dlvsym, and returns its own cuInit instead of the driver's.
+// An interposing library like HAMi-core. It exports dlsym as a plain function, finds libc's dlsym
+// by dlvsym, and returns its own cuInit instead of the driver's.
 namespace {
 
 using Find = void* (*)(void*, const char*);

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// A program without a driver, which calls cuInit if one is loaded. Afterwards dlerror must still
-// return the program's own error, which it has not read yet.
+// A program without the driver. It makes dlsym fail, calls the cuInit that RTLD_DEFAULT finds (the
+// preloaded library's), and then reads the error: dlerror must still return the program's own one.
 int main() {
   using Init = unsigned (*)(unsigned);
   const auto init = reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, "cuInit"));

@@ -8,7 +8,7 @@
 namespace cacheshim::cuda {
 namespace {
 
-// `assignments` are NAME=value, separated by spaces.
+// Returns the plan for an environment. `assignments` are NAME=value, separated by spaces.
 Plan plan_of(const std::string& assignments, const CudaDefault& defaults = {}) {
   static std::string block;  // the plan's strings point into it
   block = assignments;

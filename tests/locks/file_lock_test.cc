@@ -127,7 +127,7 @@ TEST_F(FileLocks, AMoveTransfersTheLock) {
   EXPECT_EQ(three.path(), lock_path);
   EXPECT_EQ(raw(LOCK_EX), EWOULDBLOCK);
   FileLock other(scratch / "other");
-  EXPECT_FALSE(other.try_lock());  // the lock that `three` had is free
+  EXPECT_FALSE(other.try_lock());  // the lock that `three` held before is free
   three.unlock();
   EXPECT_EQ(raw(LOCK_EX), 0);
 }
@@ -246,7 +246,7 @@ TEST_F(FileLocks, AReadOnlyDirectoryWorksIfTheFileExists) {
   ASSERT_EQ(::chmod((scratch / "ro").c_str(), 0755), 0);
 }
 
-// Some programs remove lock files: a lock on a removed file would exclude nobody.
+// Some programs remove lock files. A lock on a removed file would exclude no other process.
 TEST_F(FileLocks, ALockOnARemovedFileIsNotReturned) {
   FileLock one = made(), two = made();
   ASSERT_FALSE(one.lock());

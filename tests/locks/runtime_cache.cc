@@ -20,8 +20,8 @@ std::set<std::string> read_lines(std::istream& stream) {
   return lines;
 }
 
-// Writes a file beside it and renames that, so that a process that reads without a lock sees the
-// old file or the new one.
+// Writes a new file beside `path` and renames it to `path`, so that a process that reads without a
+// lock sees either the old or the new content. Returns false on failure.
 bool write_whole(const std::string& path, const std::set<std::string>& lines) {
   const std::string staged = path + ".new." + std::to_string(::getpid());
   {

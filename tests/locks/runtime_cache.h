@@ -6,9 +6,9 @@
 #include "locks/file_lock.h"
 
 // An example that uses FileLock: a cache in one file that many processes share, in which a runtime
-// keeps its compiled kernels. A process loads it under a shared lock. To save, it takes the
-// exclusive lock and merges its entries with those that others have saved meanwhile. See
-// docs/locks.md.
+// keeps its compiled kernels. A process holds a shared lock while it loads the file. To save, it
+// takes an exclusive lock and merges its entries with those that other processes have saved in the
+// meantime. See docs/locks.md.
 namespace cacheshim::example {
 
 class RuntimeCache {
@@ -22,7 +22,8 @@ class RuntimeCache {
   // Adds `entries` to those in the file. On error the file is unchanged.
   FileLock::Result save(const std::string& entries,
                         std::chrono::milliseconds timeout = FileLock::kDefaultTimeout) const;
-  // Does the same for use in a destructor: an error is reported on stderr and has no other effect.
+  // Like save(), but for destructors: does not wait for the lock, and reports an error only on
+  // stderr.
   void save_at_exit(const std::string& entries) const noexcept;
 
  private:

@@ -11,7 +11,7 @@ namespace cacheshim::parity {
 inline constexpr const char* kAccessAcl = "system.posix_acl_access";
 inline constexpr const char* kDefaultAcl = "system.posix_acl_default";
 
-// The named user and the named group of an ACL's entries.
+// The user and the group that the ACLs of the tests name.
 inline constexpr uid_t kAclUser = 20004;
 inline constexpr gid_t kAclGroup = 20014;
 

@@ -12,7 +12,7 @@ namespace cacheshim::parity {
 
 struct Case {
   std::string name;                 // unique, and usable as a directory's name
-  std::vector<std::string> names;   // the names that the fixture makes
+  std::vector<std::string> names;   // the names that the fixture creates for the case
   std::function<void(Side&)> body;  // the calls that are made on each side
 };
 
@@ -25,7 +25,7 @@ class CaseList {
   // Adds a case for each of `names`.
   void add_for_each(const std::string& operation, const std::vector<std::string>& names,
                     std::function<void(Side&, const std::string&)> body);
-  // Adds a case for each pair.
+  // Adds a case for each pair of a name of `first` and one of `second`.
   void add_for_pairs(const std::string& operation, const std::vector<std::string>& first,
                      const std::vector<std::string>& second,
                      std::function<void(Side&, const std::string&, const std::string&)> body);
@@ -47,7 +47,8 @@ void add_difference_cases(CaseList& list, bool as_root);
 void add_permission_cases(CaseList& list);
 void add_acl_cases(CaseList& list);
 
-// `several_users` adds the cases in which root acts as several users, on files of kOwnerId.
+// Returns all cases. `several_users` includes those in which root acts as several users, on files
+// of kOwnerId.
 CaseList all_cases(bool several_users);
 
 }  // namespace cacheshim::parity

@@ -25,7 +25,7 @@ void set_acl(Side& side, const std::string& name, const char* which, const std::
            ::setxattr(side.path_of(name).c_str(), which, value.data(), value.size(), 0));
 }
 
-// Prints a fingerprint of each value, because the values are binary.
+// Records both ACLs as fingerprints, because their values are binary.
 void show_acls(Side& side, const std::string& name) {
   char value[256];
   for (const char* which : {kAccessAcl, kDefaultAcl}) {

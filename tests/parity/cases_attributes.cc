@@ -68,8 +68,8 @@ void change_times(Side& side, const std::string& name) {
   }
 }
 
-// A time that was set stays until the next write, even if the handle that wrote before is closed
-// after it.
+// After a write, futimens sets the times. These times must remain until the next write, even though
+// the handle that wrote is closed later.
 void times_and_writes(Side& side, const std::string& name) {
   const timespec times[2] = {{1'000'000'000, 1}, {1'234'567'890, 5}};
   if (const UniqueFd fd = side.open(name, O_RDWR)) {
@@ -87,7 +87,8 @@ void check_access(Side& side, const std::string& name) {
   }
 }
 
-// A directory without permissions is closed to its own user too, unless that is root.
+// Without permission bits (mode 0000), a directory is inaccessible even to its owner. Root can
+// still access it.
 void closed_directory(Side& side, const std::string& name) {
   side.did("chmod", ::fchmodat(side.dir(), name.c_str(), 0000, 0));
   side.list(name);
@@ -127,7 +128,7 @@ void attributes(Side& side, const std::string& name) {
   side.xattrs("with-attributes");
 }
 
-// An attribute set in the layer is preserved when the file changes.
+// A write to the file preserves an attribute that was set in the layer.
 void attributes_and_writes(Side& side, const std::string& name) {
   const std::string path = side.path_of(name);
   side.did("setxattr", ::setxattr(path.c_str(), "user.kept", "yes", 3, 0));

@@ -131,7 +131,7 @@ void shared_mapping(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// A private mapping that was made before the file is written, as loaders make them.
+// A read-only shared mapping that exists when another descriptor writes to the file.
 void reader_mapping(Side& side, const std::string& name) {
   const UniqueFd fd = side.open(name, O_RDONLY);
   if (!fd) return;

@@ -52,7 +52,7 @@ void add_difference_cases(CaseList& list, bool as_root) {
   list.add("directory nlink", {"base_dir"}, directory_nlink);
   list.add("inode flags", {"base_file"}, inode_flags);
   list.add("rename whiteout", {"base_file"}, rename_whiteout);
-  // For other users, the kernel refuses the call before it reaches the file system.
+  // Without root, the kernel refuses trusted.* before the call reaches the file system.
   if (as_root) list.add("trusted attributes", {"base_file"}, trusted_attributes);
 }
 

@@ -42,7 +42,8 @@ void unlink_and_create(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// As os.removedirs() does: removes the directory, then its parents, until one is not empty.
+// Removes a new directory and then its parent, as os.removedirs() does. The second rmdir fails if
+// the parent is not empty.
 void remove_upwards(Side& side, const std::string& name) {
   side.did("mkdir", ::mkdirat(side.dir(), (name + "/tmp.pid_1").c_str(), 0755));
   side.did("rmdir", ::unlinkat(side.dir(), (name + "/tmp.pid_1").c_str(), AT_REMOVEDIR));
@@ -68,7 +69,7 @@ void list_directory(Side& side, const std::string& name) {
   side.did("access", ::faccessat(side.dir(), name.c_str(), R_OK | W_OK | X_OK, 0));
 }
 
-// Lists a directory whose listing began before a change, and again after rewinddir().
+// Lists a directory, adds and removes names, and lists it again after rewinddir().
 void list_under_change(Side& side, const std::string& name) {
   UniqueFd fd = side.open(name, O_RDONLY | O_DIRECTORY);
   DIR* dir = fd ? ::fdopendir(fd.release()) : nullptr;
@@ -88,8 +89,8 @@ void list_under_change(Side& side, const std::string& name) {
   (void)::closedir(dir);
 }
 
-// Lists every name exactly once, although names are removed and added between the reads of a large
-// directory.
+// Removes each name of a large directory as soon as the listing has returned the name. The listing
+// must still return every name exactly once.
 void list_large_directory(Side& side) {
   side.did("mkdir", ::mkdirat(side.dir(), "large", 0755));
   for (int number = 0; number < 1000; ++number) {
@@ -103,7 +104,6 @@ void list_large_directory(Side& side) {
   while (const dirent* entry = ::readdir(dir)) {
     if (entry->d_name[0] == '.') continue;
     names.insert(entry->d_name);
-    // After the name just read is removed, the listing must skip or repeat nothing.
     (void)::unlinkat(::dirfd(dir), entry->d_name, 0);
   }
   (void)::closedir(dir);

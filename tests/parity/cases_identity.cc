@@ -85,8 +85,7 @@ void unlinked_but_open(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// The first change of a base file comes after its unlink, so the file can only be copied up to a
-// nameless one.
+// Changes a base file for the first time after its unlink, so its copy cannot have a name.
 void copy_up_after_unlink(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (!reader) return;
@@ -117,7 +116,7 @@ void replaced_by_rename(Side& side, const std::string& name) {
   same(side, "name and what came", fresh, of_name(side, name));
 }
 
-// Executes a script in the directory.
+// Executes the file as a script.
 void execution(Side& side, const std::string& name) {
   if (const UniqueFd fd = side.open(name, O_WRONLY | O_TRUNC)) {
     side.write(fd.get(), "#!/bin/sh\nexit 42\n");

@@ -50,7 +50,7 @@ void read_link(Side& side, const std::string& name) {
   side.did("readlink short", ::readlinkat(side.dir(), name.c_str(), target.data(), 3));
 }
 
-// Creates a symlink to each name, and tests what is reached through it.
+// Creates a symlink to the name, and makes calls through the symlink.
 void through_link(Side& side, const std::string& name) {
   side.did("symlink", ::symlinkat(name.c_str(), side.dir(), "way"));
   (void)side.open("way", O_RDONLY);
@@ -81,7 +81,7 @@ void fifo(Side& side, const std::string& name) {
   side.did("unlink", ::unlinkat(side.dir(), "fifo2", 0));
 }
 
-// Changes the working directory because sun_path is short.
+// Uses relative names in the working directory, because sun_path is too short for the full path.
 void unix_socket(Side& side) {
   const UniqueFd before(::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   side.did("fchdir", ::fchdir(side.dir()));

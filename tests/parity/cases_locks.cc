@@ -13,7 +13,7 @@
 namespace cacheshim::parity {
 namespace {
 
-// Runs `body` in a child, and returns its result (0 to 255).
+// Runs `body` in a child process, and returns the result of `body`, which is at most 255.
 template <class Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
@@ -50,7 +50,7 @@ void whole_file_locks(Side& side, const std::string& name) {
             std::to_string(in_child([&] { return try_flock(path, LOCK_EX); })));
 }
 
-// A lock survives a copy-up, and excludes processes that open the file after it.
+// A lock that was taken before a copy-up excludes processes that open the file after the copy-up.
 void lock_and_copy_up(Side& side, const std::string& name) {
   const std::string path = side.path_of(name);
   const UniqueFd holder = side.open(name, O_RDONLY);
@@ -99,7 +99,7 @@ void record_locks(Side& side, const std::string& name) {
         return probe.l_type == F_WRLCK && probe.l_start == 10 && probe.l_len == 20 ? 1 : 0;
       }) == 1;
   side.note(found ? "F_GETLK finds the lock" : "F_GETLK does not find the lock");
-  // Closing any descriptor releases the lock.
+  // Closing any descriptor of the file releases the process's record locks.
   (void)UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   others(15, 1, F_SETLK);
 }
@@ -138,7 +138,8 @@ void close_after_record_lock(Side& side, const std::string& name, int flags, boo
   other(F_SETLK);
 }
 
-// Each of two processes has a lock for which the other one waits: one of them gets EDEADLK.
+// Each of two processes holds a lock and requests the other's. One of the requests must get
+// EDEADLK.
 void deadlock(Side& side, const std::string& first, const std::string& second) {
   const off_t bytes[2] = {0, 1};
   const UniqueFd fds[2] = {side.open(first, O_RDWR), side.open(second, O_RDWR)};

@@ -56,7 +56,8 @@ void add_flag_cases(CaseList& list) {
   }
 }
 
-// Creation applies mode and umask, and the descriptor is usable even if the mode forbids it.
+// Creating a file applies the mode and the umask. The descriptor is writable even if the mode has
+// no write bit.
 void create_with_mode(Side& side) {
   const mode_t before = ::umask(027);
   for (const mode_t mode : {0000u, 0444u, 0666u, 0777u, 0400u}) {
@@ -82,8 +83,7 @@ void anonymous_file(Side& side) {
   side.contents("named");
 }
 
-// A change by fcntl(F_SETFL) has effect from the next call on, with whatever flags the file was
-// opened.
+// A change by fcntl(F_SETFL) takes effect with the next call, whatever the flags of open(2) were.
 void set_status_flags(Side& side, const std::string& name, int opened_with, int set) {
   const UniqueFd fd = side.open(name, O_RDWR | O_CREAT | opened_with);
   if (!fd) return;
@@ -118,7 +118,7 @@ void add_status_flag_cases(CaseList& list) {
   }
 }
 
-// Reads where the kernel has no pages of the file, so that a user-space file system receives the
+// Drops the kernel's cached pages and then reads, so that a FUSE file system receives a read
 // request.
 void read_uncached(Side& side, int fd) {
   (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -138,8 +138,8 @@ void read_without_access_time(Side& side, const std::string& name) {
   side.note(stays ? "access time stays" : "access time moves");
 }
 
-// Even with relatime, the first read would update this access time, because it is earlier than the
-// last change.
+// Sets an access time that is earlier than the last change. So even with relatime, a read without
+// O_NOATIME updates the access time.
 void set_noatime(Side& side, const std::string& name, int opened_with, int set) {
   const UniqueFd fd = side.open(name, opened_with);
   if (!fd) return;
@@ -174,7 +174,7 @@ void add_noatime_cases(CaseList& list) {
   }
 }
 
-// With O_DIRECT set later, buffers, sizes and offsets must be aligned, on both sides.
+// Sets O_DIRECT after the open. Buffers, sizes and offsets must then be aligned on either side.
 void set_direct(Side& side) {
   constexpr std::size_t kAligned = 4096;
   const UniqueFd fd = side.open("direct", O_RDWR | O_CREAT);

@@ -23,10 +23,10 @@ const User kMember{"member", 20002, 20002, {kOwnerId, 20009}};
 const User kStranger{"stranger", 20003, 20003, {}};
 const User kUsers[] = {kStranger, kMember, kOwner};
 
-// Directory modes with different rights for other users.
+// Modes of the parent directory; each gives other users different rights.
 constexpr mode_t kDirectoryModes[] = {0755, 0775, 0777, 01777, 02775, 03777};
 
-// Returns names of each kind, in each layer.
+// Returns a name for each kind of object in the base, the layer, or both.
 const std::vector<std::string>& some_names() {
   static const std::vector<std::string> names = {
       "base_file",       "layer_file", "both_file", "moved_file", "base_dir/a", "base_empty_dir",
@@ -153,7 +153,7 @@ void add_directory_mode_cases(CaseList& list) {
   }
 }
 
-// Modes of the object itself.
+// Adds cases in which the object itself has an unusual mode.
 void add_object_mode_cases(CaseList& list) {
   for (const mode_t mode : {0000u, 0600u, 0640u, 0666u, 0711u, 02775u, 06755u}) {
     const auto add = [&](const char* what, Operation operation) {
@@ -204,7 +204,8 @@ void set_ids_are_dropped(Side& side, const std::string& name) {
   });
 }
 
-// Without group execute permission the bit has no meaning; it once marked mandatory locking.
+// A write drops set-group-id only from group-executable files. Without this permission, the bit
+// once marked mandatory locking.
 void bare_set_group_id(Side& side, const std::string& name) {
   with_mode(side, name, 02766,
             [&] { as_user(side, kStranger, [&](Side& mine) { write_to(mine, name); }); });

@@ -31,8 +31,8 @@ const std::vector<std::string>& targets() {
   return names;
 }
 
-// Verifies that a renamed object is the same object: a directory keeps its content, and the content
-// can still be changed.
+// Records, after a rename, the content of the new name, and whether new objects can be created in
+// it and at the old name.
 void look_after(Side& side, const std::string& from, const std::string& to) {
   side.stat(from);
   side.stat(to);
@@ -60,7 +60,7 @@ void rename_open_file(Side& side, const std::string& name) {
   side.contents("renamed");
 }
 
-// Another file takes the name of an open file: the descriptor keeps the old bytes.
+// Renames another file over an open file. The descriptor must still show the old bytes.
 void replace_open_file(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (const UniqueFd fd = side.open("new", O_WRONLY | O_CREAT)) side.write(fd.get(), "the new one");

@@ -19,7 +19,8 @@ std::string errno_name() {
   return name != nullptr ? name : std::to_string(errno);
 }
 
-// Checks that a call returned the expected value; -1 is a failure, whose errno is reported.
+// Returns an error unless `value` is the expected one. A value of -1 is reported by the name of its
+// errno.
 Wrong returned(const std::string& what, long long value, std::size_t expected) {
   if (value == static_cast<long long>(expected)) return {};
   return what + " is " + (value == -1 ? errno_name() : std::to_string(value)) + ", not " +
@@ -278,8 +279,8 @@ Wrong DataFiles::reserve(const Numbers& n) {
   return returned("reserving", ::fallocate(slot->fd.get(), keep, offset(n[1]), offset(length)), 0);
 }
 
-// The kernel's FUSE supports neither this nor insert: they may be refused, and must then change
-// nothing.
+// The kernel's FUSE supports neither collapse nor insert. A file system may refuse both with
+// EOPNOTSUPP, but must then change nothing.
 Wrong DataFiles::collapse(const Numbers& n) {
   Slot* slot = writable(n[0]);
   if (slot == nullptr || n[1] + n[2] >= contents_[slot->file].size()) return {};
@@ -322,8 +323,8 @@ Wrong DataFiles::copy(const Numbers& n) {
   return returned("copy_file_range", static_cast<long long>(done), bytes.size());
 }
 
-// The underlying file system searches for the hole, and does not consider mapped pages that are not
-// written back yet. Local file systems write them back first; the kernel's FUSE does not.
+// Writes back dirty mapped pages before SEEK_DATA and SEEK_HOLE. Local file systems do this
+// themselves. The kernel's FUSE does not, and the underlying file system does not know these pages.
 Wrong DataFiles::write_back_mappings(std::size_t file) {
   for (const Mapped& mapped : mapped_) {
     if (!mapped.mapping || mapped.file != file) continue;
@@ -332,7 +333,7 @@ Wrong DataFiles::write_back_mappings(std::size_t file) {
   return {};
 }
 
-// A file system may report data earlier than it begins, if the bytes in between are zero.
+// SEEK_DATA may return a position before the data, but must not skip a nonzero byte.
 Wrong DataFiles::seek_data(const Numbers& n) {
   Slot& slot = slots_[n[0]];
   if (!slot.fd) return {};
@@ -349,7 +350,8 @@ Wrong DataFiles::seek_data(const Numbers& n) {
   return returned("lseek", ::lseek(slot.fd.get(), offset(slot.at), SEEK_SET), slot.at);
 }
 
-// SEEK_HOLE must return the end, or a position from which the file is zero up to the next data.
+// SEEK_HOLE must return the end of the file, or a position from which all bytes up to the next data
+// are zero.
 Wrong DataFiles::seek_hole(const Numbers& n) {
   Slot& slot = slots_[n[0]];
   if (!slot.fd) return {};
@@ -375,7 +377,7 @@ Wrong DataFiles::compare_file(int fd, std::size_t file, const std::string& what)
   if (::fstat(fd, &st) != 0) return what + ": fstat gives " + errno_name();
   const std::string& expected = contents_[file];
   if (Wrong wrong = returned(what + ": st_size", st.st_size, expected.size())) return wrong;
-  std::string bytes(expected.size() + 1, '?');  // one byte more, which must not be read
+  std::string bytes(expected.size() + 1, '?');  // one byte more, to detect a file that is too long
   std::size_t done = 0;
   for (ssize_t count = 1; count > 0; done += static_cast<std::size_t>(count)) {
     count = ::pread(fd, bytes.data() + done, bytes.size() - done, offset(done));

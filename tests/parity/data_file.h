@@ -9,14 +9,14 @@
 #include "tests/parity/data_step.h"
 #include "tests/parity/mapping.h"
 
-// Files under test, and their expected contents in memory. Each step is performed on both, and its
-// result is compared at once.
+// The files under test, and their expected contents in memory. Performs each step on both, and
+// compares the results at once.
 namespace cacheshim::parity {
 
-// The wrong result of a step; empty if there is none.
+// A description of a wrong result; empty if the result is right.
 using Wrong = std::optional<std::string>;
 
-// Optional calls that the file system supports, determined on a plain directory.
+// The optional calls that the underlying file system supports.
 struct Supported {
   bool punch = false;
   bool zero = false;
@@ -28,9 +28,11 @@ class DataFiles {
   // `contents` are the contents of the files a and b in `directory`.
   DataFiles(std::string directory, std::array<std::string, kFiles> contents, Supported supported);
 
-  // Performs a step; skips it if its descriptor or mapping does not exist or does not permit it.
+  // Performs a step. Does nothing if the step's descriptor or mapping does not exist, or does not
+  // permit the step.
   Wrong carry_out(const DataStep& step);
-  // Compares everything: files opened again, descriptors, mappings.
+  // Compares both files with their expected contents: opened again, through each descriptor and
+  // through each mapping.
   Wrong check_all();
 
   static std::string name(std::size_t file) { return file == 0 ? "a" : "b"; }

@@ -55,13 +55,14 @@ std::vector<DataStep> steps_of(const Options& options, unsigned round) {
   }
   std::seed_seq sequence{options.seed, round, 2u};
   std::mt19937 random(sequence);
-  // Every round has a descriptor and a mapping from before the copy-up.
+  // Each round begins with a read-only descriptor and a mapping, which exist before the copy-up.
   steps = {{DataCall::kOpen, {0, 0, kReadOnly}}, {DataCall::kMap, {0, 0}}};
   while (steps.size() < options.actions) steps.push_back(DataStep::random(random));
   return steps;
 }
 
-// Returns the number of steps after which a result is wrong; 0 if none is.
+// Performs the steps up to the first wrong result. Returns the number of steps performed, or 0 if
+// all results were right.
 std::size_t first_wrong(DataFiles& files, const std::vector<DataStep>& steps, Wrong& wrong) {
   for (std::size_t done = 1; done <= steps.size(); ++done) {
     wrong = files.carry_out(steps[done - 1]);

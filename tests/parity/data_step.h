@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-// One step on a file's bytes: a call, and numbers for its position and size.
+// One step on a file's bytes: a call and its numbers, such as position and size.
 namespace cacheshim::parity {
 
 constexpr std::size_t kMostBytes = 1 << 20;  // the largest size of a file
@@ -47,7 +47,7 @@ enum class DataCall {
 enum OpenMode : unsigned { kReadOnly, kReadWrite, kAppend, kReadAppend, kWriteOnly, kTruncating };
 constexpr unsigned kOpenModes = 6;
 
-// The flags that fcntl(F_SETFL) sets; a combination is one number.
+// The flags that a step sets by fcntl(F_SETFL). A step combines them by bitwise OR.
 enum StatusFlag : unsigned { kSetsAppend = 1, kSetsNonblock = 2, kSetsNoatime = 4 };
 constexpr unsigned kStatusFlags = 8;
 

@@ -36,7 +36,7 @@ extern "C" int fchmodat(int directory, const char* path, mode_t mode, int flags)
               flags);
 }
 
-// The name of pwrite in a program with 64-bit offsets.
+// Programs with 64-bit offsets call pwrite by this name.
 extern "C" ssize_t pwrite64(int fd, const void* data, size_t size, off_t offset) {
   static const auto real = next("pwrite64", ::pwrite);
   const auto end = offset + static_cast<off_t>(size);

@@ -83,7 +83,7 @@ void move(Side& side, const std::string& from, const std::string& to) {
            ::renameat(side.dir(), from.c_str(), side.dir(), to.c_str()));
 }
 
-// How one top-level name is made.
+// How to create one top-level name: in the base, and through the view.
 struct State {
   const char* name;
   void (*base)(int dir);

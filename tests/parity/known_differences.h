@@ -7,8 +7,7 @@
 namespace cacheshim::parity {
 
 // Cases in which a view behaves differently from a plain directory, and why. docs/semantics.md
-// names each of the patterns. A pattern whose cases no longer differ is reported, so that this list
-// stays correct.
+// names each pattern. The parity program reports a pattern whose cases no longer differ.
 struct KnownDifference {
   const char* pattern;  // fnmatch(3) pattern of case names
   const char* reason;

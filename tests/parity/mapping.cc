@@ -9,8 +9,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Returns a file through which system calls copy between mapped memory, which may not exist, and a
-// buffer.
+// Returns a file through which system calls copy between a buffer and mapped memory. If the mapped
+// page does not exist, the call gives EFAULT.
 int bounce() {
   static const int fd = ::memfd_create("bounce", MFD_CLOEXEC);
   return fd;

@@ -8,8 +8,8 @@
 
 namespace cacheshim::parity {
 
-// A shared mapping of a file's pages. System calls move its bytes, because they return EFAULT where
-// an access by the program would raise SIGBUS.
+// A shared mapping of a file's pages. System calls read and write it, because they return EFAULT
+// where an access by the program itself would raise SIGBUS.
 class Mapping {
  public:
   Mapping() = default;

@@ -27,9 +27,9 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
   return std::mt19937(sequence);
 }
 
-// Creates a base by such actions. It has no hard links, because a copy-up separates the names of a
-// base file, as in every overlay. It has no modes that close a file, because the file would stay
-// closed to the view's user.
+// Creates a random base by the actions that fits_a_base() allows. It has no hard links. It has no
+// modes but the default ones, because a file without permissions would stay inaccessible to the
+// view's user.
 void make_random_base(const std::string& directory, const Options& options, unsigned round,
                       uid_t owner) {
   if (::mkdir(directory.c_str(), 0755) != 0 || ::chown(directory.c_str(), owner, owner) != 0) {
@@ -49,7 +49,8 @@ struct Mismatch {
   std::string mount;
 };
 
-// Finds the first line that differs, if any, from `seen` on; moves `seen` to the end.
+// Compares the records from line `seen` on. Returns true at the first line that differs, and sets
+// `mismatch` to it. Otherwise moves `seen` to the end.
 bool differ(const Side& native, const Side& mount, std::size_t& seen, Mismatch& mismatch) {
   const auto& one = native.lines();
   const auto& two = mount.lines();
@@ -74,7 +75,8 @@ std::vector<ModelAction> actions_of(const Options& options, unsigned round) {
   return actions;
 }
 
-// Returns the number of actions after which the sides differ; 0 if they do not.
+// Performs the actions on both sides. Returns the number of actions after which the sides differ,
+// or 0 if they never do.
 std::size_t first_difference(Side& native, Side& mount, const std::vector<ModelAction>& actions,
                              Mismatch& mismatch) {
   std::size_t seen = 0;

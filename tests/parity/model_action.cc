@@ -108,7 +108,7 @@ void stat(Side& side, const std::string& first, const std::string&, unsigned) { 
 
 void list(Side& side, const std::string& first, const std::string&, unsigned) { side.list(first); }
 
-// Replaces a file as caches do.
+// Replaces a file as caches do: writes a new file and renames it over the old one.
 void replace(Side& side, const std::string& first, const std::string&, unsigned n) {
   if (const UniqueFd fd = side.open(first + ".new", O_WRONLY | O_CREAT | O_TRUNC)) {
     side.write(fd.get(), pattern("replaced", n % 5000));

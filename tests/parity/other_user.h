@@ -20,8 +20,8 @@ struct User {
   std::vector<gid_t> groups;  // supplementary groups
 };
 
-// Calls `body` with the side in a process of this user, and adds the lines that it records. The
-// caller must be root. The process has umask 022, and has exited when this returns.
+// Calls `body` in a child process of this user, with umask 022, and adds the lines that `body`
+// records to `side`. Returns when the child has exited. Requires: the caller is root.
 void as_user(Side& side, const User& user, const std::function<void(Side&)>& body);
 
 }  // namespace cacheshim::parity

@@ -25,13 +25,14 @@ struct Action {
   mode_t mode() const { return 0700 | (number & 077); }
 };
 
-// Returns 0 or an errno. The overlay makes only those checks that the kernel leaves to a file
-// system.
+// Both perform the action and return 0 or an errno. Overlay makes only the checks that the kernel
+// leaves to a file system.
 int on_directory(int dir, const Action& action);
 int on_overlay(Overlay& overlay, const Action& action);
 
-// Returns whether the kernel would pass the action on, given the tree in `dir`. It refuses to move
-// a directory into itself, and refuses names below an object that is not a directory.
+// Returns true if, for the tree in `dir`, the kernel would pass the action to the file system. The
+// kernel itself refuses to move a directory into itself, and refuses names below an object that is
+// not a directory.
 bool reaches_the_overlay(int dir, const Action& action);
 
 }  // namespace cacheshim::parity

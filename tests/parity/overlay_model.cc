@@ -51,7 +51,8 @@ std::string describe(const struct stat& st, int fd) {
          (bytes ? fingerprint(*bytes) : std::string("unreadable"));
 }
 
-// Returns one line per name, sorted. Names of one file are marked with the first of them.
+// Returns one line per name, sorted by path. The line of a further name of a file gives the file's
+// first name.
 std::vector<std::string> to_text(std::vector<Line> lines) {
   std::sort(lines.begin(), lines.end(),
             [](const Line& left, const Line& right) { return left.path < right.path; });
@@ -95,7 +96,7 @@ void walk_overlay(const Overlay& overlay, const std::string& path, std::vector<L
   }
 }
 
-// Replaces cacheshim's markers in a directory by those of the kernel's overlayfs.
+// Replaces cacheshim's markers in the tree `dir` by those of the kernel's overlayfs.
 void use_markers_of_the_kernel(int dir) {
   const auto entries = sys::list_dir(dir);
   for (const auto& entry : *entries) {
@@ -113,8 +114,8 @@ void use_markers_of_the_kernel(int dir) {
   }
 }
 
-// The same tree twice: natively, and as a stack of lowers with a layer on top. All lowers except
-// the bottom one are the results of changes in a layer.
+// The same tree twice: as a plain directory, and as a stack of lowers with a layer on top. Each
+// lower above the bottom one is a former layer.
 class World {
  public:
   World(std::string top, unsigned seed) : top_(std::move(top)), seed_(seed), random_(seed) {
@@ -123,7 +124,7 @@ class World {
     lowers_.push_back(make_directory("lower0"));
     for (unsigned i = 0; i < kLowerActions; ++i) {
       const Action action = Action::random(random_);
-      // In a stack of lowers, hard links between different lowers are unknown.
+      // A stack of lowers does not keep hard links: a lower may replace one of the names.
       if (action.kind == Kind::kLink && count > 1) continue;
       (void)on_directory(native_.get(), action);
       (void)on_directory(lowers_.front().get(), action);

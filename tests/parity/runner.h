@@ -10,7 +10,7 @@ namespace cacheshim::parity {
 struct Options {
   std::string native;         // the directory with the correct behavior
   std::string view;           // the directory under test
-  std::string view_as_given;  // the process's job replaces {job} in it
+  std::string view_as_given;  // `view`, before {job} was replaced by the process's job
   std::string base;           // prepare: the directory that the view shows as its base
   std::string filter = "*";   // fnmatch(3) pattern of case names
   uid_t owner = 0;            // prepare: the owner of the native files
@@ -19,14 +19,14 @@ struct Options {
   unsigned rounds = 20;
   unsigned actions = 400;      // the number in each round
   std::string script;          // a file with the steps of one round, used instead of random steps
-  unsigned attempt = 0;        // the number of an attempt to shrink a script; 0 if it is none
+  unsigned attempt = 0;        // the number of the attempt to shrink a script; 0 if this is none
   bool keeps_owners = false;   // the view is mounted with owner=keep
   bool several_users = false;  // includes the cases that need owner=keep and root
   bool is_plain = false;       // the view is a plain directory too, so nothing may differ
   bool verbose = false;
 };
 
-// Both return the number of mismatches. They exit if the directories cannot be used.
+// Each function returns the number of mismatches, and exits if it cannot use the directories.
 int prepare_cases(const Options& options);
 int run_cases(const Options& options);
 int prepare_model(const Options& options);

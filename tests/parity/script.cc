@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kMostTries = 400;
 constexpr char kHeader[] = "seed %u round %u";
 
-// Returns the environment of an attempt: that of this process, with a job of its own.
+// Returns this process's environment, with the attempt's own job in CACHESHIM_JOB.
 std::vector<std::string> environment_of_try(unsigned number) {
   constexpr std::string_view kJob = "CACHESHIM_JOB=";
   std::vector<std::string> all = {std::string(kJob) + "try" + std::to_string(number)};
@@ -44,8 +44,8 @@ class Tries {
         script_(script),
         path_(options.native + "/script-" + std::to_string(::getpid())) {}
 
-  // Runs the steps. A process that hangs (main() kills it) or crashes has failed; one that could
-  // not start has not.
+  // Runs the steps in a child. Returns true if the child reports a mismatch, crashes, or hangs
+  // (then main() kills it), but not if it cannot start.
   bool fails(const std::vector<std::string>& steps, bool silent) {
     script_.steps = steps;
     write_script(script_, path_);
@@ -140,7 +140,7 @@ std::string view_directory(const Options& options, const char* kind, unsigned ro
 }
 
 void shrink_and_print(const Options& options, const std::string& run, Script script) {
-  // An attempt shrinks nothing, and neither does a run of a given script.
+  // Shrinks only a random round: neither an attempt nor a given script.
   if (options.attempt != 0 || !options.script.empty()) return;
   Tries tries(options, run, script);
   const auto fails = [&](const std::vector<std::string>& steps) {

@@ -6,7 +6,7 @@
 
 #include "tests/parity/runner.h"
 
-// A random round as text, one step per line: a failure writes it, and it can be run again.
+// A random round as text, one step per line. After a failure, it is printed and can be run again.
 namespace cacheshim::parity {
 
 struct Script {
@@ -15,22 +15,23 @@ struct Script {
   std::vector<std::string> steps;
 };
 
-// Reads or writes a file whose first line contains the seed and the round. Both exit on an error.
+// Read and write a script file, whose first line contains the seed and the round. Exit on an error.
 Script read_script(const std::string& path);
 void write_script(const Script& script, const std::string& path);
 
-// Returns options that prepare or run only the script, if one is given; otherwise the options
-// themselves.
+// If the options name a script, returns options for its seed and round only; otherwise returns
+// `options`.
 Options for_script(const Options& options);
 
-// Runs a failed script of the command `run` repeatedly with fewer steps, and prints the shortest
-// one that still fails, with its output. Each attempt is a process of another job, so that its view
-// begins from the base. Its number is a part of the name of its native directory.
+// Runs a script that has failed under the command `run` again with fewer and fewer steps. Prints
+// the shortest script found that still fails, with its output. Each attempt is a process with a
+// separate job, so its view starts from the base; the attempt's number is part of the name of its
+// native directory.
 void shrink_and_print(const Options& options, const std::string& run, Script script);
 
-// Returns a directory of a round. An attempt has its own native directories, which it makes itself,
-// and also its own views if the view is a plain directory; otherwise its view is that of its own
-// job.
+// Return the directories of a round. An attempt has separate native directories, which it creates
+// itself. Its view is that of its own job or, if the view is a plain directory, a separate
+// directory.
 std::string native_directory(const Options& options, const char* kind, unsigned round);
 std::string view_directory(const Options& options, const char* kind, unsigned round);
 

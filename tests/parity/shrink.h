@@ -8,9 +8,10 @@
 
 namespace cacheshim::parity {
 
-// Returns the shortest list of steps found that still fails: leaves out ever shorter runs of steps,
-// until no single step can be left out or `most_tries` are used. `fails` begins each time from the
-// same state, and must return true for `steps` themselves. The order of steps is kept.
+// Returns the shortest list of steps found that still fails. Leaves out shorter and shorter runs of
+// steps, until no single step can be left out or `fails` has been called `most_tries` times. Keeps
+// the order of the steps. Each call of `fails` must begin from the same state. Requires:
+// `fails(steps)` is true.
 template <class Step>
 std::vector<Step> shrink(std::vector<Step> steps,
                          const std::function<bool(const std::vector<Step>&)>& fails,

@@ -17,7 +17,7 @@
 namespace cacheshim::parity {
 namespace {
 
-// Times that a test sets are before this one; those of the clock are after it.
+// Times that a test sets are earlier than this; times from the clock are later.
 constexpr time_t kFirstClockTime = 1'700'000'000;
 
 std::string errno_name(int code) {
@@ -67,7 +67,7 @@ std::string read_all(int fd) {
   }
 }
 
-// Reads names in byte order. Returns false with errno set on failure.
+// Reads the names in a directory, sorted by bytes. On failure, returns false and sets errno.
 bool read_names(int fd, std::vector<std::string>& names) {
   struct Closer {
     void operator()(DIR* dir) const { (void)::closedir(dir); }

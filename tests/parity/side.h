@@ -25,7 +25,7 @@ class Record {
     record_result(what, static_cast<long long>(result), false);
     return result;
   }
-  // Does the same for a call that returns a descriptor, whose number is not recorded.
+  // Like did(), for a call that returns a descriptor. Does not record the descriptor's number.
   UniqueFd opened(const std::string& what, int fd) {
     record_result(what, fd, true);
     return UniqueFd(fd);
@@ -38,8 +38,9 @@ class Record {
   std::vector<std::string> lines_;
 };
 
-// One of the two directories that must behave alike, and its record. A case makes its calls through
-// did(), once on each side; afterwards the two records are compared line by line.
+// One of the two directories that must behave in the same way, and its record. A case passes the
+// results of its calls to did(), once for each side. Afterwards the two records are compared line
+// by line.
 class Side : public Record {
  public:
   // `path` is the case's directory, which exists.
@@ -49,12 +50,12 @@ class Side : public Record {
   const std::string& path() const { return path_; }
   std::string path_of(std::string_view name) const { return path_ + "/" + std::string(name); }
 
-  // Frequent calls. Names are relative to the case's directory.
+  // Make a frequent call and record its result. Names are relative to the case's directory.
   UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
   void write(int fd, std::string_view data);
   void pwrite(int fd, std::string_view data, off_t offset);
   void contents(int fd);                   // reads all bytes from offset 0 with pread
-  void contents(const std::string& name);  // opens the file by name, and does the same
+  void contents(const std::string& name);  // the same, for a file that it opens by name
   void stat(const std::string& name);      // lstat: does not follow a symlink
   void fstat(int fd, std::string_view what);
   void list(const std::string& name);  // the names in one directory
@@ -68,9 +69,9 @@ class Side : public Record {
   UniqueFd dir_;
 };
 
-// "O_RDWR|O_CREAT".
+// Returns the names of the flags, for example "O_RDWR|O_CREAT".
 std::string flag_names(int flags);
-// Returns bytes that identify their origin: repeats `seed` with a running number up to `size`.
+// Returns `size` bytes that identify their origin: `seed` and a running number, repeated.
 std::string pattern(std::string_view seed, std::size_t size);
 // Returns a short fingerprint of bytes: their number and a hash.
 std::string fingerprint(std::string_view bytes);

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <string>
 
-// Calls functions by their dynamic names and records the results: one line per call, which must be
-// the same natively and preloaded. The directory under test is written as "@".
+// Calls functions by their dynamic names and prints a line with the result of each call. The lines
+// must be the same with and without the library. "@" stands for the directory under test.
 namespace calls {
 
 // The directory under test.
@@ -16,16 +16,18 @@ extern std::string root;
 inline std::string at(const char* name) { return root + "/" + name; }
 
 void* find(const char* name);
-// Prints `text` as a line, with the directory's name replaced.
+// Prints `text` as a line, with "@" in place of the directory under test.
 void say(const std::string& text);
 
-// The value of errno before every call: shows whether a call changes it.
+// The value of errno before each call. A different value afterwards shows that the call has set
+// errno.
 constexpr int kUntouched = 4242;
 
 std::string show(long value);
 std::string show(const void* pointer);  // "null" or "pointer"
 
-// Calls f(arguments…), and prints what it returned and whether it changed errno.
+// Calls function(arguments…). Prints its result and, if it has set errno, the errno. Returns the
+// result.
 template <class Function, class... Arguments>
 auto call(const char* name, Function function, Arguments... arguments) {
   errno = kUntouched;
@@ -36,12 +38,12 @@ auto call(const char* name, Function function, Arguments... arguments) {
   return result;
 }
 
-// Looks the function up by name, as the dynamic linker does in any program.
+// Calls the function that the dynamic linker finds for this name.
 #define CALL(name, ...) \
   ::calls::call(        \
       #name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)) __VA_OPT__(, ) __VA_ARGS__)
 
-// Returns the whole content of a file; reads it by a call under test.
+// Returns the content of a file, which it reads by calls under test.
 std::string content(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 bool starts_programs();

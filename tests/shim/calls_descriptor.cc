@@ -80,8 +80,8 @@ void run_descriptor_calls() {
   close_descriptors();
 }
 
-// Sets identities and limits to the values that the process already has: the test compares only
-// results.
+// Calls the functions that change a process's identity, root or namespaces, with arguments that
+// change nothing.
 void run_identity_calls() {
   (void)CALL(setuid, ::getuid());
   (void)CALL(seteuid, ::geteuid());

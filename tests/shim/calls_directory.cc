@@ -123,7 +123,7 @@ int visit64_placed(const char* path, const struct stat64*, int kind, FTW* place)
 
 int stop(const char*, const struct stat*, int) { return 77; }
 
-// Starts a second walk during the first.
+// At the top of the first walk, starts a second walk.
 int visit_outer(const char* path, const struct stat*, int kind) {
   if (std::strcmp(path, at("list").c_str()) == 0) (void)::ftw(at("list/sub").c_str(), visit, 4);
   return visit(path, nullptr, kind + 100);

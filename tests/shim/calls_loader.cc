@@ -6,7 +6,8 @@
 namespace calls {
 namespace {
 
-// Calls the function of a library, or prints why that is impossible.
+// Calls the function `name` of a library, prints the result, and closes the library. Prints "none"
+// if the library has no such function.
 void use(void* handle, const char* name) {
   if (handle == nullptr) return;
   void* const function = ::dlsym(handle, name);
@@ -26,7 +27,8 @@ void copy(const std::string& from, const std::string& to) {
   ::close(out);
 }
 
-// Opens what a library finds by its own RPATH.
+// Lets a library with an RPATH call dlopen: by a path, and by names that its RPATH contains and
+// does not contain.
 void open_from_a_library() {
   void* const caller = CALL(dlopen, at("lib/libshim_caller.so").c_str(), RTLD_NOW);
   if (caller == nullptr) return;
@@ -49,7 +51,7 @@ void run_loader_calls() {
   copy(built + "/libshim_leaf.so", at("lib/leaves/libshim_leaf.so"));
   use(CALL(dlopen, at("lib/leaves/libshim_leaf.so").c_str(), RTLD_NOW), "leaf");
   use(CALL(dlopen, (root + "/lib/../lib//leaves/libshim_leaf.so").c_str(), RTLD_LAZY), "leaf");
-  // Its dependency cannot be found.
+  // Fails, because the library's dependency cannot be found.
   (void)CALL(dlopen, at("lib/libshim_branch.so").c_str(), RTLD_NOW);
   (void)CALL(dlopen, at("lib/missing.so").c_str(), RTLD_NOW);
   (void)CALL(dlopen, "libshim_leaf.so", RTLD_NOW);
@@ -59,7 +61,7 @@ void run_loader_calls() {
   say(CALL(dlopen, nullptr, RTLD_NOW) == nullptr ? "  no program" : "  the program");
   for (const char* name :
        {"lib/libshim_caller.so", "lib/libshim_branch.so", "lib/leaves/libshim_leaf.so"}) {
-    forget(at(name));  // its content is too long to compare
+    forget(at(name));  // the test compares contents, and this file is too long
   }
 }
 

@@ -10,9 +10,9 @@
 #include <set>
 
 // calls MODE DIRECTORY: makes every interposed call on paths below DIRECTORY and prints the
-// results. MODE selects where: "here", in a "thread", after "fork", after "exec", or in a "spawn"ed
-// child. With TEST_WITHOUT_PROGRAMS in the environment it makes no call that starts a program, for
-// systems whose programs cannot load the library.
+// results. MODE selects the process or thread that makes the calls: "here", "thread", "fork",
+// "exec" or "spawn". If TEST_WITHOUT_PROGRAMS is set, no call starts a program: on some systems,
+// the programs cannot load the library.
 
 namespace calls {
 
@@ -33,7 +33,7 @@ std::string with_root_hidden(std::string text) {
   return text;
 }
 
-// Prints the names in the table that no call has used. If it prints any, the test lacks a call.
+// Prints each name in symbols.def that no call has used; the test must be extended by a call of it.
 void say_missing() {
 #define CACHESHIM_SYMBOL(name, group) \
   if (found_names().count(#name) == 0) say("no call of " #name);

@@ -45,7 +45,8 @@ void make_and_look() {
 }
 
 #ifdef SYS_openat2
-// Opens paths with a resolve flag, so that only the kernel may follow them from their directory.
+// Calls openat2(2) with RESOLVE_BENEATH and RESOLVE_IN_ROOT: the library must leave these paths to
+// the kernel.
 void open_beneath() {
   const int directory = ::open(at("numbers").c_str(), O_PATH | O_DIRECTORY);
   (void)BY_NUMBER(mkdirat, long{directory}, address("sub"), 0700L);

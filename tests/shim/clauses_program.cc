@@ -42,7 +42,8 @@ void check(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-// Makes only calls that are allowed in a signal handler and after fork.
+// Creates and stats a file named after the thread. Returns false on any error, and if errno has
+// changed. Makes only calls that are allowed in a signal handler and after fork.
 bool use_cache() {
   char name[4096];
   std::snprintf(name, sizeof name, "%s/used-%ld", directory.c_str(), long{::syscall(SYS_gettid)});
@@ -55,7 +56,7 @@ bool use_cache() {
   return good;
 }
 
-// Does the same under its own file name and with descriptors of its own.
+// Calls use_cache() 200 times.
 bool use_cache_much() {
   for (int i = 0; i < 200; ++i) {
     if (!use_cache()) return false;
@@ -123,12 +124,12 @@ void fork_among_threads() {
   for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
 }
 
-// A child that shares its parent's memory changes its working directory; the parent's must not
-// change.
+// The child of a vfork, which shares its parent's memory, changes its working directory. The
+// parent's working directory must not change.
 void vfork_child() {
   check(::mkdir(in_directory("there").c_str(), 0700) == 0, "mkdir");
   check(::chdir(directory.c_str()) == 0, "chdir");
-  // The directory's other path, if it has one.
+  // Uses the path under the mount if the directory has one.
   const std::string by_mount = std::string(std::getenv("CACHESHIM_MOUNT")) + "/triton/there";
   const bool has_both = ::access(by_mount.c_str(), F_OK) == 0;
   const std::string there = has_both ? by_mount : in_directory("there");
@@ -155,7 +156,8 @@ void spawned_child() {
   check(::access(in_directory("spawned").c_str(), F_OK) == 0, "access");
 }
 
-// open() returns numbers from 0 on, and the library keeps none of them.
+// Closes descriptors 0 to 2. The next opens must get these numbers: the library must hold none of
+// them.
 void without_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) ::close(fd);
   for (int fd = 0; fd < 3; ++fd) {
@@ -167,7 +169,8 @@ void without_standard_descriptors() {
   if (::stat(in_directory("low").c_str(), &status) != 0 || status.st_size != 0) ::_exit(14);
 }
 
-// The program's data file has stderr's number when the mount disappears.
+// When the mount disappears, descriptor 2 is a data file of the program. The library must not write
+// its message there.
 void data_at_stderr() {
   ::close(2);
   if (::open(argument.c_str(), O_CREAT | O_RDWR, 0600) != 2) ::_exit(10);
@@ -188,8 +191,8 @@ void after_close_range() {
   check(::getcwd(path, sizeof path) != nullptr, "getcwd");
 }
 
-// Loads the library a second time, into a namespace with its own libc, and continues to use the
-// first.
+// Loads a second copy of the library into a namespace with its own libc. Uses the cache through
+// both copies.
 void in_a_namespace() {
   void* const second = ::dlmopen(LM_ID_NEWLM, argument.c_str(), RTLD_NOW);
   if (second == nullptr) std::fprintf(stderr, "%s\n", ::dlerror());
@@ -209,7 +212,8 @@ void in_a_chroot() {
   check(use_cache_much(), "in a chroot");
 }
 
-// Makes the kernel kill the process for calls that a library might make and a program need not.
+// Installs a seccomp filter that kills the process for system calls that a library might make, but
+// this program does not.
 void forbid_calls() {
   const unsigned forbidden[] = {SYS_statx,
                                 SYS_gettid,
@@ -260,8 +264,8 @@ void in_a_filter() {
   char path[4096];
   check(::getcwd(path, sizeof path) != nullptr && path == in_directory("sub"), "getcwd");
   check(::access("../moved", F_OK) == 0, "access");
-  // A program that starts under a filter that denies what the constructor reads must run as without
-  // the library.
+  // A program that starts under such a filter must run, although the filter forbids calls of the
+  // library's constructor.
   const char* const words[] = {"sh", "-c", "exit 0", nullptr};
   if (const pid_t child = ::vfork(); child == 0) {
     ::execv("/bin/sh", const_cast<char* const*>(words));
@@ -289,7 +293,8 @@ void without_descriptors() {
   check(::execv(in_directory("none").c_str(), const_cast<char* const*>(words)) == -1, "execv");
 }
 
-// Prints what the constructor of another library has found: see early_library.cc.
+// Verifies that the calls in the constructor of another library (early_library.cc) have succeeded,
+// then uses the cache.
 void as_found_early() {
   const char* const found = std::getenv("TEST_EARLY");
   check(found != nullptr && std::strcmp(found, "good") == 0, "before constructors");
@@ -311,7 +316,7 @@ void exec_by(const std::string& way, char* program, char* const words[], char* c
   if (way == "syscall") ::syscall(SYS_execve, program, words, clean);
 }
 
-// Starts env(1) with an environment of our own, by the call that the argument names.
+// Starts env(1) with an environment without LD_PRELOAD, by the call that the argument names.
 void child_by_each_way() {
   char program[] = "/usr/bin/env";
   char* const words[] = {program, nullptr};

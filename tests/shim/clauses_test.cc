@@ -8,7 +8,7 @@
 
 #include "tests/shim/stage.h"
 
-// Situations in which a preloaded library could disturb a program.
+// Tests situations in which a preloaded library could disturb a program.
 namespace cacheshim {
 namespace {
 
@@ -144,10 +144,11 @@ TEST_F(ShimClauses, WorksAfterASanitizersRuntime) {
   for (const char* what : {"plain", "fork"}) expect_good(run(what));
 }
 
-// Tests a child that gets an environment that its parent has built.
+// Tests children whose environment their parent has built.
 class ShimChildren : public ShimClauses {
  protected:
-  // Returns the lines with our variables that env(1) prints at the end of `command`.
+  // Runs `command`, which ends by running env(1). Returns the lines of LD_PRELOAD and the
+  // CACHESHIM_ variables.
   std::string ours(const std::string& command) {
     const Ended ended =
         stage_.run_shell(command + " | LC_ALL=C sort | grep '^LD_PRELOAD=\\|^CACHESHIM_'");
@@ -159,7 +160,8 @@ class ShimChildren : public ShimClauses {
            "\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
            "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
   }
-  // The variables that a child needs to find the tests' simulated mount.
+  // Runs a command with a clean environment, except for the variables that lead to the simulated
+  // mount.
   const std::string clean_ = "env -i TEST_MOUNTINFO=" + stage_.path("mountinfo") +
                              " TEST_CGROUP=" + stage_.path("cgroup") + " TEST_RUN=/nowhere ";
 };
@@ -209,7 +211,8 @@ TEST_F(ShimChildren, GetThisLibraryAndNoOtherPreloadedOne) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
 }
 
-// Uses the default path, through programs that do not set PWD.
+// A child that inherits its working directory must see it under the name that its parent has used,
+// even if no program sets PWD.
 TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   fs::create_directories(stage_.view() + "/K");
   const std::string in_default = "env -C ~/.triton/cache/K ";
@@ -233,7 +236,7 @@ TEST_F(ShimChildren, UseTheCache) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-// An ELF file names its loader. This one is named like musl's.
+// The first program is an i386 program. The second one names a loader like musl's.
 TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
 #if defined(__x86_64__)
   const Ended other =
@@ -241,13 +244,13 @@ TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
   if (other.status == 126) GTEST_SKIP() << "this kernel runs no i386 programs";
   EXPECT_EQ(other.status, 0);
   EXPECT_EQ(other.err, "");
-  // If it is preloaded as usual, the library is removed for programs whose loader could only print
-  // an error about it.
+  // The library removes itself from the LD_PRELOAD of such a program, whose loader would print an
+  // error. thirty_two_bits.S returns 1 for an empty LD_PRELOAD, 2 for any other.
   const std::string program = std::getenv("CACHESHIM_TEST_OTHER");
   EXPECT_EQ(stage_.run_shell(program).status, 1);
   EXPECT_EQ(stage_.run_shell("LD_PRELOAD=/other.so:$LD_PRELOAD " + program).status, 2);
   EXPECT_EQ(stage_.run_shell("CACHESHIM_EXEC=leave " + program).status, 2);
-  // An environment may contain a name twice.
+  // The environment contains LD_PRELOAD twice.
   write_text(stage_.path("twice.py"), R"(import ctypes, os, sys
 own = os.environb[b'LD_PRELOAD']
 words = [b'LD_PRELOAD=' + own, b'LD_PRELOAD=' + own + b':' + b'x' * 60000, None]

@@ -9,9 +9,9 @@
 #include <cstring>
 
 // Preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, calls on paths
-// below it fail as on a mount whose daemon has died. The first TEST_STALE calls below
-// TEST_STALE_MOUNT fail as if a file were replaced between the kernel's lookup and its open, twice
-// in a row.
+// below it fail with ENOTCONN, as on a mount whose daemon has died. The first TEST_STALE calls on
+// paths below TEST_STALE_MOUNT fail with ESTALE, as if the file had been replaced twice between
+// lookup and open.
 namespace {
 
 bool lies_in(const char* path, const char* variable) {

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-// Makes calls of all groups in a constructor, which may run before the constructor of the library
-// under test, and in malloc, which the loader calls while it looks up symbols.
+// Makes calls of each group in a constructor, which may run before the constructor of the library
+// under test, and opens a file in malloc, which the loader calls while it looks up symbols.
 namespace {
 
 bool use_everything() {

@@ -10,7 +10,8 @@
 
 #include "tests/shim/elf_file.h"
 
-// What the preloaded library guarantees in every process of every container that loads it.
+// Tests the library's ELF symbols and dependencies, so that it can be loaded into any process of
+// any container.
 namespace cacheshim {
 namespace {
 
@@ -44,7 +45,7 @@ ElfFile libc() {
   return ElfFile(info.dli_fname);
 }
 
-// Names that the library leaves to libc, each with its reason.
+// Returns the names that the library leaves to libc, each with the reason.
 const std::map<std::string, std::string>& left_to_libc() {
   static const std::map<std::string, std::string> reasons{
 #define CACHESHIM_LEFT(name, what, reason) {#name, reason},
@@ -82,7 +83,7 @@ constexpr const char* kDoors =
 
 bool has(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
 
-// mkstemp64 → mkstemp, __open64_2 → open, __lxstat → lstat
+// Returns the plain name: mkstemp64 → mkstemp, __open64_2 → open, __lxstat → lstat.
 std::string base_of(std::string name) {
   if (has(name, "__")) name.erase(0, 2);
   for (const char* suffix : {"_2", "64"}) {
@@ -104,7 +105,7 @@ std::set<std::string> siblings_of(const std::string& base) {
   return names;
 }
 
-// 2.17 → {2, 17}
+// GLIBC_2.17 → {2, 17}; {99, 0} for any other text.
 std::pair<int, int> version_number(const std::string& version) {
   std::smatch match;
   if (!std::regex_search(version, match, std::regex("^GLIBC_(\\d+)\\.(\\d+)"))) return {99, 0};

@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <string>
 
-// gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, then loses the mount, continues, and
-// prints what each call returned. HOW is "unmounted" (the directory is empty, and mountinfo lists
-// no mount), "dead…" (see dead_mount.cc; "dead for relative paths": only for these) or "there" (the
-// mount stays).
+// gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, makes the mount disappear, continues, and
+// prints the result of each call. HOW is "unmounted" (the directory is empty, and mountinfo lists
+// no mount), "dead" (see dead_mount.cc), "dead for relative paths" (the same, but uses only
+// relative paths afterwards) or "there" (the mount stays).
 namespace {
 
 void say(const char* name, int result) {
@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   const std::string mount = argv[1];
   const std::string cache = std::string(argv[3]) + "/.triton/cache";
   say("before", ::mkdir((cache + "/before").c_str(), 0700));
-  // Sets errno as an earlier failure would. pathconf returns -1 for "no limit" and keeps errno.
+  // pathconf returns -1 for "no limit" and keeps errno. The ENOTCONN of an earlier call must not
+  // count as a lost mount.
   errno = ENOTCONN;
   (void)::pathconf((cache + "/before").c_str(), _PC_PRIO_IO);
   lose(mount, argv[2], argv[4]);

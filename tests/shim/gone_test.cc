@@ -54,7 +54,8 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   expect_the_cache_in_its_default_directory();
 }
 
-// `mkdir -p` enters each directory of a path, and makes the next one by a relative name.
+// As `mkdir -p` does: it changes to each directory of a path, and creates the next one by its
+// relative name.
 TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
   const Ended ended = run("dead for relative paths");

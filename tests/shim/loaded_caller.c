@@ -5,7 +5,7 @@
 
 void* open_from_here(const char* name);
 void* open_from_here(const char* name) {
-  // Not a tail call, so that libc can see which library calls.
+  // Not a tail call: libc finds the calling library by the return address.
   void* volatile handle = dlopen(name, RTLD_NOW);
   return handle;
 }

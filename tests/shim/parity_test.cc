@@ -9,7 +9,8 @@
 
 #include "tests/shim/stage.h"
 
-// Every interposed call on a routed path must have the same effect as libc's on a plain directory.
+// Verifies that each interposed call on a routed path has the same results as libc's call on a
+// plain directory.
 namespace cacheshim {
 namespace {
 
@@ -38,8 +39,7 @@ class ShimParity : public testing::TestWithParam<std::tuple<const char*, Spellin
   }
 };
 
-// Returns the first line that differs, with a few lines before it, because the whole output has
-// thousands.
+// Returns the first line that differs and up to 12 lines before it; "" if the texts are equal.
 std::string first_difference(const std::string& got, const std::string& wanted) {
   std::istringstream got_lines(got);
   std::istringstream wanted_lines(wanted);
@@ -63,7 +63,7 @@ TEST_P(ShimParity, EveryCallHasItsNativeResult) {
   const auto& [mode, spelling] = GetParam();
   const std::string calls = std::getenv("CACHESHIM_TEST_CALLS");
   const std::string routed = prepare(spelling);
-  // Both paths have the same length, because some calls return it.
+  // Gives both paths the same length, because some calls return the length.
   std::string native = stage_.path("n");
   native.resize(std::max(native.size(), routed.size()), 'n');
   std::filesystem::create_directory(native);

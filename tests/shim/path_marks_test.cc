@@ -9,7 +9,7 @@ namespace cacheshim::direct {
 namespace {
 
 constexpr FilterKey kKey = 0x123456789abcdef0;
-constexpr std::uint64_t kState = 0x7f0000001000;  // for example an address
+constexpr std::uint64_t kState = 0x7f0000001000;  // looks like an address
 
 TEST(PathMarks, AMarkCountsForItsPathAndState) {
   const auto marks = std::make_unique<PathMarks>();
@@ -28,7 +28,7 @@ TEST(PathMarks, AMarkDoesNotCountForAKeyThatDiffersInOneBit) {
   }
 }
 
-// A slot without a mark contains 0.
+// An empty slot contains 0, so a mark of key 0 and state 0 must differ from it.
 TEST(PathMarks, KeyAndStateOfZeroMakeAMark) {
   const auto marks = std::make_unique<PathMarks>();
   EXPECT_FALSE(marks->has(PathMarks::kForBase, 0, 0));

@@ -131,7 +131,8 @@ TEST_F(RouterTest, FollowsDotDotOutOfADirectoryInARoute) {
   EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton/y");
 }
 
-// The directories above a default path need not exist.
+// The directories above a default path may be missing: the kernel could then not resolve ".."
+// itself.
 TEST_F(RouterTest, FollowsDotDotAboveMissingDirectories) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y", never_same), "/home/u/y");
@@ -139,7 +140,8 @@ TEST_F(RouterTest, FollowsDotDotAboveMissingDirectories) {
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y"), "/home/u/.triton/../y");
 }
 
-// A symlink there led elsewhere, so the kernel must resolve the path.
+// The component before ".." may be a symlink to another directory, so the kernel must resolve the
+// path.
 TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/link/../../y", never_same),
@@ -205,7 +207,7 @@ TEST_F(RouterTest, RefusesRoutesThatCannotWork) {
     EXPECT_FALSE(router_->routes().add("x", path, true)) << path;
   }
   for (std::size_t i = 0; i < 2 * kMaxRoutes; ++i) {
-    // Adds routes until the table is full.
+    // Fills the table.
     (void)router_->routes().add("n", "/r" + std::to_string(i), true);
   }
   EXPECT_FALSE(router_->routes().add("x", "/one-more", true));

@@ -43,8 +43,7 @@ Stage::~Stage() {
 }
 
 void Stage::mount_as(const std::string& root) {
-  // The simulated mount has its own device number; the directory that an unmount uncovers has
-  // another.
+  // The device number differs from that of the directory that an unmount uncovers.
   write_text(path("mountinfo"),
              "36 22 0:999 " + root + " " + mount() + " rw - fuse.cacheshim cacheshim rw\n");
 }

@@ -31,7 +31,7 @@ class Stage {
   void mount_as(const std::string& root);
   void unmount();
 
-  // Variables that override those of run(); an empty value unsets the variable.
+  // The environment of run(). A variable with an empty value is not set.
   std::map<std::string, std::string> environment;
   // Runs a program with the test library preloaded, unless `environment` overrides that.
   Ended run(const std::vector<std::string>& command) const;

@@ -77,7 +77,8 @@ class StartPlan : public testing::Test {
 
 using Variables = std::map<std::string, std::string>;
 
-// Triton writes the path into its entries: with the link's own path, no other job could use them.
+// Triton writes the variable's path into its entries. Other jobs could not use entries with the
+// symlink's path.
 TEST_F(StartPlan, RewritesAVariableThatLeadsToTheMountByALink) {
   environment_["FAMILY_DIR"] = actions_.link_path = "/home/u/link";
   actions_.link_target = "/ci-cache/family";
@@ -183,7 +184,7 @@ TEST_F(StartPlan, TakesTheHomeDirectoryFromCacheshimHomeIfHomeIsUnset) {
 }
 
 TEST_F(StartPlan, CleansTheHomeDirectoriesName) {
-  environment_["CACHESHIM_HOME"] = "/elsewhere";  // for a process without HOME
+  environment_["CACHESHIM_HOME"] = "/elsewhere";  // counts only for a process without HOME
   environment_["HOME"] = "//home/u/";
   plan();
   EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");

@@ -13,7 +13,7 @@
 #include "store/profiles/profile.h"
 #include "tests/shim/stage.h"
 
-// Tests what a process finds at its start, and what it prints.
+// Tests what the library finds and prints when a process starts.
 namespace cacheshim {
 namespace {
 
@@ -142,7 +142,7 @@ TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
   std::set<std::string> added = lines_of(with.out);
   for (const std::string& line : lines_of(without.out)) added.erase(line);
   EXPECT_EQ(added.count("TRITON_CACHE_DIR=" + stage_.mount() + "/triton"), 1U);
-  std::erase_if(added, [&](const std::string& line) {  // the families' variables
+  std::erase_if(added, [&](const std::string& line) {  // ignores the families' variables
     return line.find("=" + stage_.mount() + "/") != std::string::npos;
   });
   EXPECT_EQ(added.size(), 4U);  // LD_PRELOAD, one of our variables, and two for CUDA
@@ -190,7 +190,7 @@ TEST_F(ShimStart, ASlurmJobThatTheCgroupContradictsSelectsNoView) {
 class ShimRoutes : public ShimStart {
  protected:
   std::string routes_file(const std::string& base) {
-    std::string escaped = stage_.mount().substr(1);  // scratch names contain '-', which is escaped
+    std::string escaped = stage_.mount().substr(1);  // may contain '-', which is escaped
     std::string directory;
     for (const char c : escaped)
       directory += c == '/' ? "-" : c == '-' ? "\\x2d" : std::string(1, c);

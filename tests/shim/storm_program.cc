@@ -15,7 +15,7 @@
 #include <vector>
 
 // shim_storm DIRECTORY THREADS SECONDS: opens, closes, renames, resolves and forks in all threads
-// at once, and prints how often. Exits with 1 if a call has had a wrong result.
+// at once, and prints the number of rounds. Exits with 1 if a call has given a wrong result.
 namespace {
 
 using Clock = std::chrono::steady_clock;

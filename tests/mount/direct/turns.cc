@@ -91,19 +91,19 @@ extern "C" int statx(int dirfd, const char* path, int flags, unsigned mask,
   return result;
 }
 
-// Calls stat(2) for a path that many times in the child of a vfork.
+// Calls stat(2) on `path` `times` times in the child of a vfork.
 extern "C" void look_in_a_vfork(const char* path, int times) {
   const pid_t child = ::vfork();
   if (child == 0) {
     struct stat status;
-    for (int i = 0; i < times; ++i) (void)::stat(path, &status);  // only the call matters
+    for (int i = 0; i < times; ++i) (void)::stat(path, &status);  // the result does not matter
     ::_exit(0);
   }
   (void)::waitpid(child, nullptr, 0);
 }
 
-// fstat(2) as programs built against glibc before 2.33 call it; most of them have a buffer on the
-// stack.
+// Calls fstat(2) as programs that were built against glibc before 2.33 do, with a buffer on the
+// stack. Returns the result.
 extern "C" int __fxstat(int version, int fd, struct stat* out) noexcept;
 extern "C" int fstat_to_the_stack(int version, int fd) {
   struct stat status;

@@ -27,7 +27,7 @@ const std::string kKey = "ABCDEFGH234567ABCDEFGH234567ABCDEFGH234567ABCDEFGH";
 const std::string kOther = "ZYXWVUTS765432ZYXWVUTS765432ZYXWVUTS765432ZYXWVUTS";
 const std::string kUuid = "9d1b7b0a-3c1e-4a51-8f0c-0123456789ab";
 
-// "??-" in a literal would be a trigraph.
+// Built at run time, because "??-" in a literal would be a trigraph.
 std::string pattern_of_uuid() {
   std::string pattern = kUuid;
   for (char& c : pattern) c = c == '-' ? '-' : '?';
@@ -53,7 +53,7 @@ class Program {
     events.push_back({.op = Op::kOpen, .thread = kThread, .path = path, .writes = writes});
   }
   void rename(const std::string& from, const std::string& to) {
-    miss(to);  // the kernel looks the name up first
+    miss(to);  // the kernel looks up the new name first
     events.push_back({.op = Op::kRename, .thread = kThread, .path = from, .to = to});
   }
   void remove(const std::string& path) { add(Op::kUnlink, path); }
@@ -229,7 +229,7 @@ TEST(Learn, NamesHaveInCommonWholeWordsOnly) {
   EXPECT_EQ(common_pattern({"a[1]"}), "a\\[1]");
 }
 
-// Adds MKDIR of a name with its reply, as the kernel and the daemon write them.
+// Adds to the trace a MKDIR request and its reply, as the kernel and the daemon write them.
 void add_mkdir(RequestTrace& trace, std::uint64_t number, const std::string& name) {
   fuse_in_header in{};
   in.len = static_cast<std::uint32_t>(sizeof in + sizeof(fuse_mkdir_in) + name.size() + 1);

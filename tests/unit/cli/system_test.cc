@@ -84,8 +84,8 @@ TEST_F(Scratch, PathsAreResolvedUpToALastComponentThatIsMissing) {
   EXPECT_EQ(resolve_path("/"), "/");
 }
 
-// Simulates a control directory with plain files. The client writes its request over the blanks at
-// the beginning of `control`, and reads what follows them.
+// Simulates a control directory with plain files. `control` contains blanks and then the reply: the
+// client overwrites the blanks with its request, and reads the rest.
 class FakeControl : public Scratch {
  protected:
   FakeControl() {
@@ -202,7 +202,8 @@ TEST(DaemonEnd, TheHolderOfALockIsReadFromTheKernelsTable) {
   EXPECT_EQ(find_flock_holder(kTable, makedev(8, 2), 11), 0);
 }
 
-// The daemon may still have to release other things, such as the upper of an overlay.
+// After the removal, the daemon may still have to release other resources, such as the upper
+// directory of an overlay.
 TEST_F(Scratch, ADaemonThatHasRemovedItsRunDirectoryMayStillRun) {
   int told[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
@@ -231,7 +232,8 @@ TEST_F(Scratch, ADaemonThatHasRemovedItsRunDirectoryMayStillRun) {
   (void)::close(told[1]);
 }
 
-// Like a daemon of another pid namespace: the pid of its lock's holder identifies no process here.
+// Simulates a daemon of another PID namespace: the pid that /proc/locks gives for the lock belongs
+// to no process of this namespace.
 TEST_F(Scratch, ADaemonThatProcDoesNotShowHasEndedWhenItsLockIsFree) {
   UniqueFd lock(::open((path_ / "lock").c_str(), O_RDWR | O_CREAT, 0644));
   const pid_t gone = ::fork();

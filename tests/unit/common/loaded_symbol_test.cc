@@ -60,7 +60,7 @@ TEST(LoadedSymbol, FindsItsOwnObjectAndLibc) {
 
 TEST(LoadedSymbol, DoesNotMistakeAnotherProgramForOurs) {
   EXPECT_FALSE(is_marked_program(kProgramMark));
-  // Only one of its libraries has the symbol.
+  // The symbol is in a library of the program, but not in the program itself.
   EXPECT_FALSE(is_marked_program(SymbolName("getpid")));
 }
 
@@ -71,7 +71,7 @@ TEST(LoadedSymbol, GivesNoAnswerForUnreadableObjects) {
   EXPECT_EQ(nothing.function(nullptr), nullptr);
 }
 
-// The tables contain no address for a function that is selected at run time (an ifunc).
+// The symbol table contains no address of a function that is selected at run time (an ifunc).
 TEST(LoadedSymbol, LeavesIndirectFunctionsToTheLoader) {
   const LoadedObject libc(*find_object("libc.so.6"));
   const ElfW(Sym)* const symbol = libc.find(SymbolName("memcpy"));

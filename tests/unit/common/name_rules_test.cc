@@ -80,15 +80,15 @@ TEST(NameRuleTable, FindsMountOnlyNamesByFamilyAndComponent) {
   EXPECT_TRUE(table.is_mount_only("one/x.part"));
   EXPECT_FALSE(table.is_mount_only("one/K/x"));
   EXPECT_FALSE(table.is_mount_only("one/K/parts"));
-  // A family's own directory is not a name in the family.
+  // The rules do not apply to the directory of a family, or to unknown families.
   EXPECT_FALSE(table.is_mount_only("tmp.7"));
   EXPECT_FALSE(table.is_mount_only("other/tmp.7"));
   EXPECT_FALSE(table.is_mount_only("unknown/tmp.7"));
   EXPECT_FALSE(table.is_mount_only(""));
 }
 
-// The library never answers for a path that matches a profile's pattern, or for anything below it.
-// An awaited path is recognized by its last component.
+// The mount answers for each path that matches a pattern of class scratch, lock or baton, and for
+// all paths below it. For class flight, the table compares only the last component of a path.
 TEST(NameRuleTable, FindsPatternsOfPathsByADistinctiveComponent) {
   Profile profile;
   profile.name = "one";
@@ -135,7 +135,7 @@ TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
   EXPECT_FALSE(is_marked({}));
   EXPECT_FALSE(is_marked({rule("*/*")}));
   EXPECT_FALSE(is_marked({rule("*.cu"), rule("*")}));
-  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // a directory contains several entries
+  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // one directory, several entries
 }
 
 TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
@@ -146,7 +146,7 @@ TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
     const std::string cut = whole.substr(0, size);
     const NameRules rules = NameRules::over(cut, table.family_count());
     const FamilyRecord* const family = rules.find("one");
-    if (family == nullptr) continue;  // a table that is not refused must keep all names in bounds
+    if (family == nullptr) continue;  // an accepted table must not make lookups read beyond it
     EXPECT_FALSE(rules.any_applies(*family, NameRule::kMountOnly, "x"));
   }
 }

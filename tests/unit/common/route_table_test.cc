@@ -65,7 +65,7 @@ TEST(RouteTable, LeavesVariablesAloneThatAreNotToBeSet) {
   ASSERT_EQ(table->size(), 2U);
   for (std::uint32_t route = 0; route < 2; ++route) {
     EXPECT_EQ(table->variable(route), "");
-    // A user who sets this variable has the cache there.
+    // If the user sets this variable, the cache is there, and the default path has no route.
     EXPECT_EQ(table->unless(route), "GUESS_DIR");
     EXPECT_EQ(table->default_path(route), "~/guess");
   }

@@ -16,7 +16,8 @@
 namespace cacheshim {
 namespace {
 
-// Returns whether some path is in both languages, and whether some path is only in the first.
+// Returns two values: whether a path is in both languages, and whether a path is in the first
+// language only.
 std::pair<bool, bool> relation(const std::string& a, const std::string& b) {
   PathLanguages languages;
   const auto first = languages.add();
@@ -84,7 +85,7 @@ TEST(PathLanguages, KnowNamesAndWhatIsBelowThem) {
   ASSERT_TRUE(deep.path);
 }
 
-// Returns all words of up to `length` of the letters that are paths.
+// Returns all valid paths of at most `length` characters from `letters`.
 std::vector<std::string> all_paths(const std::string& letters, std::size_t length) {
   std::vector<std::string> words{""};
   for (std::size_t at = 0; at < words.size(); ++at) {
@@ -105,8 +106,9 @@ std::string random_pattern(std::mt19937& random) {
   return pattern;
 }
 
-// The reference matches every short path with PathPattern. It may miss a longer path, but a path
-// that PathLanguages finds is verified.
+// Compares PathLanguages with a reference that matches every short path with PathPattern. The
+// reference may miss a longer path that PathLanguages finds; that path is then verified with
+// PathPattern.
 TEST(PathLanguages, AgreeWithEveryShortPathForRandomPatterns) {
   std::mt19937 random(20);
   const std::vector<std::string> paths = all_paths("ab/", 7);

@@ -46,7 +46,7 @@ std::string refusal(const std::string& text) {
   return error != nullptr ? error->message : "accepted";
 }
 
-// Returns the error for a profile with one more line at its end.
+// Returns the error for a minimal profile with `line` added at its end.
 std::string refusal_with(const std::string& line) {
   return refusal("name = \"x\"\nevidence = \"doc\"\n" + line + "\n");
 }
@@ -148,7 +148,7 @@ TEST(Profile, FindsALockByThePlaceOfItsEntry) {
   }
   EXPECT_EQ(within.entry_built_under("lock"), "");
   EXPECT_EQ(within.entry_built_under("py311/op/other"), "");
-  EXPECT_EQ(beside.entry_built_under("tmp/op.lock"), "op");  // the rule does not match this one
+  EXPECT_EQ(beside.entry_built_under("tmp/op.lock"), "op");  // although no rule matches "op"
   EXPECT_EQ(beside.entry_built_under("ops/tmp/.lock"), "");
   EXPECT_EQ(rule_of("*", "locks/*.lock").entry_built_under("locks/op.lock"), "");
 }

@@ -9,14 +9,14 @@
 #include "store/profiles/profile_check.h"
 #include "store/sys/paths.h"
 
-// Tests each shipped profile with paths that its program's own code creates: the entry of the path,
-// its name class, and whether its arrival may complete the entry.
+// Tests each shipped profile with paths that its program's code creates: the path's entry, its name
+// class, and whether its creation may complete the entry.
 namespace cacheshim {
 namespace {
 
 struct Row {
   const char* path;
-  const char* unit;  // "" if there is none
+  const char* unit;  // the path's unit; "" if there is none
   NameClass name_class;
   const char*
       completing;  // "name": by its name; "rename": only by a rename; "end": when the job succeeds
