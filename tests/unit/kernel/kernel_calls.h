@@ -16,8 +16,8 @@ struct OpenNode {
   std::uint64_t fh = 0;
 };
 
-// Sends FUSE requests with plain arguments, as the kernel makes them from a process's calls.
-// Returns the errors of the replies.
+// Sends the FUSE requests that the kernel would send for a process's calls. Each function returns
+// the content of the reply, or its error.
 class KernelCalls {
  public:
   explicit KernelCalls(FakeKernel& kernel) : kernel_(kernel) {}

@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-// The socket may have no room for more replies at once.
+// With more pending requests than this, the socket might have no room for all replies.
 constexpr std::size_t kMostAtOnce = 40;
 constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
 

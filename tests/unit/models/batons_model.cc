@@ -63,7 +63,7 @@ class World {
   // The inodes of moved files. Batons may reap such a file, although its old path no longer exists.
   std::array<ino_t, kPaths> moved_{};
   std::set<std::pair<pid_t, std::string>>
-      working_;  // the pids of descendants, by process and directory
+      working_;  // a creator's pid, and a directory that its descendant uses
   std::string fault_;
   EventLoop loop_;  // not started
   Batons batons_;
