@@ -289,7 +289,7 @@ void Model::check_released() {
           state.is_published || task.is_interrupted || task.deadline <= world_.now || leads ||
           !process.is_alive || process.is_stopped || world_.now < state.failed_until ||
           world_.closes_cycle(process, task.name) || state.leader == 0 ||
-          !state.begun_by.contains(process.job) ||  // the builder gave up for the whole job
+          !state.begun_by.contains(process.job) ||  // its job has removed the directory
           works_for(process.lineage, state.leader) || world_.works_for_stopped(process);
       if (!has_a_reason) {
         fault("process " + std::to_string(process.pid - kFirstPid) + " was released from name " +

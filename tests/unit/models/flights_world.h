@@ -62,7 +62,7 @@ struct NameState {
   // True if the builder is, or has at any time been, gone, stopped, failed, or given up.
   bool leader_may_be_replaced = false;
   std::set<const Job*> begun_by;  // the jobs whose layers have the entry's directory
-  std::set<pid_t> released;       // processes that build for themselves
+  std::set<pid_t> released;       // may build without the lease
   std::chrono::milliseconds failed_until{0};
 };
 
