@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// libc's declarations under their symbol names: the first include of every file that defines or
-// names an interposed function. Meson passes -D_FILE_OFFSET_BITS=64, which would rename a
-// definition of open to open64, and _FORTIFY_SOURCE would substitute inline bodies.
+// Declares libc's functions under their symbol names. Include this file first in every file that
+// defines or names an interposed function. Meson passes -D_FILE_OFFSET_BITS=64, which would rename
+// a definition of open to open64, and _FORTIFY_SOURCE would substitute inline bodies.
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 #undef _FORTIFY_SOURCE
 
 // libc's headers promise the compiler that no path is null. A hook compiled with that promise would
-// crash where the kernel returns EFAULT, and g++ 12 relies on it even with
+// crash where the kernel returns EFAULT, and g++ 12 relies on the promise even with
 // -fno-delete-null-pointer-checks.
 #include <features.h>
 #undef __nonnull
@@ -77,7 +77,8 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
-// Whether the version's result has today's struct; on x86_64 two versions have it.
+// Whether a stat function called with this version writes today's struct stat; on x86_64, versions
+// 0 and 1 do.
 inline constexpr bool is_stat_version(int version) {
   return version >= 0 && version <= kStatVersion;
 }

@@ -7,10 +7,10 @@
 
 namespace cacheshim {
 
-// Decides, once, where lines go: to the end of the file that CACHESHIM_LOG now names, otherwise to
-// stderr. A process that has no stderr at this time never gets lines there, because descriptor 2
-// may later be its data. Called when the process starts, or by the first line if another library's
-// constructor causes one before ours runs.
+// Decides, in its first call, where reported lines go: to the end of the file that CACHESHIM_LOG
+// names, otherwise to stderr. If the process has no stderr at this time, no line is ever written to
+// descriptor 2, which may later be a data file. The constructor calls this function. So does
+// report_line(), because another library's constructor may cause a line before ours runs.
 void settle_reports();
 
 // The text of an error that ends the use of a mount. Unlike strerror it neither locks nor allocates.

@@ -10,14 +10,16 @@
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main,
 // in programs that do not expect it. Idea: the constructor decides everything and stores it in
 // static memory. After that, the state changes only from "active" to "broken" (the mount is gone),
-// by one atomic store; noted paths (given_back.h) are a hint in one word. Invariant: a hook
-// allocates nothing, locks nothing, and leaves errno as libc would have. Cost: for a path outside
-// all caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB of stack.
+// by one atomic store; the noted spellings (given_back.h) are hints of one word each. Invariant: a
+// hook allocates nothing, locks nothing, and leaves errno as libc would have. Cost: for a path
+// outside all caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB of
+// stack.
 namespace cacheshim {
 
 enum class CallKind {
   kLook,  // a failure is a valid result, unless the mount is gone
-  // creates a name: the call fails without effect on a directory that was the mount before
+  // creates a name; such a call also fails, without effect, in the directory that remains after an
+  // unmount, so its failure may mean that the mount is gone
   kCreate,
 };
 
@@ -37,22 +39,22 @@ extern Router router;
 
 inline const Routes& routes() { return router.routes(); }
 
-// Returns false only for a path that route() would leave unchanged.
+// If this returns false, route() would leave the path unchanged.
 inline bool may_match(const char* path) { return path != nullptr && router.may_match(path); }
 
-// Returns the current route of the path; a null path is foreign. May change errno.
+// Returns where the path leads now; a null path is foreign. May change errno.
 RoutedPath route(PathAt at, PathBuffer& out);
 
-// Whether two paths lead to one directory. May change errno.
+// Returns true if stat(2) finds the same object at both paths. May change errno.
 bool same_directory(const char* a, const char* b);
 
-// Returns the kernel's name of the directory that paths relative to `dirfd` start at; empty if it
-// is unknown. May change errno.
+// Returns the kernel's path of the directory `dirfd`, or of the working directory for AT_FDCWD;
+// empty if it is unknown. May change errno.
 std::string_view directory_of(int dirfd, PathBuffer& out);
 
-// Call when a call on a path that is not kForeign has failed with `error`. Returns whether the
-// mount is gone, so that route() now returns the default path, whose directory has been created.
-// Prints one line, once. May change errno.
+// Call when a call on a path that is not kForeign has failed with `error`. Returns true if the
+// mount is gone and Start::strict is not set. From then on, route() returns the default path and
+// creates its directory. Prints one line, the first time. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
 // Whether `device` is the st_dev of files of the current mount. Async-signal-safe; may change

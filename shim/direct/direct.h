@@ -10,16 +10,17 @@
 #include "shim/runtime.h"
 
 // Answers from the base without a request to the daemon. A hook calls these functions before libc's
-// function, with the same path. common/direct_filter.h proves that the answer is the view's.
+// function, with the same path. common/direct_filter.h proves that the base's answer is the view's.
 //
 // Each function returns true if it has answered: `result`, errno and the output arguments are then
 // what libc would have given for this path of the mount. If it returns false, errno is unchanged,
-// and only the output buffers may have been written. The mount answers all unusual cases: symlinks,
-// objects that are neither a file nor a directory, files that not every user may read, paths with
+// but the output buffers may have been overwritten. The mount answers all unusual cases: calls that
+// follow a symlink, devices, FIFOs and sockets, objects that not every user may read, paths with
 // "..". All functions are async-signal-safe and make at most three system calls.
 //
 // A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
-// read-only descriptors do. fstat shows it as the view's (hooks_fstat.cc).
+// read-only descriptors do. fstat of such a descriptor shows the view's attributes
+// (hooks_fstat.cc).
 namespace cacheshim::direct {
 
 // Returns the part of `path` below the view if the path leads there through the mount and is
@@ -50,14 +51,15 @@ bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& re
 // Whether the base has an object of this name that the view shows. Leaves errno unchanged.
 bool has_name(const char* rest);
 
-// A directory of the base that had the same listing in the view when it was opened.
+// A directory of the base that was opened for listing. At that time, the view's listing was the
+// same.
 struct OpenedDirectory {
   DIR* stream = nullptr;  // null if there is no such name; errno has the reason
   int fd = -1;            // of the stream
   const View* view = nullptr;
   ShadowProbes probes;
 
-  // Whether the part of the listing that was read so far still equals the view's.
+  // Returns true if the part of the listing that has been read so far equals the view's.
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
 // The caller counts the use of the descriptor (View::count_look()).

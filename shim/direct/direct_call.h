@@ -11,7 +11,7 @@ template <class Answer, class Ask, class Call>
 [[gnu::noinline]] Answer call_directly_slowly(PathAt at, CallKind kind, Ask ask, Call call) {
   Answer answer = failure<Answer>();
   if (ask(at.path, answer)) return answer;
-  // Only the router can resolve default paths to the mount.
+  // `at.path` may be a default path: ask again with the path that the router returns.
   const bool is_asked = direct::rest_in_view(at.path) != nullptr;
   return call_routed(at, kind, [&](const char* path) {
     return path != at.path && !is_asked && ask(path, answer) ? answer : call(path);

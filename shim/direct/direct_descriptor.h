@@ -10,16 +10,17 @@
 
 // Makes descriptors of directly opened files look like the view's.
 //
-// Such a descriptor is recognized by its mount, also after dup, fork and exec. The mount is checked
-// only if the file is on the base's device. statx reports the mount and takes as long as fstat; it
-// comes first for descriptor numbers that were opened directly.
+// The library recognizes such a descriptor by the mount that statx reports, also after dup, fork
+// and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's
+// device. For a descriptor number that was opened directly (is_noted()), the hook calls statx at
+// once, which takes as long as fstat.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);
 bool is_noted(int fd);
 
-// Returns whether the descriptor is of the base; `out` then has the view's attributes. Leaves errno
-// unchanged.
+// Returns true if the descriptor is of the base, and writes the view's attributes to `out`. Leaves
+// errno unchanged.
 bool stat_descriptor(const View& view, int fd, struct stat& out);
 
 // Convert a result of fstat(2) or statx(2) for `fd` to the view's attributes, if `fd` is of the
@@ -27,8 +28,8 @@ bool stat_descriptor(const View& view, int fd, struct stat& out);
 void show_descriptor(int fd, struct stat& st);
 void show_descriptor(int fd, struct statx& st);
 
-// Whether a call of the ...at kind acts on the descriptor itself. Since Linux 6.11 the kernel takes
-// a null path for an empty one.
+// Whether an *at call with these arguments acts on its descriptor itself. Since Linux 6.11 the
+// kernel treats a null path as an empty one.
 inline bool is_of_descriptor(const char* path, long flags) {
   return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
 }
@@ -41,22 +42,23 @@ const char* path_in_view(const char* name, PathBuffer& out);
 // again through the mount, with the same flags. Otherwise returns an empty descriptor. Leaves errno
 // unchanged.
 UniqueFd open_in_view(int fd);
-// As open_in_view(), but replaces `fd` with the new descriptor, at the same offset. Returns whether
-// it succeeded.
+// As open_in_view(), but replaces `fd` with the new descriptor, at the same offset. Returns true on
+// success.
 bool leave_base(int fd);
 
 // Whether this command of fcntl(2) is about locks or a kernel lease.
 bool is_lock(int command);
 
-// Whether this address is most likely in a stack frame of a caller. Any other address may be
-// invalid, and only the kernel can determine that.
+// Returns true if the address is within 64 KiB above this stack frame, and therefore most likely in
+// a caller's frame. Any other address may be invalid, and only the kernel can determine that.
 inline bool is_of_callers(const void* place) {
   constexpr std::uintptr_t kNear = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return reinterpret_cast<std::uintptr_t>(place) - here < kNear;
 }
 
-// Returns the result for a hook of fstat(2); `call` is libc's function.
+// The body of the hooks of fstat(2): writes the attributes that the view shows. `call` calls libc's
+// function.
 template <class Stat, class Call>
 int fstat_as_view(int fd, Stat* out, Call call) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same

@@ -19,7 +19,8 @@ namespace {
 constexpr unsigned kAsksBefore = 64;
 constexpr int kLowestNumber = 500;
 
-// The mount of the held directory; 0 if it is not yet known whether the descriptor is ours.
+// The mount ID of the held directory. 0 until hold_directory() has verified that the descriptor in
+// held_directory is the base's directory.
 constinit std::atomic<std::uint64_t> held_mount{0};
 constinit std::atomic<unsigned> asks{0};
 constinit std::atomic<pid_t> asker{0};  // the process whose calls are counted
@@ -38,9 +39,10 @@ DirectoryId id_of(int fd) {
   return {st.stx_mnt_id, st.stx_ino};
 }
 
-// Opens the base's directory as held_directory. Returns the descriptor, or -1. Until its number is
-// published, another thread may reuse the number for a file of the program: then this function must
-// not close it.
+// Opens the base's directory and stores its descriptor in held_directory. Returns the descriptor,
+// or -1. Until that store, the hooks do not spare the number: another thread of the program may
+// close it and open its own file with it. So the function then checks what the number denotes; if
+// it is not the base's directory, the function must not close it.
 int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;
@@ -59,9 +61,10 @@ int hold_directory(const View& view) {
   return -1;
 }
 
-// Runs once in a process's life, and once more for each new daemon's base. The child of a vfork
-// shares our memory but has its own descriptors; it never gets here, because it executes another
-// program before it has counted enough calls.
+// Counts calls, and opens the directory at the first call after kAsksBefore: once in a process's
+// life, and again for each new daemon's base. A forked child counts from 0. The child of a vfork
+// shares our memory but has its own descriptors; it never opens the directory, because it executes
+// another program before it has counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);

@@ -6,12 +6,13 @@
 #include "shim/direct/direct_view.h"
 
 // A descriptor of the base's directory, which shortens the kernel's path walk: this saves 10 to 20
-// % of a lookup. Only a process with many direct answers opens it, under a number so high that
-// programs do not use it, and never if the process may open few descriptors. It is closed on exec.
+// % of a lookup. A process opens it after 64 direct calls, with a number of 500 or more, which
+// programs rarely use. If the process's limit (RLIMIT_NOFILE) is lower, it has no such descriptor.
+// The descriptor is closed on exec.
 //
-// The number must not belong to another file while it is in use. Programs close or replace
-// descriptors that they did not open, by number, so the hooks of these calls spare this number
-// (hooks_descriptor.cc): the program sees it as not open.
+// While this library uses the number, the number must not come to denote another file. Programs
+// close or replace descriptors that they did not open, by number. So the hooks of these calls spare
+// this number (hooks_descriptor.cc): to the program, it is not open.
 namespace cacheshim::direct {
 
 extern std::atomic<int> held_directory;  // -1 if there is none
@@ -19,10 +20,11 @@ extern std::atomic<int> held_directory;  // -1 if there is none
 // Returns the descriptor; if it returns -1, use the base's path. Async-signal-safe; leaves errno
 // unchanged.
 int base_directory(const View& view);
-// Whether the result of base_directory() was the base's directory throughout.
+// Call after a call with `fd`, a result of base_directory(). Returns true if `fd` was the base's
+// directory throughout that call.
 inline bool is_held(int fd) { return held_directory.load(std::memory_order_relaxed) == fd; }
-// Closes the descriptor. Call if the program needs the number, or if the process must not keep the
-// directory open.
+// Closes the descriptor. Call if the program wants to use its number, or if the process must not
+// keep the directory open.
 void drop_base_directory();
 // Calls drop_base_directory() if the number is in this range.
 inline void make_room(unsigned first, unsigned last) {

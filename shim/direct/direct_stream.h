@@ -11,12 +11,12 @@
 //
 // libc itself reads the streams, so that every function of libc accepts them. A table holds the
 // data that libc does not have:
-//   - The first entry counts only if the view's listing still equaled the base's when libc had read it. If not, a
-//     descriptor of the mount replaces the stream's, and libc reads again. After rewinddir(3) the next
-//     entry counts as a first one. A listing is therefore the view's at its first entry, as in the mount.
+//   - After libc has read the first entry, the library checks that the view's listing still equals the base's. If not,
+//     it replaces the stream's descriptor with one of the mount, and libc reads again. The library repeats this check
+//     for the first entry after rewinddir(3). So a listing is the view's as of its first entry, as in the mount.
 //   - Names that no view shows are skipped: reserved ones, and device whiteouts.
 //   - dirfd(3) returns a descriptor of the mount, so that calls with it create, remove or open objects of the view.
-// Only streams that are open at the same time need slots in the table; the mount serves the others.
+// An open stream takes a slot of the table. If there is no free slot, the mount serves the stream.
 namespace cacheshim::direct {
 
 struct Stream {
@@ -51,8 +51,8 @@ inline bool opendir(const char* path, DIR*& result) {
   return rest != nullptr && try_opendir(rest, result);
 }
 
-// Call after libc has read the first entry, or found none. Returns whether libc must read it again.
-// Leaves errno unchanged.
+// Call after libc has read the first entry, or found none. Returns true if the stream now reads the
+// mount, from the beginning: libc must then read the first entry again. Leaves errno unchanged.
 bool check_first(Stream& stream);
 // Whether no view shows this entry of a directory of the base. Leaves errno unchanged.
 bool is_hidden(int directory, const char* name, unsigned char type);

@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// The data of this process's view for direct opens: the daemon's filter and state in shared memory,
-// and the base's path.
+// What the process needs to answer calls on its view from the base: the daemon's filter and state
+// in shared memory, and the base's path.
 namespace cacheshim::direct {
 
 struct View {
@@ -23,7 +23,7 @@ struct View {
   const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
   std::uint64_t device = 0;       // st_dev of the mount's files
-  // st_dev and mount of the base's files; both together identify them
+  // st_dev and mount ID of the base's files; a file that has both is the base's
   std::uint64_t base_device = 0;
   std::uint64_t base_mount = 0;
   uid_t uid = 0;  // the owner of the files that the view shows
@@ -43,23 +43,24 @@ struct View {
 
 // Returns the current view, or null if no call may be answered directly. The result stays mapped
 // and unchanged forever. Async-signal-safe; leaves errno unchanged. The first call maps the view.
-// After a failure, the following calls do not try again at once.
+// If that fails, the next call returns null without another attempt; after each further failure,
+// twice as many calls do, up to 1024.
 const View* current_view();
-// Returns the last view, current or not; null if there was none. For descriptors that were opened
-// in it.
+// Returns the most recent view, even if it is no longer current; null if there was none, or after
+// give_up_for_filter(). Use it for descriptors that were opened directly.
 const View* last_view();
 
 // Sets the directory (XDG_RUNTIME_DIR) that contains the run directory of a daemon without root.
 // Call once, before all other functions.
 void set_user_run_base(std::string_view path);
 
-// Call when the process changes its identity, because its permissions must then be checked again.
+// Call when the process changes its user ID, because its permissions must then be checked again.
 void forget_view();
-// Call before the process changes its mounts, after which paths may lead elsewhere. Direct answers
-// end for good.
+// Ends direct answers for good. Call before the process changes its mounts, because paths may then
+// lead elsewhere.
 void give_up();
-// Call before the process installs a system call filter. Direct answers end, and descriptors are no
-// longer checked.
+// As give_up(), and also ends the checks of descriptors. Call before the process installs a system
+// call filter, which may forbid statx.
 void give_up_for_filter();
 
 }  // namespace cacheshim::direct

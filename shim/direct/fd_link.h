@@ -10,8 +10,8 @@ namespace cacheshim {
 // allocate.
 class FdLink {
  public:
-  // `directory` ends with '/' and is at most 16 bytes long. The result is valid during the object's
-  // lifetime.
+  // Returns `directory` followed by the number. Requires: `directory` is at most 16 bytes long. The
+  // result is valid during the object's lifetime.
   const char* name(const char* directory, int fd) {
     std::size_t length = std::strlen(directory);
     std::memcpy(text_, directory, length);

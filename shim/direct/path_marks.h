@@ -9,21 +9,22 @@
 
 namespace cacheshim::direct {
 
-// Facts that the process has found out about paths. A mark is valid as long as the given state has
-// not changed.
+// Records facts about paths, so that the process establishes each fact once. A mark holds only for
+// the state with which it was set.
 //
 // The key of a path selects a slot, and a mark in the slot holds the whole key. Two paths are
 // confused only if their 64-bit keys are equal: among a million paths the chance is 1 in 30 million
-// (2^-25). The second path then counts as checked because the first one was: the process may open a
-// name directly that only the mount should open, or get a descriptor of a directory of the base.
+// (2^-25). The second path then has the first path's marks, although it was not checked: the
+// process may directly open a name that only the mount should open, or get a descriptor of a
+// directory of the base.
 //
-// A process that reads files must often fetch the slot from memory, which can take a tenth of the
-// time of a system call. So the slot is prefetched before the call on the base.
+// The slot is often not in the processor's caches, and to fetch it from memory can take a tenth of
+// the time of a system call. So call fetch() before the call on the base.
 class PathMarks {
  public:
   enum What : unsigned {
     kForBase,  // the rules of the view allow direct answers for the path
-    kOpened,  // the process has opened it in this opened_state(), or has listed it in the complement of the state
+    kOpened,  // the process has opened the path (state: opened_state()) or listed it (state: its complement)
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
   bool has(What what, FilterKey path, std::uint64_t state) const {
@@ -35,8 +36,8 @@ class PathMarks {
 
  private:
   static constexpr std::size_t kSlots = 16384;
-  // Never 0, which means no mark. For one state, the marks of two keys differ as the keys do; the
-  // last bit of the key is in the slot's number.
+  // Never returns 0, which means no mark. The last bit of the key, which "| 1" removes, is part of
+  // the slot's number: so for one state, two keys of a slot have different marks.
   static std::uint64_t mark(FilterKey path, std::uint64_t state) {
     return (path + state * 0x9e3779b97f4a7c15) | 1;
   }

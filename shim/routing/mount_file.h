@@ -13,12 +13,13 @@ namespace cacheshim {
 // Returns the state of the mount at `path` according to mountinfo. Errors: those of open and read.
 Result<MountState> read_mount_state(std::string_view path);
 
-// As read_mount_state(), for a whole mount, by a statx of the mount's root that does not reach the
-// daemon (on kernels that report mount roots). Faster: mountinfo takes 3 to 4 µs per mount, and a
-// container host has hundreds. Returns nothing if the result is uncertain.
+// As read_mount_state(), but by a statx of the mount's root that does not reach the daemon. Faster:
+// mountinfo takes 3 to 4 µs per mount, and a container host has hundreds. Recognizes only whole
+// mounts, and only on kernels that report mount roots (Linux 5.8); otherwise returns nothing.
 std::optional<MountState> look_at_root(std::string_view path);
 
-// As look_at_root(), for the mount of the daemon that wrote its record in `run_directory`.
+// As look_at_root(), but also checks that the mount belongs to the daemon whose record is in
+// `run_directory`, and that this daemon is alive.
 std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory);
 
 // Writes the path of the run directory of the mount at `path`; returns its length, or 0 if it does

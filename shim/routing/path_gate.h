@@ -15,7 +15,7 @@ namespace cacheshim {
 
 class alignas(64) PathGate {
  public:
-  // Before this call, lets no path pass. Add all prefixes first.
+  // Call after all prefixes have been added. Before this call, lets_pass() returns false.
   void open() { is_open_.store(true, std::memory_order_relaxed); }
 
   // Lets absolute paths pass whose second character is `second`, and relative paths that begin with
@@ -30,7 +30,8 @@ class alignas(64) PathGate {
   }
 
  private:
-  // A set of ASCII characters; a byte beyond ASCII counts as the one with the same lower bits.
+  // A set of ASCII characters; a byte beyond ASCII counts as the character with the same lower 7
+  // bits.
   class Bytes {
    public:
     constexpr void add(char c) { words_[index(c)] |= bit(c); }
@@ -44,8 +45,8 @@ class alignas(64) PathGate {
     std::uint64_t words_[2] = {};
   };
 
-  // Searches for one byte, which takes a quarter of the time of a search for three; few paths have
-  // many dots.
+  // Searches for one dot at a time: a search for one byte takes a quarter of the time of a search
+  // for three, and few paths have many dots.
   static bool has_two_dots(const char* path) {
     for (const char* dot = path; (dot = std::strchr(dot, '.')) != nullptr; ++dot) {
       if (dot[1] == '.') return true;

@@ -10,16 +10,16 @@ namespace cacheshim {
 
 struct PathMatch {
   bool matched = false;
-  // Where the part after the prefix begins in the path: at a '/' or at its end.
+  // Where the part after the prefix begins in the path: at a '/' or at the path's end.
   std::size_t rest = 0;
   // If ".." occurs before the prefix is complete, a component before it may be a symlink. The match
-  // then holds only if path[0, head) and prefix[0, same_as) (the root directory, if 0) are one
-  // directory. Otherwise head is 0.
+  // then holds only if path[0, head) and prefix[0, same_as) are the same directory (if same_as is
+  // 0, the latter is the root directory). In all other cases, head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // A path that leaves the prefix by ".." does not match. If no component on the way is a symlink,
-  // path[0, inside) is then the prefix's directory itself, and `left` is the end of the ".." that
-  // leaves it.
+  // A path that leaves the prefix by ".." does not match: `left` is then the end of the ".." that
+  // leaves it, and otherwise 0. If no component between is a symlink, path[0, inside) is the
+  // prefix's directory itself.
   std::size_t left = 0;
   std::size_t inside = 0;
 };
@@ -27,7 +27,7 @@ struct PathMatch {
 // Requires: `prefix` is absolute and plain, and not "/".
 PathMatch match_prefix(std::string_view path, std::string_view prefix);
 
-// As match_prefix(), for a path that is known to contain its prefix up to `rest`.
+// As match_prefix(), for a path that is known to begin with the prefix, which ends at `rest`.
 PathMatch match_rest(std::string_view path, std::size_t rest);
 
 // Whether `path` has no "//", "." or "..". Such a path matches a prefix as plain text or not at

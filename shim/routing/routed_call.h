@@ -6,8 +6,8 @@
 #include "shim/routing/stale_name.h"
 #include "shim/runtime.h"
 
-// The body of nearly all hooks: calls libc with the routed path, and once more if that call showed
-// that the mount is gone.
+// The body of nearly all hooks: calls libc with the routed path, and with the default path if the
+// first call shows that the mount is gone.
 //
 // The lambda of a hook captures by value: then nothing refers to the hook's frame, and the hook
 // ends with a jump to libc if the path is foreign. With [&] it would return through a frame that
@@ -21,7 +21,8 @@ namespace cacheshim {
 
 #define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
 
-// Runs `call` and leaves the errno that libc alone would have left. Returns the call's own errno.
+// Returns the result of call(). Writes the errno that it set, or 0, to `own_errno`, and leaves
+// errno as libc alone would have.
 template <class Call>
 auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   errno = 0;
@@ -31,11 +32,12 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
-// As call_with_own_errno(), for calls of which one path is the mount's (`is_ours`). Repeats the
-// call while it fails with ESTALE, which happens if a file is replaced between lookup and use. The
-// kernel itself tries twice, but fails after two replacements in a row, and a plain directory never
-// returns this error. Also repeats the call once after ENOENT if refresh() finds that the kernel
-// had cached a wrong absence (stale_name.h). In both cases the failed call has had no effect.
+// As call_with_own_errno(), but repeats a call that has a path of the mount (`is_ours`). Repeats it
+// while it fails with ESTALE, up to 8 calls in all. ESTALE means that a file was replaced between
+// lookup and use: the kernel itself tries twice, so two replacements in a row are enough. In a
+// plain directory this error never occurs. Also repeats the call once after ENOENT if refresh()
+// finds that the kernel had wrongly cached the name as absent (stale_name.h). In both cases the
+// failed call has had no effect.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
   int turns = is_ours ? 8 : 1;  // after these, the application gets ESTALE
@@ -49,8 +51,8 @@ auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call,
   }
 }
 
-// Returns the route for a call that cannot be repeated. access(2) checks beforehand whether the
-// mount still exists, and whether the kernel knows the name. May change errno.
+// Returns the route for a call that cannot be repeated. Calls access(2) first, to detect that the
+// mount is gone, or that the kernel wrongly caches the name as absent. May change errno.
 inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
   RoutedPath routed = runtime::route(at, buffer);
   if (routed.kind == RoutedPath::Kind::kForeign || real::access(routed.path, F_OK) == 0) {
@@ -80,7 +82,7 @@ template <class Call>
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 
-// Calls call(path) with the routed path of `at`. The call returns -1 or null on failure.
+// Returns call(path) for the routed path of `at`. Requires: call() returns -1 or null on failure.
 template <class Call>
 auto call_routed(PathAt at, CallKind kind, Call call) {
   if (!runtime::may_match(at.path)) [[likely]]
@@ -114,7 +116,7 @@ template <class Call>
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 
-// As call_routed(), for calls with two names of which they create one: call(path_a, path_b).
+// As call_routed(), for calls that take two paths and create the second: call(path_a, path_b).
 template <class Call>
 int call_routed_pair(PathAt a, PathAt b, Call call) {
   if (!runtime::may_match(a.path) && !runtime::may_match(b.path)) [[likely]] {

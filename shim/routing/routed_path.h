@@ -27,10 +27,10 @@ struct RoutedPath {
   };
   Kind kind = Kind::kForeign;
   const char* path = nullptr;  // the application's own path or a PathBuffer's
-  // If rewritten: the length of the replaced prefix, and its replacement.
+  // If rewritten: the lengths of the replaced prefix and of its replacement.
   std::size_t from_length = 0;
   std::size_t to_length = 0;
-  std::size_t route = kNoRoute;  // the route whose default path is used, for fall_back
+  std::size_t route = kNoRoute;  // of the default path in the application's path, or in fall_back()'s result
   bool names_view = false;       // MOUNT/.jobs/…, as the application wrote it
 };
 

@@ -24,8 +24,9 @@ namespace cacheshim {
 
 class Router {
  public:
-  // Whether two paths lead to one directory. Called only for paths in which ".." occurs before the
-  // end of a prefix.
+  // Returns true if both paths lead to the same directory. The router calls this function only
+  // where the text cannot decide: for paths with "..", and in find_place() for a job's name that is
+  // not the caller's own.
   using SameDirectory = bool (*)(const char* a, const char* b);
 
   constexpr Router() = default;
@@ -36,7 +37,7 @@ class Router {
 
   // Requires: the mount is set. Before this call, may_match() returns false.
   void open();
-  // Returns false only for a path that route() would leave unchanged. Takes a few instructions.
+  // If this returns false, route() would leave the path unchanged. Takes a few instructions.
   bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
   // Requires: the path is absolute.
@@ -44,9 +45,10 @@ class Router {
     return route(path, out, same_directory, 3);
   }
   // For a relative path that begins with the end of a default path, such as ".triton/cache/x":
-  // writes the directory that the path must be relative to into `out`. Count `candidate` up from 0
-  // until nothing is returned. If the caller is in that directory, complete_relative() returns the
-  // route.
+  // returns the default path's route, and which part of the default path (its first
+  // `directory_length` bytes) the caller's directory must be. If it is, complete_relative() returns
+  // the routed path. Several default paths may match: call with `candidate` 0, 1, … until the
+  // returned route is kNoRoute.
   struct Relative {
     std::size_t route = kNoRoute;
     std::size_t directory_length = 0;  // in the default path's text
@@ -61,24 +63,24 @@ class Router {
     std::size_t rest = 0;   // where the part after NAME begins
   };
   Place find_place(const char* path, SameDirectory same_directory) const;
-  // Writes DEFAULT/x of `route` into `out`, or MOUNT/NAME/x for a route with other names; returns
-  // `path` if that does not fit.
+  // Writes DEFAULT/x into `out` if `route` is a route of the place's NAME, and otherwise
+  // MOUNT/NAME/x. Returns `path` if the result does not fit.
   const char* restore(const char* path, const Place& place, std::size_t route,
                       PathBuffer& out) const;
 
-  // Returns the route of a path after the mount is gone; kForeign means that the path is unchanged.
+  // Routes a path after the mount is gone, as in the table above. Any other path is kForeign.
   RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
 
   // For a path that route() or complete_relative() wrote into `out`: substitutes MOUNT/NAME/x for
-  // MOUNT/.jobs/JOB/NAME/x, so that the daemon chooses the view at each call. A path that is NAME
-  // itself is not changed: it would become the symlink.
+  // MOUNT/.jobs/JOB/NAME/x, so that the daemon chooses the view at each call. MOUNT/.jobs/JOB/NAME
+  // itself is not changed, because MOUNT/NAME is a symlink.
   void leave_view(RoutedPath& routed, PathBuffer& out) const;
 
  private:
   struct Found {
     PathMatch match;
     std::size_t route = kNoRoute;  // kNoRoute: the mount itself
-    std::size_t name = 0;          // where NAME ends in a path that leaves MOUNT/NAME by ".."
+    std::size_t name = 0;          // where NAME ends, in a path below MOUNT/NAME
   };
 
   bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,

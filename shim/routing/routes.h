@@ -12,24 +12,24 @@ namespace cacheshim {
 struct Route {
   std::string_view name;          // of the directory in the mount
   std::string_view default_path;  // absolute and plain
-  // Whether the default path leads to the mount. If not, it only replaces the mount's path once the
-  // mount is gone.
+  // Whether the router sends the default path to the mount. If not, the default path only replaces
+  // the mount's path once the mount is gone.
   bool is_routed = false;
 };
 
-// The mount's path, the job's view and the routes. The process's start sets them up, in memory of
-// the object's own; after that they do not change, so that any thread and any signal handler may
-// read them. All strings end with a NUL.
+// The mount's path, the job's view and the routes. The library's constructor sets them up, in this
+// object's own memory. After that they do not change, so any thread and any signal handler may read
+// them. All strings end with a NUL.
 class Routes {
  public:
   constexpr Routes() = default;
 
-  // `mount` is absolute and plain; `job` may be empty. Call first. Returns false if they do not
-  // fit; then nothing is routed.
+  // Call first. Requires: `mount` is absolute and plain; `job` may be empty. Returns false if they
+  // do not fit; then nothing is routed.
   bool set_mount(std::string_view mount, std::string_view job);
-  // Adds a route of NAME for fallbacks, and for routing to the mount if `is_routed`. `default_path`
-  // is absolute, and is normalized here. Returns false if it is not an absolute path, is below the
-  // mount or does not fit.
+  // Adds a route from `default_path`, which this function normalizes, to NAME; Route::is_routed
+  // explains `is_routed`. Returns false if `default_path` is relative, contains ".." or is below
+  // the mount, or if the route does not fit.
   bool add(std::string_view name, std::string_view default_path, bool is_routed);
   // Returns MOUNT/NAME as a permanent string, or null if there is no space for it.
   const char* path_of_name(std::string_view name);

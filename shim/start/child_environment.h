@@ -15,14 +15,17 @@ namespace cacheshim::child_environment {
 // environment that remains valid.
 void prepare(char* const* environment, const char* warned);
 
-// Whether variables of ours are missing.
+// Returns true if the environment lacks LD_PRELOAD, and CACHESHIM_EXEC does not forbid to add our
+// variables.
 bool lacks_ours(char* const* environment);
 
-// Returns whether LD_PRELOAD is missing in the environment while other variables of ours are there.
-// Returns false in a forked child: the program that started it may have given it that environment.
+// Returns true if this process has removed LD_PRELOAD from the environment: LD_PRELOAD is missing,
+// but our other variables are there. Returns false in a forked child, because the parent may have
+// prepared that environment for it.
 bool has_dropped_library(char* const* environment);
 
-// Whether LD_PRELOAD names this library, and not by a path that the loader completes.
+// Whether LD_PRELOAD names this library by a path that contains nothing for the loader to expand,
+// such as $LIB.
 bool names_library(char* const* environment);
 
 enum class Library {
@@ -34,11 +37,13 @@ enum class Library {
 // The change of an environment, and the space that it takes.
 struct Change {
   Library library = Library::kAsItIs;
-  const char* directory = nullptr;  // CACHESHIM_FOLDER; empty: removed; null: unchanged
+  const char* directory = nullptr;  // new CACHESHIM_FOLDER; empty: removed; null: unchanged
   std::size_t pointers = 0;      // 0: nothing changes
   std::size_t bytes = 0;
 };
-// Both are async-signal-safe. `out` and `room` are as large as `change` says.
+// find_change() computes the change; apply_change() writes the changed environment to `out`, with
+// space for `change.pointers` pointers, and its new strings to `room`, with space for
+// `change.bytes` bytes. Both are async-signal-safe.
 Change find_change(char* const* environment, Library library);
 void apply_change(char* const* environment, const Change& change, char** out, char* room);
 

@@ -8,11 +8,11 @@
 #include "shim/runtime.h"
 #include "shim/start/child_environment.h"
 
-// Finds programs as libc and the kernel do, for programs in a route: their own searches bypass the
-// hooks.
+// Finds programs in a route as libc (by PATH) and the kernel (a script's interpreter) would,
+// because their own searches bypass the hooks.
 namespace cacheshim::command {
 
-// Returns PATH, or the default of execvp(3).
+// Returns PATH, or execvp(3)'s default if PATH is not set.
 const char* path_list();
 
 // Whether a search for `file`, which contains no slash, in `directories` may lead into a route, or
@@ -30,12 +30,12 @@ struct ScriptLine {
   const char* interpreter = nullptr;
   const char* argument = nullptr;  // null if there is none
 };
-// Reads the first line of the file at `path`; false unless it names an interpreter in a route. May
-// change errno.
+// Reads the first line of the file at `path`. Returns true if it names an interpreter that may be
+// in a route (runtime::may_match()). May change errno.
 bool read_script_line(const char* path, ScriptLine& out);
 
-// What the program at a path can do with this library. A file that is not ELF, is unreadable or is
-// static counts as able to load it: it may start other programs. May change errno.
+// Whether the program at a path can load this library. A file that is not ELF, is unreadable or is
+// static counts as kLoads, because it may start other programs. May change errno.
 enum class Fit {
   kLoads,
   kOtherLibc,     // loads it, but it has no effect there
@@ -62,9 +62,9 @@ auto call_for_child(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, library_for(at, environment), call);
 }
 
-// Returns whether this process executes its own program again and has removed LD_PRELOAD from its
-// environment before. Such a program wants to run without preloaded libraries: with ours added
-// again, it would restart itself forever.
+// Returns true if the program at a path is this process's own, and the process has removed
+// LD_PRELOAD from its environment. Such a program restarts itself to run without preloaded
+// libraries: if ours were added again, it would restart itself forever.
 bool is_restart_without_library(PathAt at, char* const* environment);
 
 // As call_for_child(), for the program that replaces this one.
@@ -74,8 +74,8 @@ auto call_with_environment(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, child_environment::Library::kAsItIs, call);
 }
 
-// Writes one candidate of a search and advances `path_list` behind it; false if the candidate does
-// not fit.
+// Writes the next candidate of a search to `out`, and advances `path_list` past the candidate's
+// directory, or to null after the last one. Returns false if the candidate does not fit.
 bool next_candidate(const char*& path_list, const char* file, PathBuffer& out);
 
 template <class Attempt>

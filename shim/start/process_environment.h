@@ -12,8 +12,7 @@
 
 namespace cacheshim {
 
-// The environment of this process, read without libc's functions: bash exports its own functions of
-// these names.
+// The environment of this process. Does not call getenv, because bash exports its own getenv.
 class ProcessEnvironment final : public Environment {
  public:
   std::string_view find(std::string_view name) const override {
