@@ -37,7 +37,7 @@ const link_map* next_object() {
   return own == nullptr ? nullptr : own->l_next;
 }
 
-// For glibc before 2.34, where dlsym is in another library, which few programs have.
+// For glibc before 2.34, where dlsym is in libdl, which few programs load.
 void* find_without_dlsym(const SymbolName& name) {
   void* function = nullptr;
   for (const link_map* listed = next_object(); listed != nullptr; listed = listed->l_next) {
@@ -74,8 +74,8 @@ void note_next_objects() {
     is_libc = noted.data()[count++].is_called(kLibcName);
   }
   if (is_libc) return noted_count.store(count, std::memory_order_release);
-    // Resolves now the symbols that are not in the list, because dlsym cannot be called in every
-    // context later.
+    // The list does not reach libc. So resolve all symbols now, because dlsym cannot be called in
+    // every context later.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL

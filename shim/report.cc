@@ -21,8 +21,8 @@ constinit std::atomic<bool> is_settled{false};
 constinit char report_file[PATH_MAX] = {};  // empty: stderr
 constinit bool had_stderr = true;
 
-// If the program had no stderr at its start, descriptor 2 may be a data file that it has opened
-// since.
+// Whether `fd`, descriptor 2, is stderr rather than a data file that the program has opened: it was
+// open at the program's start, and is not a seekable file opened for reading and writing.
 bool is_stderr(int fd) {
   if (!had_stderr) return false;
   const int flags = ::fcntl(fd, F_GETFL);

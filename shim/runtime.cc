@@ -59,8 +59,8 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   }
 }
 
-// Routes a path after the mount is gone. A relative path stays unchanged, but its default directory
-// may have to be created, because the process has seen it exist.
+// Routes a path after the mount is gone. A relative path stays unchanged. But its default directory
+// may have to be created, because the process has seen that directory exist in the view.
 RoutedPath route_broken(PathAt at, PathBuffer& out) {
   const bool is_relative = at.path[0] != '/';
   RoutedPath routed =
@@ -107,16 +107,17 @@ bool has_dot_dot(const char* path) {
 
 bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABORTED; }
 
-// Whether the mount still exists. Call after a call on it failed in a way that is also possible in
-// a plain directory. Compares device numbers, because the mount of a new daemon has another one.
+// Whether the mount still exists. Call after a call on a path of the mount has failed with an error
+// that is also possible in a plain directory. Compares device numbers, because the mount of a new
+// daemon has another number.
 bool mount_is_there() {
   struct stat root;
   const int error = look(routes().mount().data(), root);
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
   const Result<MountState> found = read_mount_state(routes().mount());
-  // The state of the mount is unknown, but in a chroot the mount's path may be missing together
-  // with /proc. Otherwise the call's own error is returned.
+  // mountinfo cannot be read. If the mount's path does not exist either, as in a chroot without
+  // /proc, the mount counts as gone. Otherwise the application gets the error of its own call.
   if (!found) return error != ENOENT && error != ENOTDIR;
   if (found->kind == MountKind::kNone) return false;
   mount_device.store(::gnu_dev_makedev(found->major, found->minor), std::memory_order_relaxed);
@@ -186,7 +187,8 @@ RoutedPath route(PathAt at, PathBuffer& out) {
   }
   given_back::note_use(routed);
   // Root's job may belong to another user, now or later, and root must not be served that user's
-  // layer. The daemon then gives root its own view, through the symlinks in the mount's root.
+  // layer. So root's paths go through the symlinks in the mount's root, where the daemon gives root
+  // its own view.
   if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0)
     router.leave_view(routed, out);
   return routed;
@@ -220,8 +222,8 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// Does not use what the process already knows about the mount: after an unmount, a daemon may
-// continue to run beside the next one.
+// Does not use `mount_device` as it was: after an unmount, the old daemon may continue to run
+// beside the daemon of the next mount at this path.
 bool is_device_of_mount(unsigned long device) {
   const auto root = look_at_root(routes().mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(routes().mount());

@@ -59,11 +59,12 @@ class Attempt {
   // The number of changes of the base so far.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
   // Whether the application may get this descriptor, which was opened after `changes_before`
-  // changes. Returns false for a directory, and for the process's first open of a path or an entry
-  // in an hour if the daemon must record its use.
+  // changes. Returns false for a directory. Also returns false for the process's first open of a
+  // path or an entry in an hour if the daemon must record its use, so that the mount serves this
+  // open.
   bool may_have(int fd, std::uint64_t changes_before) const;
-  // As may_have(), for a directory that the program will list; every user may read it. The kernel
-  // has already checked this process's permission.
+  // As may_have(), for a directory that the application will list: returns true if it is the base's
+  // and every user may read it. The kernel has already checked this process's permission.
   bool may_list(int fd, std::uint64_t changes_before) const;
   // Leaves the answer to the mount: restores errno and returns false.
   bool leave() const {
@@ -141,8 +142,8 @@ bool Attempt::take_path() {
   return true;
 }
 
-// Checks the marks first: to match the patterns takes longer than everything else except the system
-// call.
+// Checks the marks first, because matching the profile's patterns takes longer than all other steps
+// except the system call.
 bool Attempt::is_for_base() const {
   const auto view = reinterpret_cast<std::uintptr_t>(view_);
   if (marks.has(PathMarks::kForBase, probes_.path(), view)) return true;
@@ -168,8 +169,8 @@ bool Attempt::entries_are_directories() const {
   return family != nullptr && family->entries_are_directories != 0;
 }
 
-// Whether the mount must report the absence: another process may be building the name, or its
-// entry.
+// Whether only the mount may report that the name does not exist, because another process may be
+// building it or its entry.
 bool Attempt::is_awaited() const {
   const FamilyRecord* family = nullptr;
   bool is_first = true;
@@ -191,12 +192,13 @@ bool is_open_to_all(mode_t mode) {
 }
 
 // Returns true for a directory, which must not be opened here, because the base's listing lacks the
-// layer's names. This read transfers nothing and is the fastest call that distinguishes the two.
+// layer's names. This read transfers nothing and is the fastest call that distinguishes a directory
+// from a file.
 bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// Returns the state in which a mark of an open is valid. It depends on the view, because a new
-// daemon counts from zero, and on the hour, because the use of a file that is opened all the time
-// must also be recorded.
+// Returns the state for the mark of an open. It combines the count of changes with the view,
+// because a new daemon counts from zero, and with the hour, because the daemon must also record the
+// use of a file that is opened all the time.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
@@ -273,7 +275,8 @@ bool try_open(const char* rest, int flags, int& result) {
 // Opens by path: fdopendir(3) would need one more system call, which takes longer than a walk from
 // the root.
 bool try_open_directory(const char* rest, OpenedDirectory& result) {
-  // ".." of a cache's own directory is the view, and only the mount knows its inode number.
+  // A listing contains "..". For a cache's own directory, this is the view's root, whose inode
+  // number only the mount knows.
   if (std::strchr(rest, '/') == nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);
   if (!attempt) return attempt.leave();

@@ -113,8 +113,9 @@ UniqueFd open_in_view(int fd) {
 }
 
 // Duplicates under other numbers, and descriptors that other processes have inherited, remain on
-// the base. dup2(2) onto `fd` closes a descriptor of the base's file, which drops the process's
-// record locks on the file: no other call can put an open file under a given number.
+// the base. The dup3(2) onto `fd` closes a descriptor of the base's file, which drops this
+// process's record locks on that file. This is unavoidable: no other call gives an open file a
+// chosen number.
 bool leave_base(int fd) {
   const UniqueFd again = open_in_view(fd);
   if (!again) return false;

@@ -20,10 +20,11 @@
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8
 #endif
 
-// Maps a view. No mapping is ever unmapped or changed, so that a call in another thread, or one
-// that a signal interrupts, can continue to use it; a filter is replaced a few times in a job's
-// life at most. One thread maps at a time; meanwhile other threads use the mount. If a process
-// forks during this, the child uses the mount forever.
+// Maps a view. A view's mappings are never unmapped or changed, so that calls in other threads, and
+// calls interrupted by a signal, can continue to use them. Few mappings accumulate, because a
+// filter is replaced at most a few times in a job's life. Only one thread maps at a time;
+// meanwhile, the mount answers the other threads' calls. If the process forks while a thread maps,
+// the mount answers all calls of the child.
 namespace cacheshim::direct {
 namespace {
 
@@ -117,8 +118,9 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == page->base_device;
 }
 
-// A process that cannot write its counters does not belong to the view. Root could write all
-// counters, but the mount shows root another user's view differently.
+// Fails if the process does not belong to the view: only the view's user and root can open the
+// counters for writing, and root is refused because the mount shows another user's view to root
+// differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -144,10 +146,10 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
   return view.filter && !view.filter.is_retired();
 }
 
-// Whether the view is the one that root gets through the symlinks in the mount's root, where root's
-// paths go (Router::leave_view). The daemon chooses that view by the job in the process's
-// environment, and chooses another job's view if it cannot read the environment. Returns true for
-// all users except root.
+// Returns true for all users except root. Root's paths go through the symlinks in the mount's root
+// (Router::leave_view()); for root, returns true if these symlinks lead to the view of `job`. The
+// daemon chooses their target by the job in the process's environment, and chooses another job's
+// view if it cannot read that environment.
 bool is_view_of_links(const Routes& routes, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (routes.size() == 0) return false;
@@ -162,9 +164,9 @@ bool is_view_of_links(const Routes& routes, std::string_view job) {
                          std::string_view(wanted.text, wanted_size);
 }
 
-// The counters are mapped last. The daemon records a new owner there before it makes the owner's
-// filter, and retires the previous filter afterwards. So a process that finds its user recorded has
-// its own filter, or a retired one.
+// The counters are mapped last. The daemon records a new owner in the counters' file before it
+// makes the owner's filter, and retires the previous filter afterwards. So a process that finds its
+// user recorded has its own filter, or a retired one.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Routes& routes = runtime::routes();
   const std::string_view job = routes.job();

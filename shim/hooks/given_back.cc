@@ -14,16 +14,16 @@
 namespace cacheshim::given_back {
 namespace {
 
-// Numbers that identify the spelling of a path: that of a route, kNoRoute for MOUNT/NAME/x, or one
-// of these values.
+// A "manner" is a number that identifies the spelling of a path: a route's number for DEFAULT/x,
+// kNoRoute for MOUNT/NAME/x, or one of these values.
 constexpr unsigned kAsView = kMaxRoutes + 1;
 constexpr unsigned kUnknown = kMaxRoutes + 2;
 
 constinit std::atomic<unsigned> last_used{kNoRoute};
 constinit std::atomic<bool> used[kMaxRoutes] = {};
 
-// The process that noted a spelling, and the spelling. The process's number selects two slots,
-// because a child of vfork writes to its parent's memory and must not change the parent's slot.
+// A process, and the spelling that it noted. Each process ID has two possible slots, because a
+// child of vfork writes to its parent's memory and must not change the parent's slot.
 struct alignas(std::uint64_t) Noted {
   pid_t process;
   unsigned manner;
@@ -78,7 +78,8 @@ unsigned route_from_parent(std::string_view name) {
   return kNoRoute;
 }
 
-// Returns PWD if it names, by a default path, the directory `under_mount` or `kernel_name`.
+// Returns a copy of PWD if the route of PWD leads to `kernel_name` or `under_mount`, which are two
+// names of one directory. Otherwise returns null.
 const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
   const char* const pwd = child_environment::find_variable(::environ, "PWD");
   if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;

@@ -4,9 +4,9 @@
 #include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 
-// Calls that close or replace descriptors spare held_directory (direct_directory.h). This also
-// holds in the child of a vfork, which shares the parent's memory but has its own descriptors: only
-// dup2 to exactly this number writes to the memory.
+// Calls that close or replace descriptors spare held_directory (direct_directory.h). The child of a
+// vfork shares the parent's memory but has its own descriptors, so the hooks do not change
+// held_directory in it, except for a dup2 or dup3 to exactly this number.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

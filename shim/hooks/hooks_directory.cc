@@ -39,8 +39,8 @@ int call_restored(const char* path, Call call) {
   PathBuffer buffer;
   const RoutedPath routed = runtime::route({AT_FDCWD, path}, buffer);
   int own_errno = 0;
-  // For a path under the mount, the symlinks in the mount's root lead to the same place, and the
-  // results show the path as the application wrote it.
+  // A path under the mount needs no change: the symlinks in the mount's root lead to the same
+  // directory, and the results begin with the path as the application wrote it.
   const bool as_it_is = routed.route == cacheshim::kNoRoute || routed.from_length == 0;
   const PrefixSwap swap(path, routed);
   auto once = [&] {
@@ -130,7 +130,7 @@ int read_stream_into(DIR* stream, Entry* entry, Entry** result) {
   return error;
 }
 
-// After this, the next entry counts as the first one of a listing.
+// Makes the next entry count as the first one of a listing (direct_stream.h).
 void note_rewound(DIR* stream) {
   direct::Stream* const known = direct::find_stream(stream);
   if (known != nullptr) known->is_new.store(true, std::memory_order_relaxed);

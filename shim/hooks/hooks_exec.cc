@@ -10,8 +10,9 @@
 #include "shim/start/command.h"
 
 // The exec family: programs in a route, found by PATH or by name, and their environment
-// (child_environment.h). The kernel starts a script and gets its path in the view. It cannot find
-// an interpreter that is itself in a route, so this file does.
+// (child_environment.h). For a script, the kernel gets the script's path in the view. If the
+// script's interpreter is in a route, the kernel does not find the interpreter, so the hook
+// executes it.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -56,7 +57,7 @@ bool is_active() {
   return runtime::state.load(std::memory_order_relaxed) != runtime::State::kInactive;
 }
 
-// `exec` is execve, or execvpe, which also runs files that are not executables.
+// `exec` is execve, or execvpe, which also runs text files without a "#!" line.
 template <class Exec>
 int exec_path(Exec& exec, const char* path, char* const* arguments, char* const* environment) {
   return command::call_with_environment({AT_FDCWD, path}, environment, [&](char* const* with_ours) {

@@ -163,8 +163,9 @@ char* get_directory(char* out, std::size_t size, Call call) {
   return get_directory_slowly(out, size, call);
 }
 
-// Notes the name for getcwd, which returns the name that was given to chdir. A relative path keeps
-// the noted spelling. A foreign path may have led to the mount through a symlink.
+// Notes the name that was passed to chdir, so that getcwd returns this name. After a relative
+// foreign path, the spelling noted before remains. An absolute foreign path may have led to the
+// mount through a symlink.
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;

@@ -9,8 +9,7 @@
 #include "shim/start/command.h"
 
 // posix_spawn and its file actions, and the functions that start a shell. If there are file
-// actions, a relative path is not routed, because they may change the directory that it is relative
-// to.
+// actions, a relative path is not routed, because they may change the working directory.
 
 using cacheshim::CallKind;
 using cacheshim::ErrnoGuard;
@@ -55,7 +54,8 @@ int spawn_interpreter(Real& real_spawn, const char* script, const Spawn& spawn,
   return real_spawn(spawn.child, routed.path, spawn.actions, spawn.attributes, words, environment);
 }
 
-// Tries another way to start a program after a failure; returns the error if there is none.
+// Call after a failure to start a program. Tries the script's interpreter, if that is in a route,
+// and the default path, if the mount is gone. Returns 0 or an errno.
 template <class Real>
 int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spawn& spawn,
                 char* const* environment, int error) {
@@ -106,9 +106,9 @@ int add_action(const char* path, CallKind kind, Add add) {
   return add(routed);
 }
 
-// Adds our variables to the process's own environment during a call that starts a shell with it, if
-// LD_PRELOAD is missing. One thread does this at a time; the shell of a second thread finds the
-// variables already there.
+// Changes the process's own environment during a call that starts a shell, as call_with() does for
+// other programs: if LD_PRELOAD is missing, adds our variables. One thread does this at a time; the
+// shell of a second thread gets the environment that the first thread has changed.
 class ShellEnvironment {
  public:
   ShellEnvironment() {

@@ -21,8 +21,8 @@ auto look_at(int dirfd, const char* path, Call call) {
   return call_routed({dirfd, path}, cacheshim::CallKind::kLook, call);
 }
 
-// For the old functions, of which only one version has today's struct: returns flags that the base
-// may answer, or flags that only the mount answers.
+// For the old functions: returns `flags` if `version` has today's struct stat, and otherwise flags
+// for which the base never answers.
 int flags_of(int version, int flags) {
   return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }

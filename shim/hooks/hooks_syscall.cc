@@ -28,7 +28,8 @@ namespace {
 
 constexpr signed char kNone = -1;
 
-// Positions of arguments, from 0. A path without a descriptor in front of it has dirfd kNone.
+// Positions of arguments, from 0. If a call has no descriptor for a path, the descriptor's position
+// is kNone.
 struct PathCall {
   long number;
   signed char dirfd;
@@ -40,8 +41,7 @@ struct PathCall {
 
 constexpr CallKind kCreate = CallKind::kCreate;
 
-// The first calls are the *at calls, which all architectures have; newer architectures lack the
-// others.
+// The calls outside #ifdef exist on all architectures; newer architectures lack some of the others.
 constexpr PathCall kCalls[] = {
     {SYS_openat, 0, 1},
     {SYS_newfstatat, 0, 1},
@@ -179,8 +179,8 @@ long make_exec(const PathCall& call, Arguments arguments) {
       });
 }
 
-// Makes calls that return a path, or that change the paths which other calls return, as the hooks
-// of libc's functions do.
+// Makes calls that return a path or change the working directory, through the hooks of libc's
+// functions. Returns false for any other call.
 bool make_as_libc(const Arguments& arguments, long& result) {
   const long* const v = arguments.values;
   const auto text = [&](int i) { return reinterpret_cast<char*>(v[i]); };
@@ -276,7 +276,8 @@ bool is_given_other_mounts(const Arguments& arguments) {
   return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
 }
 
-// Calls without a path that affect direct answers (direct_directory.h, direct_view.h).
+// Prepares direct answers for a call without a path that affects them (direct_directory.h,
+// direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
   switch (arguments.number) {

@@ -52,8 +52,8 @@ void Router::open() {
   gate_.open();
 }
 
-// Checks a match with "..": a component before it may be a symlink, and then the kernel resolves
-// the path differently.
+// Verifies a match in which ".." occurs: a component before the ".." may be a symlink, and then the
+// kernel resolves the path differently.
 bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                      SameDirectory same_directory) const {
   if (match.head == 0) return true;
@@ -88,8 +88,8 @@ Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_di
   return found;
 }
 
-// Finds the longest prefix of the path, the last one of equal length. The mount takes precedence
-// over all others.
+// Finds the longest default path that contains the path; of several with this length, the last one.
+// A match of the mount takes precedence over all default paths.
 Router::Found Router::find(std::string_view path, SameDirectory same_directory) const {
   const bool plain = is_plain_path(path);
   Found found;
@@ -131,8 +131,8 @@ bool Router::leaves(std::string_view path, const Found& found, std::string_view 
          same_directory(climbed.text, directory.text);
 }
 
-// Routes DEFAULT/.. to the parent, even if DEFAULT itself exists only in the view. The remaining
-// path may lead into a route again.
+// Routes DEFAULT/.. to DEFAULT's parent directory, even if DEFAULT exists only in the view. The
+// rest of the path may lead into a route again.
 RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
                                 SameDirectory same_directory, int turns) const {
   std::string_view parent = routes_.mount();
@@ -222,7 +222,7 @@ Router::Place Router::find_place(const char* path, SameDirectory same_directory)
     (void)take_next_component(rest);
     const std::string_view view(text.data(), text.size() - rest.size());
     name = take_next_component(rest);
-    if (!routes_.has_job() || view != routes_.view()) {  // it may be ours by another name
+    if (!routes_.has_job() || view != routes_.view()) {  // the job's name may be a symlink to this view
       PathBuffer given;
       PathBuffer own;
       if (name.empty() || join_path(given, {view, "/", name}) == 0 ||

@@ -63,8 +63,9 @@ std::string_view own_word(const char* value) {
                                             : find_word(value, ours[0] + sizeof kPreload - 1);
 }
 
-// Writes an LD_PRELOAD entry without our words, and returns the end. If no word is left, an empty
-// value remains: it tells the library in other processes that the variable was not removed.
+// Writes an LD_PRELOAD entry without the words that name this library, and returns the end of the
+// text. If no word is left, an empty value remains: it tells the library in other processes that
+// the variable was not removed.
 char* write_without_library(const char* entry, char* out) {
   const std::size_t front = sizeof kPreload - 1;
   std::memcpy(out, entry, front);

@@ -23,10 +23,10 @@
 #include "shim/start/process_files.h"
 #include "shim/start/start_plan.h"
 
-// The start of a process. Nothing here accesses a path of the mount without a time limit: a daemon
-// that hangs must not block the start of programs. This code runs in every process of a job, so it
-// makes only a few reads of /proc and one of the routes. Then the library is active, or has no
-// effect at all.
+// The start of a process. A daemon that hangs must not block the start of programs. So this code
+// accesses the mount's paths only with a time limit (except leads_to(), for a variable that
+// contains a symlink). This code runs in every process of a job, so it makes only a few reads of
+// /proc and one of the routes. Then the library is active, or has no effect at all.
 //
 // setenv and putenv are resolved behind this library, like the interposed functions: bash exports
 // functions of these names, which use tables that it has not set up yet.
@@ -42,7 +42,7 @@ alignas(RouteTableHeader) constinit char routes_text[65536] = {};
 constinit RealFunction<decltype(&::setenv)> real_setenv{"setenv"};
 constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
 
-// Collects the changes, since a variable that is set now could be another profile's `unless`.
+// Sets the variables only at the end, because another profile may name one of them in `unless`.
 class CollectedActions final : public StartActions {
  public:
   void set_variable(const char* name, const char* value) override {
@@ -50,7 +50,7 @@ class CollectedActions final : public StartActions {
   }
   bool leads_to(const char* path, const char* directory) override {
     char first;
-    // This call does not reach the daemon.
+    // Most paths are no symlinks, and need no stat of the mount, which would reach the daemon.
     if (::readlink(path, &first, sizeof first) <= 0) return false;
     return runtime::same_directory(path, directory);
   }
@@ -82,8 +82,8 @@ std::string_view find_mount_path(const ProcessEnvironment& environment) {
   return {mount_text, normalise_path(given, mount_text, sizeof mount_text)};
 }
 
-// Prints one line per job: the process that prints it informs its descendants through the
-// environment.
+// Prints one line per job: the process that prints the line tells its descendants through the
+// environment. In strict mode, every process prints the line and exits.
 void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
   const bool strict = environment.is_on(kStrictVariable);
   if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
@@ -125,12 +125,12 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// The routes could not be read through the mount, and this was reported.
+// The routes could not be read through the mount, and this process or an ancestor has reported it.
 constinit bool has_no_routes_of_mount = false;
 
-// Reports why the routes cannot be read. Prints nothing for a dead daemon, for an older daemon,
-// which has no such file, and for a sandbox that allows no child process: everything else works
-// there.
+// Reports why the routes cannot be read. Prints nothing if the daemon is dead, if an older daemon
+// has no such file, or if a sandbox allows no child process: the built-in routes are used without a
+// message.
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
   std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
