@@ -4,8 +4,9 @@
 namespace cacheshim::cuda {
 namespace {
 
-// Sets the variable before main. The driver reads it in cuInit, so the setting also works for
-// programs that reach the driver without a hook, except if the driver was initialized earlier.
+// Sets CUDA_MODULE_LOADING before main. The driver reads this variable in cuInit, so the setting
+// also works for programs that call the driver without a hook, except if the driver was initialized
+// before this constructor.
 [[gnu::constructor]] void start_process() { start(); }
 
 }  // namespace

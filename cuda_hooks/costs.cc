@@ -22,7 +22,8 @@ struct Costs {
   std::atomic<std::int64_t> bytes{0};
 };
 constinit Costs costs;
-// the process that counts: a forked child inherits its parent's counts, and prints nothing
+// the process that initialized the driver: only this process prints the counts, which a forked
+// child inherits
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> driver_is_eager{false};
 
@@ -38,7 +39,8 @@ std::uint64_t now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Returns 0 if no context is current, or if the driver does not report it.
+// Returns the bytes of free device memory; 0 if no context is current, or if the driver does not
+// report them.
 std::size_t free_device_bytes(Driver& driver) {
   CUcontext context = nullptr;
   const auto get_current = driver.cuCtxGetCurrent();

@@ -10,8 +10,8 @@
 // one line when the process exits.
 namespace cacheshim::cuda {
 
-// Measures one call that loads modules, and the preloading after it. Does nothing without the
-// report.
+// Measures one call that loads modules, and the preloading after it. Does nothing if no report is
+// requested.
 class CostMeter {
  public:
   explicit CostMeter(Driver& driver);

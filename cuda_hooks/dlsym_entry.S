@@ -3,7 +3,7 @@
  * dlsym and dlvsym as the program sees them.
  *
  * For RTLD_DEFAULT and RTLD_NEXT the result depends on the caller, which libc identifies by the
- * return address. If a C wrapper called libc, libc would use the wrapper's: dlsym(RTLD_NEXT, "malloc")
+ * return address. If a C wrapper called libc, libc would use the wrapper's address: dlsym(RTLD_NEXT, "malloc")
  * in a library that wraps malloc would find that library's own function again, and RTLD_DEFAULT would
  * not find what a library opened with RTLD_LOCAL can see. So for these two handles the code jumps to
  * libc, which leaves stack and registers as the caller made them. For all other handles the caller

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 // The part of the CUDA driver API that this library hooks or calls, so that the build needs no
-// toolkit. Source: cuda.h of CUDA 13.0, with its names; tests/cuda compares the two if it finds a
-// cuda.h. If cuda.h was included before, its types are used.
+// toolkit. Source: cuda.h of CUDA 13.0, with its names; tests/cuda compares these declarations with
+// cuda.h, if it finds one. If cuda.h was included before this file, its types are used.
 #ifndef __cuda_cuda_h__
 
 using cuuint64_t = std::uint64_t;

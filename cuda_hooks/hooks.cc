@@ -9,8 +9,8 @@
 
 // The hooks: one body for each kind of function in symbols.def.
 //
-// They run between an application and its driver. So they hold no lock during the driver's call,
-// return its result, and pass through the calls that the driver itself makes to its exports.
+// They run between an application and its driver. So they hold no lock during the driver's call and
+// return its result. Calls that the driver itself makes to hooked functions pass through unchanged.
 namespace cacheshim::cuda {
 namespace {
 
@@ -120,8 +120,8 @@ CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   return result;
 }
 
-// Returns the row of the version that the caller gets: both versions have the same name, and the
-// requested API version selects one.
+// Returns the row of the function that the caller gets. cuGetProcAddress has two versions of the
+// same name; the requested API version selects one.
 Row find_row_of(const char* symbol, int version) {
   const Row row = find_row(symbol);
   constexpr int kSecondVersionSince = 12000;

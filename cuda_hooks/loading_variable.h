@@ -19,8 +19,8 @@ class ProcessEnvironment final : public Environment {
 // variables. Call before main, because no other thread may use the environment.
 void set_loading_at_start(Loading loading);
 
-// As set_loading_at_start(), for a later time, when an application may have changed the value. Does
-// nothing if the value is right. Uses setenv(3), with its rules for threads.
+// Sets the variables again if `loading` is kEager or kLazy and the application has changed the
+// value. Calls setenv(3), so no other thread may use the environment meanwhile.
 void ensure_loading(Loading loading);
 
 }  // namespace cacheshim::cuda

@@ -11,8 +11,8 @@ namespace cacheshim::cuda {
 
 // The driver's own variable. Source: CUDA C++ Programming Guide, "Lazy Loading".
 inline constexpr std::string_view kLoadingVariable = "CUDA_MODULE_LOADING";
-// The variable that contains the value that a parent process with this library has set. It
-// distinguishes this value from the user's.
+// Contains the value to which this library has set CUDA_MODULE_LOADING, in this process or an
+// ancestor, to distinguish it from a value that the user has set.
 inline constexpr std::string_view kSetVariable = "CACHESHIM_CUDA_SET";
 
 enum class Loading {

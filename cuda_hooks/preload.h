@@ -7,15 +7,16 @@
 // names immediately. Experimental.
 namespace cacheshim::cuda {
 
-// Whether there is a valid pattern. If there is none, or if it does not compile, prints one line
-// (once per process), and all kernels stay as lazy as without the library.
+// Whether the policy is `select` and the pattern is valid. If the policy is `select` and the
+// pattern is missing or does not compile, prints one line (once per process), and all kernels stay
+// lazy.
 bool is_selecting();
 
 // Loads the matching kernels of the module that was just loaded. A kernel that cannot be loaded
 // stays lazy.
 void preload_module(Driver& driver, CUmodule module);
-// Loads the matching kernels of a library into the current context. Without a context they stay
-// lazy, and one line reports it once.
+// Loads the matching kernels of a library into the current context. If no context is current, the
+// kernels stay lazy, and one line (once per process) reports this.
 void preload_library(Driver& driver, CUlibrary library);
 
 }  // namespace cacheshim::cuda

@@ -67,7 +67,8 @@ void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
   }
 }
 
-// Returns the length of the file's text in `defaults_text`; 0 if there is none.
+// Reads the file of defaults in the run directory into `defaults_text`. Returns its length; 0 if
+// there is none.
 std::size_t read_defaults(std::string_view base, std::string_view directory) {
   FixedText<PATH_MAX> path;
   ((path += base) += "/") += kRunDirName;

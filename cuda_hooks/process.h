@@ -5,8 +5,8 @@
 
 #include "cuda_hooks/policy.h"
 
-// This process's plan. The constructor makes it, or an earlier call to the driver, because the
-// constructor of another library may run before a preloaded library's.
+// This process's plan. The constructor makes it. If another library's constructor runs first and
+// calls the driver, this call makes the plan.
 namespace cacheshim::cuda {
 
 // Makes the plan and sets the environment, once. Reads at most two files, both in the run
