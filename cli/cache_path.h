@@ -17,10 +17,10 @@ struct CachePath {
   std::string job;   // the job whose view the path names; otherwise empty
 };
 
-// Interprets a path from the command line. It is below the mount, one of its views, the store or a
-// family's default path, or is relative to the store, such as "triton/KEY/k.cubin". Does not follow
-// symlinks, because the symlinks of a mount lead each job elsewhere. Returns nothing for any other
-// path.
+// Interprets a path from the command line. The path may be below the mount, one of its views, the
+// store or a family's default path, or be relative to the store, such as "triton/KEY/k.cubin".
+// Returns nothing for any other path. Does not follow symlinks, because a mount's symlinks lead
+// each job to its own view.
 std::optional<CachePath> find_cache_path(const std::string& text, const std::string& mount,
                                          const std::string& store,
                                          const std::vector<Profile>& profiles);

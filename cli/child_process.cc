@@ -28,8 +28,8 @@ sigset_t watched_signals() {
   return set;
 }
 
-// Blocks the watched signals, so that sigtimedwait(2) can receive them one by one. Unblocks them
-// when it is destroyed.
+// Blocks the watched signals, so that sigtimedwait(2) can receive them one by one. The destructor
+// restores the signal mask.
 class BlockedSignals {
  public:
   BlockedSignals() : set_(watched_signals()) { (void)::sigprocmask(SIG_BLOCK, &set_, &before_); }

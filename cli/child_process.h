@@ -7,8 +7,8 @@
 
 namespace cacheshim::cli {
 
-// What run_child() does if its own process's parent dies and a signal reports that: it lets the
-// child continue, or kills it.
+// What run_child() does with a signal that this process gets after its own parent has died: kGoOn
+// forwards the signal to the child, kKillChild kills the child.
 enum class OrphanPolicy { kGoOn, kKillChild };
 
 // Runs `body` in a child process, which exits with the result, and waits for it. Returns the

@@ -27,7 +27,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kReadSize = std::size_t{1} << 20;
-// not small: any user may run the daemon
+// large enough for any answer, but limited, because any user may run the daemon
 constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }

@@ -22,8 +22,8 @@ class ControlClient {
   // Throws Failure (unavailable) if no daemon answers at `mount`.
   explicit ControlClient(const std::string& mount);
 
-  // Sends one request and reads up to its answer. Throws Failure with the daemon's own text and
-  // exit code if it rejects the request, and Failure (unavailable) if the daemon exits meanwhile.
+  // Sends one request and returns its answer. Throws Failure with the daemon's own text and exit
+  // code if it rejects the request, and Failure (unavailable) if the daemon exits meanwhile.
   nlohmann::json request(const nlohmann::json& request, const OnProgress& on_progress) const;
   // As above, with progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;
@@ -41,7 +41,8 @@ class ControlClient {
   const std::string& mount() const { return mount_; }
 
  private:
-  // Calls `take` with each line, until it returns true: the line was the answer.
+  // Sends the request and calls take(line) for each line of the reply, until take() returns true
+  // because the line is the answer.
   void exchange(const nlohmann::json& request,
                 const std::function<bool(std::string_view line)>& take) const;
 

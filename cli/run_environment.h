@@ -15,8 +15,8 @@ class ProcessEnvironment final : public Environment {
   std::string_view find(std::string_view name) const override;
 };
 
-// Return the job and the attempt of a `run`: the option's, otherwise the environment's, otherwise a
-// new job. Throw Failure (usage) for an invalid option.
+// Return the job and the cycle of a `run`: those of the option, otherwise of the environment. If
+// neither names a job, choose_job() makes a new one. Throw Failure (usage) for an invalid option.
 JobId choose_job(const std::string& option);
 JobId choose_cycle(const std::string& option);
 

@@ -48,8 +48,9 @@ OverlayDirectories resolve(const OverlayDirectories& given) {
   return directories;
 }
 
-// Checks only the directories that the daemon writes to. A mount point may be a lower, or contain
-// one of the directories: this hides them only from other processes.
+// Checks only the directories that the daemon writes to. The mount point may be a lower directory,
+// or contain any of the directories: the mount then hides them from other processes, but not from
+// the daemon.
 void check_mount_is_outside(const std::string& mount_point, const OverlayDirectories& directories) {
   if (directories.upper.empty()) return;
   if (lies_in(mount_point, directories.upper))

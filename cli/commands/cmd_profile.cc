@@ -25,8 +25,8 @@ std::string joined(const std::vector<std::string>& texts, const char* none) {
 
 std::string or_none(const std::string& text) { return text.empty() ? "-" : text; }
 
-// Returns the profiles that the mount uses; if `mount` is empty, all that a mount would load now.
-// Prints the errors of invalid profiles.
+// Returns the profiles that the mount uses; if `mount` is empty, the profiles that a new mount
+// would load. Prints the errors of invalid profiles.
 std::vector<Profile> load_for_reading(const std::string& mount) {
   return mount.empty() ? load_all_profiles(find_installation().profiles)
                        : ControlClient(mount).profiles();

@@ -32,7 +32,7 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
-// for processes whose requests the daemon has failed
+// for processes to leave the mount after the daemon has failed their requests
 constexpr std::chrono::seconds kLeaveDeadline{2};
 // added to the daemon's time limit, so that it does not revert the closing too early
 constexpr std::chrono::seconds kMargin{5};
@@ -59,8 +59,8 @@ bool try_detach(const std::string& path, int flags) {
                                          std::generic_category().message(errno)));
 }
 
-// Returns nothing if the request fails: a plain overlay has no control directory, or processes
-// really use the mount.
+// Returns nothing if the request fails, for example because a plain overlay has no control
+// directory, or because processes keep using the mount.
 std::optional<nlohmann::json> ask_daemon(const std::string& path, const nlohmann::json& request) {
   try {
     return ControlClient(path).request(request);
@@ -82,9 +82,9 @@ std::vector<MountUser> find_working_users(const std::string& path, const MountEn
   return users;
 }
 
-// The users of the mount may only be waiting: the daemon then fails their requests. With a grace
-// time, the daemon fails the requests even if other processes work on the mount; this function
-// waits for these processes.
+// Detaches a mount that is in use. If its users only wait for the daemon, the daemon fails their
+// requests. With a grace time, the daemon does so even if other processes use the mount, and this
+// function waits for these processes.
 void detach_from_users(const std::string& path, const MountEntry& mount,
                        std::chrono::seconds grace) {
   const bool is_wanted_anyway = grace.count() > 0;

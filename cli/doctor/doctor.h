@@ -56,8 +56,8 @@ void check_machine(Findings& findings);
 void check_mount(DoctorContext& context, Findings& findings);
 // Checks the daemon's counts of entries that jobs reject. Called by check_mount().
 void check_rejected(const DoctorContext& context, Findings& findings);
-// Reports entries that name files outside `mount_path`. The search is bounded, so it may miss some.
-// Called by check_store().
+// Reports entries that name files outside `mount_path`. The search ends after 2 s, so it may miss
+// entries. Called by check_store().
 void check_recorded_paths(const DoctorContext& context, int base, const std::string& mount_path,
                           Findings& findings);
 // Checks the store's directory, its file system, records and permissions.
@@ -68,8 +68,8 @@ void check_installation(const DoctorContext& context, Findings& findings);
 void check_environment(const DoctorContext& context, Findings& findings);
 
 enum class Reply { kGood, kDead, kNone };
-// Returns whether the file system at `path` replies. A child process makes the call, so that this
-// process does not wait for it; the child may keep waiting.
+// Tests whether the file system at `path` replies. A child process makes the call, so that this
+// process waits at most 5 s; the child may wait longer.
 Reply ask_file_system(const std::string& path);
 
 }  // namespace cacheshim::cli

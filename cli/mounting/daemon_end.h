@@ -23,7 +23,7 @@ class DaemonEnd {
   // holder.
   pid_t holder() const { return holder_; }
 
-  // Waits at most `time` for the daemon to exit; returns whether it has.
+  // Waits at most `time` for the daemon to exit. Returns true if it has exited.
   bool wait(std::chrono::milliseconds time) const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The daemon writes to a pipe: "R" when its mount is usable, or its exit code and one line. Until
-// then it dies with the command that started it, so that an interrupted `mount` leaves no daemon or
-// mount.
+// it has written, it gets SIGTERM when the command that started it exits, so that an interrupted
+// `mount` leaves no daemon and no mount.
 #include "cli/mounting/daemon_process.h"
 
 #include <errno.h>
@@ -79,7 +79,8 @@ void redirect_to_null(int fd) {
   if (null) (void)::dup2(null.get(), fd);  // otherwise the descriptor stays unchanged
 }
 
-// Closes the descriptors of the process that mounts: they must not stay open as long as the mount.
+// Closes the descriptors that were inherited from the command, because they must not stay open as
+// long as the mount exists.
 void keep_only_pipe(int pipe) {
   if (pipe != kPipeFd) (void)::dup2(pipe, kPipeFd);
   (void)::close_range(kPipeFd + 1, ~0U, 0);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-// This program under the names by which mount(8) and umount(8) call it for its type of file system:
+// mount(8) and umount(8) run this program for its type of file system, under the names
 // mount.fuse.cacheshim and umount.fuse.cacheshim.
 namespace cacheshim::cli {
 
@@ -19,9 +19,9 @@ bool is_umount_helper(std::string_view program);
 // store; layers=DIR and config=FILE among the options become options of `mount`. The command
 // rejects words that mount(8) would not pass.
 //
-// Older versions of mount(8) do not pass `suid`, `dev` and `exec`, only their opposites, because
-// these three are its defaults. So if `is_root`, an overlay has them unless the options contain the
-// opposite; a store never has the first two.
+// Older versions of mount(8) do not pass `suid`, `dev` and `exec`, which are its defaults, but only
+// their opposites. So if `is_root`, an overlay has these three unless the options contain the
+// opposite. A store never has `suid` or `dev`.
 std::vector<std::string> words_of_mount_helper(const std::vector<std::string>& words, bool is_root);
 
 // As above, for umount(8): "MOUNTPOINT [-nlfvr] [-t TYPE] [-N NS]". The command is

@@ -11,7 +11,8 @@ namespace cacheshim::cli {
 // cannot be used, or if it is not empty and `may_be_nonempty` is not set.
 std::string check_mount_point(const std::string& given, bool may_be_nonempty);
 
-// Returns why the value of an option is not a valid path, for CLI11's check().
+// Returns an error message if `path`, an option's value, is empty, and otherwise ""; for CLI11's
+// check().
 std::string refuse_empty_path(const std::string& path);
 
 // Throws Failure (usage) if `directory`, which the daemon will serve or write to, is the mount

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// umount(2) returns when the mount is gone, but before its daemon has exited. Without this wait, a
-// mount directly after it failed on the daemon's locks in 10 of 100 cases.
+// umount(2) returns when the mount is gone, but before its daemon has exited. Without the wait in
+// this file, a mount directly after an unmount failed in 10 of 100 cases, because the old daemon
+// still held its locks.
 #include "cli/mounting/predecessor.h"
 
 #include <fcntl.h>
@@ -28,8 +29,9 @@ constexpr std::chrono::seconds kDeadline{10};
 constexpr std::chrono::seconds kNoticed{2};
 constexpr std::chrono::milliseconds kPoll{10};
 
-// Whether the process sees a cacheshim mount at `mount_point` in its own mount namespace. Returns
-// true if /proc does not show it, because the caller must not wait for a daemon without a reason.
+// Whether the process sees a cacheshim mount at `mount_point` in its own mount namespace. Also
+// returns true if /proc does not show the process's mounts, because the caller must not wait for a
+// daemon without a reason.
 bool still_has_mount(pid_t process, const std::string& mount_point) {
   std::ifstream file(fmt::format("/proc/{}/mountinfo", process));
   std::ostringstream text;
@@ -49,8 +51,8 @@ void wait_for_run_dir(const DaemonOptions& options, Time start) {
   }
 }
 
-// Whether no process holds the lock of the directory; locks it for a moment. A missing directory
-// counts as free.
+// Returns true if no process holds a flock(2) on the directory, or if it does not exist. Takes and
+// releases the lock.
 bool is_free(const std::string& path) {
   const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return !directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
