@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dlsym_bench LIBRARY [CALLS]: measures the cost of a dlsym call with and without LIBRARY preloaded.
-// Alternates between the two, so that other processes disturb both
-// equally, and prints both medians and their difference.
-// Requirement: at most 100 ns more per call, over 10 million calls.
+// dlsym_bench LIBRARY [CALLS]: measures the cost of a dlsym call with and without LIBRARY preloaded. Alternates between
+// the two, so that other processes disturb both equally. Prints both medians and their difference. Requirement: at most
+// 100 ns more per call, over 10 million calls.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
@@ -22,7 +21,7 @@ constexpr const char* kCalls = "10000000";
 constexpr std::size_t kWays = 2;
 constexpr std::array<const char*, kWays> kWayNames{"a handle", "RTLD_DEFAULT"};
 
-// Measures CPU time, because other processes hardly affect it.
+// Returns this process's CPU time, because other processes hardly affect it.
 double now_ns() {
   timespec now{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);  // cannot fail

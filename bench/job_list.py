@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""job_list.py PROGRAM [JOBS]: the CPU time of `job list` and `job list --json` with that many jobs.
+"""job_list.py PROGRAM [JOBS]: the CPU time of `job list` and `job list --json` with JOBS jobs.
 
 Mounts a store of its own below TMPDIR, and unmounts it at the end. Prints for
 each command the CPU time of the client and of the daemon, as medians of several runs.
@@ -20,7 +20,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def daemon_cpu_s(pid):
-    """Returns the CPU time that the scheduler counts in ns if the kernel provides it, else the time in clock ticks."""
+    """Returns the daemon's CPU time: from schedstat if the kernel has it, otherwise from stat (in clock ticks)."""
     tasks = pathlib.Path(f"/proc/{pid}/task")
     try:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9

@@ -15,7 +15,7 @@
 #include "store/sys/sys.h"
 
 // Measures lookups and changes in the overlay itself, without FUSE: the part of a request that
-// cacheshim adds. Compare them with a plain stat(2) of the same file, but only within one run.
+// cacheshim adds. Compare the results with a plain stat(2) of the same file in the same run.
 namespace cacheshim {
 namespace {
 

@@ -62,7 +62,7 @@ def run(scratch, rounds, waiters, jobs):
 
 
 def crowd_behind_raw(mount, raw, lock, waiters):
-    """Measures the daemon's share of a core while all threads wait for a lock that the daemon has to poll."""
+    """Returns the daemon's CPU use in percent of a core while all threads wait for a lock that the daemon must poll."""
     holder = open(raw, "rb")
     fcntl.flock(holder, fcntl.LOCK_EX)
     before = mount.stats()["lock_waits"]
@@ -81,7 +81,8 @@ def crowd_behind_raw(mount, raw, lock, waiters):
 
 
 def refused_of(native, point, rounds):
-    """Measures refused requests, for a holder with few and with many open descriptors."""
+    """Returns the times of refused lock requests, natively and through the mount, if the holder has few or many open
+    descriptors."""
     found = {}
     for descriptors in (0, 10_000):
         sides = [measure("refused", directory / "held", directory / "made", "--rounds", rounds,
@@ -92,7 +93,7 @@ def refused_of(native, point, rounds):
 
 
 def list_jobs(mount, jobs):
-    """Measures the whole command, including its start, with that many jobs."""
+    """Returns the time of `cacheshim job list`, including the program's start, in a mount with `jobs` jobs."""
     for number in range(jobs):
         fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
         os.write(fd, json.dumps({"op": "job-start", "job": f"job-{number}"}).encode())

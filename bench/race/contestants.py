@@ -43,7 +43,7 @@ class Contestant:
     mount: tuple[str, ...] = ()  # empty: nothing is mounted
     unmount: tuple[str, ...] = ("umount", "{mount}")
     seen_at: str = "{mount}/" + CACHE
-    is_fuse_peer: bool = True  # the bars compare cacheshim with it
+    is_fuse_peer: bool = True  # whether the bars compare cacheshim with this contestant
     publishes: bool = False
     preload: str = ""  # the library that the worker preloads, by its name in the race's directory
 
@@ -92,7 +92,7 @@ OURS_AND_NATIVE = tuple(one for one in CONTESTANTS if one.name in (NATIVE, OURS,
 
 
 def of_another_build(contestant: Contestant, name: str) -> Contestant:
-    """The same contestant with the program and the library of `scripts/bench --before`."""
+    """Returns the same contestant with the program and the library of `scripts/bench --before`."""
     return replace(
         contestant,
         name=name,
@@ -106,7 +106,8 @@ def named(name: str) -> Contestant:
     return next(one for one in CONTESTANTS if one.name == name)
 
 
-# Beside their counterparts of this build, so that the two take their samples one after the other.
+# Each contestant of the other build follows its counterpart of this build, so that the samples of the two are taken one
+# after the other.
 WITH_ANOTHER_BUILD = (
     named(NATIVE),
     named(OURS),

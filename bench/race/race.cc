@@ -126,7 +126,7 @@ void say(const std::exception& error) {
   (void)::fprintf(stderr, "race_worker: %s\n", error.what());
 }
 
-// Returns an empty step on failure, because the others still wait for this runner at the start.
+// Returns an empty step on failure, because the other runners still wait for this one at the start.
 Step try_make_step(const Row& row, const Runner& runner) {
   try {
     return row.make_step(runner);
@@ -149,7 +149,7 @@ Step try_make_step(const Row& row, const Runner& runner) {
   ::_exit(0);
 }
 
-// Returns true if all of them succeeded.
+// Waits for the runners to exit. Returns true if all of them succeeded.
 bool wait_for(const std::vector<pid_t>& runners) {
   bool fine = true;
   for (const pid_t runner : runners) {

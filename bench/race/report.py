@@ -28,7 +28,7 @@ spread  how far the samples of one cell lie apart: half their range, over their 
 
 
 def about(directory: Path, samples: int, requests: str) -> str:
-    """Describes the machine in general terms: what influences the figures."""
+    """Returns a text about the machine: the properties that influence the figures."""
     systems = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", directory], capture_output=True,
                              text=True, check=True).stdout.split()
     system = systems[-1]  # the topmost mount
@@ -89,7 +89,7 @@ def _spread(summary: Summary, row: Row, processes: int, names: list[str]) -> str
 
 
 def comparison(summary: Summary, rows: list[Row]) -> Iterator[str]:
-    """This build against another: medians of the ratios of the rates within a round."""
+    """Yields lines that compare this build with another: medians of the ratios of the two rates within a round."""
     yield f"{'this build over the other':31} p{'mount':>10}{'shimmed':>10}"
     for row in rows:
         for processes in row.processes:

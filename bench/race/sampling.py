@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass
 class Cell:
-    """The samples of one contestant in one row with a number of processes: one sample per round."""
+    """The samples of one contestant in one row with one number of processes: one sample per round."""
 
     samples: list[Sample] = field(default_factory=list)
     failure: str = ""  # why there are no samples

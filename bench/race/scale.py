@@ -101,7 +101,8 @@ def _drop_names() -> None:
 
 
 def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int:
-    """Returns the daemons' memory once it has stopped changing: the kernel sends its FORGET requests over some time."""
+    """Waits until the daemons' memory has not changed for `still_s`, at most `at_most_s`, and returns it in bytes. The
+    kernel does not send all FORGET requests at once."""
     end = time.monotonic() + at_most_s
     last, since = mounted.resident_bytes(), time.monotonic()
     while time.monotonic() < min(since + still_s, end):
@@ -112,7 +113,7 @@ def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int
 
 
 def views(stage: Stage) -> Iterator[str]:
-    """Runs many jobs at once, of as many users, each with a process that stays in its own view."""
+    """Measures many jobs that run at once, each of another user and with one process in its own view."""
     native = _crowd(stage, stage.native)
     with stage.mounted(named(OURS)) as mounted:
         before = mounted.resident_bytes()
@@ -123,7 +124,7 @@ def views(stage: Stage) -> Iterator[str]:
 
 
 def _crowd(stage: Stage, directory: Path) -> float:
-    """Returns the seconds until all processes have read their files; none exits before that."""
+    """Starts a process per job. Returns the seconds until all have read their files; no process exits before that."""
     stay_read, stay = os.pipe()
     begin = time.monotonic()
     crowd = []

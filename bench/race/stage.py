@@ -59,7 +59,7 @@ class Stage:
 
     @property
     def lower(self) -> Path:
-        """The lower directory of the unions: the base lies in it as deep as in a view of cacheshim."""
+        """The lower directory of the other overlays: the base is as deep in it as in a view of cacheshim."""
         return self.area / "lower"
 
     @property
@@ -96,7 +96,7 @@ class Stage:
             os.chown(tree, self.user, self.user)
             self.make(tree, self.user)
             self.work("read", tree, "--keys", self.keys)
-        # Some unions write to branches that are declared read-only.
+        # Some overlays write to lower directories that are declared read-only.
         run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
@@ -122,7 +122,7 @@ class Stage:
 
     @contextmanager
     def mounted(self, contestant: Contestant) -> Iterator[Mounted]:
-        """Mounts the contestant again over the base, with an empty layer."""
+        """Mounts the contestant over the base, with an empty layer, and unmounts it at the end."""
         self._clear_scratch()
         for name in ("upper", "work"):
             (self.scratch / name).mkdir(parents=True)
@@ -210,7 +210,7 @@ def _text_of(file: int) -> str:
 
 
 def is_mounted(path: Path) -> bool:
-    """Returns true also for a mount whose daemon is dead."""
+    """Returns true if something is mounted at `path`, even if its daemon is dead."""
     table = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(path) for line in table)
 

@@ -22,7 +22,7 @@ struct Arguments {
   std::string row;
 };
 
-// If this fails, the reader detects the missing line.
+// Prints one line. If this fails, the reader detects the missing line.
 void print(const nlohmann::json& object) { (void)::puts(object.dump().c_str()); }
 
 double now() {

@@ -80,7 +80,7 @@ def warm_start(env, kernels):
 
 @contextlib.contextmanager
 def peers(scratch, base):
-    """Yields each other way to share the cache: its name and the directory to use."""
+    """Yields {name: directory} of the other ways to share the cache."""
     points = []
 
     def point(name):

@@ -3,7 +3,7 @@
 // shim_bench calls PATH       CPU time of an open and of a stat of PATH, in nanoseconds, as a JSON object
 // shim_bench start N COMMAND  CPU and wall time of N starts of COMMAND in this environment, in microseconds
 //
-// The program itself does not use the library: main.py preloads it, or not.
+// main.py runs this program with and without the preloaded library.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/resource.h>
