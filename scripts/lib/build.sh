@@ -32,7 +32,7 @@ build() { # TARGET…: ninja targets
     [ -f "$dist/lib/libcacheshim.so" ] || die 'the build made no build/dist/lib/libcacheshim.so'
 }
 
-# Builds another variant beside the first one, with other options or another compiler.
+# Builds a variant in build/variants/NAME, with other options or another compiler than build().
 build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: all targets if none is named
     local name=$1 directory=$repo/build/variants/$1 options=()
     shift

@@ -32,7 +32,7 @@ ensure_families() {
     ensure_torch
 }
 
-# Installs the oldest Triton. Like the other old ones, it needs Python 3.11 or older.
+# Installs the oldest Triton. Like the other old versions, it needs Python 3.11 or older.
 ensure_oldest_triton() {
     system_python_is_at_most 3 11 || return 0
     ensure_venv "triton-$oldest_triton_version" --no-deps "triton==$oldest_triton_version" filelock ||

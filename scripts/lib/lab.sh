@@ -2,14 +2,14 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
 # Runs the Triton storm (tests/storm), and everything else that mounts, in namespaces of its own.
 
-storm() { # MODE [ARGUMENT…]: those of tests/storm/storm.py. Requires: ensure_triton or ensure_torch has run.
+storm() { # MODE [ARGUMENT…]: the arguments of tests/storm/storm.py. Requires: ensure_triton or ensure_torch has run.
     _make_lab
     _in_lab /usr/bin/python3 -B "$repo/tests/storm/storm.py" "$@" \
         --repo "$repo" --work "$lab/disk" "${storm_venvs[@]}"
 }
 
 # Runs the race of overlay file systems (bench/race), below a directory on disk.
-race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: those of bench/race/main.py
+race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: the arguments of bench/race/main.py
     local program=$1 library=$2 worker=$3
     shift 3
     _make_lab
@@ -49,8 +49,8 @@ _with_ring_parameter() { # VALUE COMMAND…
     return "$status"
 }
 
-# Runs a command with the repository at a path that every user can enter, because it may lie in a directory that only
-# root can enter.
+# Runs a command with the repository at a path that every user can enter, because the repository may be in a directory
+# that only root can enter.
 with_repo_for_all() { # COMMAND…, in which @repo@ stands for that path
     local everywhere=/cacheshim-lab/repo
     _make_lab

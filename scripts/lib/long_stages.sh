@@ -3,7 +3,7 @@
 # The stages of `scripts/test --long`. stages.toml lists them, each with the sources that it depends on;
 # the stage NAME is the function stage_NAME here.
 
-# With -O1 and -g1, such a build takes a third of the time that it takes with -O2 and -g.
+# With -O1 and -g1, a sanitizer build takes a third of the time that it takes with -O2 and -g.
 readonly sanitizer_options=(-Db_lundef=false -Doptimization=1 -Ddebug=true -Dcpp_args=-g1)
 # These builds also check the lock order.
 readonly sanitizers=(-Db_sanitize=address,undefined -Dlock_ranks=true "${sanitizer_options[@]}")
@@ -47,7 +47,8 @@ stage_killed_holders() {
         mount_tests mount long "$results/kills.xml"
 }
 
-# Runs for a minute without a tool, a minute under ThreadSanitizer and a minute under valgrind.
+# Runs 64 threads for a minute without a tool, a minute under ThreadSanitizer and a minute under
+# valgrind.
 stage_threads() {
     stage '64 threads, watched' "$results/thread-storm.xml" \
         _thread_storm "$results/thread-storm.xml"
