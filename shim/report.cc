@@ -45,7 +45,7 @@ class SigpipeGuard {
   ~SigpipeGuard() {
     if (!blocked_) return;
     const timespec now{0, 0};
-    if (!pending_before_) (void)::sigtimedwait(&pipe_, nullptr, &now);  // usually there is none
+    if (!pending_before_) (void)::sigtimedwait(&pipe_, nullptr, &now);  // usually no signal is pending
     (void)::sigprocmask(SIG_SETMASK, &old_, nullptr);
   }
   SigpipeGuard(const SigpipeGuard&) = delete;

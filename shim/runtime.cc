@@ -30,7 +30,8 @@ int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
-// Works as mkdir -p. Ignores errors, because the call that needs the directory reports them.
+// Does what `mkdir -p` does. Ignores errors, because the call that needs the directory reports
+// them.
 void make_directories(std::string_view path) {
   PathBuffer directory;
   for (std::size_t i = 0; i < path.size(); ++i) {

@@ -47,11 +47,12 @@ class Attempt {
   int directory() const { return directory_; }
   const char* path() const { return path_; }
 
-  // Call after the base has answered: returns whether the answer is valid.
+  // Call after the base has answered. Returns true if the answer is also the view's.
   bool stands() const {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
-  // Call after the base has failed: returns whether the failure is valid for the view.
+  // Call after the call on the base has failed. Returns true if the call would fail in the same way
+  // in the view.
   bool failure_stands() const {
     return errno == ENOENT && !is_awaited() && stands() && is_of_base();
   }
@@ -88,8 +89,8 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
-  // After an umount, or if another mount covers the base, the base's path leads to other files or
-  // to none.
+  // Returns false if the base's path no longer leads to the base: after an umount, or if another
+  // mount covers it.
   bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
   bool rules_allow() const;
@@ -129,7 +130,8 @@ bool each_component(std::string_view path, Visit visit) {
 
 alignas(64) constinit PathMarks marks;
 
-// Computes the keys of the path below the view. Returns whether the path stays in the view.
+// Computes the keys of the path. Returns false if only the mount can answer for this path, for
+// example because it contains "..".
 bool Attempt::take_path() {
   const auto take = [this](std::string_view name) {
     return is_plain_component(name) && probes_.descend(name);

@@ -8,7 +8,7 @@
 #include "common/unique_fd.h"
 #include "shim/direct/direct_view.h"
 
-// Makes descriptors of directly opened files look like the view's.
+// Makes a directly opened descriptor behave as the view's: its attributes, locks and changes.
 //
 // The library recognizes such a descriptor by the mount that statx reports, also after dup, fork
 // and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's

@@ -94,8 +94,8 @@ int base_directory(const View& view) {
   return -1;
 }
 
-// Another thread may be about to use the descriptor. Its call then fails with EBADF or reaches
-// another directory, and the thread discards the answer (is_held()).
+// Another thread may be about to use the descriptor. That thread's call then fails with EBADF or
+// uses another directory, and the thread discards the answer (is_held()).
 void drop_base_directory() {
   const ErrnoGuard errno_guard;
   const int fd = held_directory.exchange(-1);

@@ -54,7 +54,7 @@ inline bool opendir(const char* path, DIR*& result) {
 // Call after libc has read the first entry, or found none. Returns true if the stream now reads the
 // mount, from the beginning: libc must then read the first entry again. Leaves errno unchanged.
 bool check_first(Stream& stream);
-// Whether no view shows this entry of a directory of the base. Leaves errno unchanged.
+// Returns true if all views hide this entry of a directory of the base. Leaves errno unchanged.
 bool is_hidden(int directory, const char* name, unsigned char type);
 
 // Returns the next entry that the view shows; `call` is libc's readdir(3) of `stream`.

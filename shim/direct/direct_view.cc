@@ -42,7 +42,7 @@ constinit std::atomic<bool> is_mapping{false};
 constinit std::atomic<unsigned> pause_left{0};
 constinit std::atomic<unsigned> next_pause{1};
 
-// A mapping that is unmapped unless it is kept.
+// A mapping. The destructor unmaps it if keep() was not called.
 class Mapped {
  public:
   Mapped() = default;
@@ -100,7 +100,7 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
                                page->family_count);
   view.device = page->device;
   view.base_device = page->base_device;
-  // The page must belong to the mount that this process sees, and not to another one at the same
+  // The page must belong to the mount that this process sees, not to another mount at the same
   // path.
   if (!view.is_alive() || !runtime::is_device_of_mount(page->device)) return false;
 

@@ -104,8 +104,8 @@ CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   return text;
 }
 
-// TMPDIR comes before `directory`, as in libc. If TMPDIR is not routed, libc uses TMPDIR, and our
-// argument only if TMPDIR is unusable.
+// TMPDIR takes precedence over `directory`, as in libc. If TMPDIR is not routed, libc itself uses
+// TMPDIR, and uses the routed `directory` only if TMPDIR is unusable.
 CACHESHIM_EXPORT char* tempnam(const char* directory, const char* prefix) noexcept {
   const char* first = ::secure_getenv("TMPDIR");
   if (first == nullptr || *first == '\0' || !runtime::may_match(first)) first = directory;

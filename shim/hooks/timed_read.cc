@@ -39,8 +39,8 @@ bool send_all(int fd, const void* data, std::size_t size) {
   return true;
 }
 
-// Closes the program's descriptors in the child: the child may not be killable for some time, and
-// must not hold another process's pipe open.
+// Closes the program's descriptors in the child: while the child waits for the daemon it may
+// survive SIGKILL, and must not hold another process's pipe open.
 void close_all_but(int fd) {
   if (fd > 0) (void)real::syscall(SYS_close_range, 0, fd - 1, 0);
   (void)real::syscall(SYS_close_range, fd + 1, ~0U, 0);
@@ -85,7 +85,7 @@ Result<std::size_t> receive(int fd, char* out, std::size_t capacity, int timeout
 }  // namespace
 
 // Calls clone(2) by number, because fork(3) would run the program's handlers and its child would
-// send SIGCHLD. A child that is abandoned may leave a zombie, which wait(2) does not see.
+// send SIGCHLD. A child that is abandoned may leave a zombie, which wait(2) ignores.
 Result<std::size_t> read_file_in_time(const char* path, char* out, std::size_t capacity,
                                       int timeout_ms) {
   int ends[2];

@@ -11,7 +11,7 @@
 namespace cacheshim {
 
 enum class MountKind {
-  kNone,       // nothing there, or another file system
+  kNone,       // no mount, or another file system
   kWhole,      // the mount with its .jobs and .cacheshim
   kBoundView,  // one job's view, bind-mounted
 };
@@ -30,7 +30,8 @@ class MountScanner {
   explicit MountScanner(std::string_view path) : path_(path) {}
 
   void feed(std::string_view bytes);
-  // Returns the mount at the path; if there are several, the last, which covers the others.
+  // Returns the mount at the path. Of several mounts at the path, returns the last one, which
+  // covers the others.
   MountState finish();
 
  private:

@@ -10,7 +10,7 @@ std::string_view rest_of(std::string_view text, std::size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-// Completes the match of a path that contains the whole prefix up to match.rest.
+// Completes the match of a path in which the prefix ends at match.rest.
 PathMatch end_match(std::string_view path, PathMatch match) {
   std::string_view rest = rest_of(path, match.rest);
   std::size_t depth = 0;

@@ -14,9 +14,9 @@
 // was pushed before the system call. Many processors mispredict this return, which takes 10 to 20
 // ns.
 //
-// errno is set to 0 for the call. If the call leaves it 0, errno gets its old value back. So an old
-// value cannot be mistaken for this call's error (pathconf may fail without setting errno), and a
-// call that does not set errno leaves it unchanged for the application.
+// errno is set to 0 for the call. If the call leaves it 0, errno gets its old value back. So the
+// hook cannot mistake an old value for this call's error (pathconf may fail without setting errno),
+// and errno remains unchanged for the application if the call does not set it.
 namespace cacheshim {
 
 #define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
@@ -40,7 +40,7 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
 // failed call has had no effect.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
-  int turns = is_ours ? 8 : 1;  // after these, the application gets ESTALE
+  int turns = is_ours ? 8 : 1;  // after this number of calls, the application gets ESTALE
   bool is_refreshed = false;
   for (;;) {
     const auto result = call_with_own_errno(entry_errno, own_errno, call);

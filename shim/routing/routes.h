@@ -31,7 +31,7 @@ class Routes {
   // explains `is_routed`. Returns false if `default_path` is relative, contains ".." or is below
   // the mount, or if the route does not fit.
   bool add(std::string_view name, std::string_view default_path, bool is_routed);
-  // Returns MOUNT/NAME as a permanent string, or null if there is no space for it.
+  // Returns MOUNT/NAME as a string that stays valid, or null if there is no space for it.
   const char* path_of_name(std::string_view name);
 
   std::string_view mount() const { return mount_; }

@@ -38,7 +38,7 @@ bool read_script_line(const char* path, ScriptLine& out);
 // static counts as kLoads, because it may start other programs. May change errno.
 enum class Fit {
   kLoads,
-  kOtherLibc,     // loads it, but it has no effect there
+  kOtherLibc,     // can load the library, which has no effect there
   kOtherMachine,  // its loader would print an error
 };
 Fit fit_of(PathAt at);

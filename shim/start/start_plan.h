@@ -32,10 +32,10 @@ class StartActions {
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
 // Adds the profiles' routes to `routes`, whose mount is set. Skips a family if its variable names a
-// path elsewhere, or if one of its `unless` variables is set. If its variable leads to the family's
-// directory of the mount by a symlink, by a relative path or in another spelling, the variable is
-// set to the mount's path: programs write it into their entries, and other jobs know only that
-// path.
+// path elsewhere, or if one of its `unless` variables is set. If the variable leads to the family's
+// directory of the mount through a symlink, by a relative path or in another spelling, sets the
+// variable to the mount's path: programs write this path into their entries, and other jobs know
+// only the mount's path.
 void plan_profiles(const Environment& environment, const RouteTable& table, Routes& routes,
                    StartActions& actions);
 
