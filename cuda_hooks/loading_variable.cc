@@ -100,7 +100,7 @@ void set_loading_at_start(Loading loading) {
     case Loading::kEager:
     case Loading::kLazy:
       const bool eager = loading == Loading::kEager;
-      // the user has set this value already, so it is not recorded as ours
+      // if the user has set this value, the library does not record it as its own
       if (is_set_to(value_of(loading))) return;
       put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
       put_entry(kSetVariable, eager ? eager_mark : lazy_mark);

@@ -6,7 +6,7 @@
 #include "common/cuda_defaults.h"
 #include "common/job_id.h"
 
-// The decisions of a process about lazy loading. Works on text only.
+// The decisions of a process about lazy loading, made from text alone.
 namespace cacheshim::cuda {
 
 // The driver's own variable. Source: CUDA C++ Programming Guide, "Lazy Loading".
