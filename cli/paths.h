@@ -8,8 +8,8 @@
 
 namespace cacheshim::cli {
 
-// The files that were installed with the running program. Their paths are relative to the
-// program's, so that a moved prefix works.
+// The files that were installed with the running program. They are found relative to the program's
+// own path, so the whole prefix may be moved.
 struct Installation {
   std::string library;   // PREFIX/lib/libcacheshim.so
   std::string profiles;  // PREFIX/share/cacheshim/profiles

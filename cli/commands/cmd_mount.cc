@@ -27,7 +27,8 @@ struct MountArguments {
   bool standby = false;
 };
 
-// Waits as a standby. Returns whether this process must mount.
+// Waits as a standby. Returns true if this process must mount, and false if the mount was closed
+// for good.
 bool stand_by(const std::string& mount_point, DaemonOptions& options) {
   UniqueFd lock;
   if (wait_as_standby(run_dir(resolve_path(mount_point)), options.cycle, lock) ==

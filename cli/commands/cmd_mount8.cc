@@ -155,8 +155,7 @@ void wait_for_daemon(const MountEntry& mount, const DaemonEnd& daemon, bool lazy
 }
 
 void umount_as_helper(const UmountArguments& arguments) {
-  // umount(8) has resolved the path. If this function resolved it again, it could wait for a daemon
-  // that hangs.
+  // umount(8) has resolved the path. Resolving it again could wait for a daemon that hangs.
   const bool is_absolute = arguments.path.starts_with('/');
   const std::string path = is_absolute ? arguments.path : resolve_path(arguments.path);
   const MountEntry mount = find_mount_to("unmounted", path, kUmountFailed);

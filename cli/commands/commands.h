@@ -17,7 +17,7 @@ void add_mount8_helpers(CLI::App& app,
                         int& exit_code);
 // `command` is the result of take_command() and must outlive `app`.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
-// add_lock() and add_profile(): `command` as for add_run(), here for `lock` and `profile learn`.
+// For add_lock() and add_profile(), `command` is the COMMAND of `lock` and of `profile learn`.
 void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);  // adds status and stats

@@ -26,7 +26,7 @@ struct Config {
   std::optional<bool> verify_on_open;
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
-  // The most capable mode to try; if it does not work, a simpler one is used.
+  // The most capable mode to try. The daemon uses a simpler mode if this one does not work.
   std::optional<WatchMode> watch;
   std::optional<bool> io_uring;  // whether to use io_uring, if the kernel allows it
 };

@@ -29,7 +29,7 @@ pid_t holder_of(int lock) {
 UniqueFd open_holder(int lock, pid_t holder) {
   if (holder <= 0) return UniqueFd();
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, holder, 0)));
-  // Checks that the lock's holder has not changed: another process may have got the same number.
+  // Checks that the lock's holder has not changed: its process ID may have been reused.
   return holder_of(lock) == holder ? std::move(process) : UniqueFd();
 }
 

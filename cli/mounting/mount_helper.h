@@ -16,16 +16,16 @@ bool is_umount_helper(std::string_view program);
 // Converts the arguments of mount(8), "SOURCE MOUNTPOINT [-snv] [-o OPTIONS] [-t TYPE] [-N NS]", to
 // words of this program. The command is `remount` if the options request it. It is `overlay` if
 // they contain a lowerdir; SOURCE is then only a name. Otherwise it is `mount` with SOURCE as the
-// store; layers=DIR and config=FILE among the options become options of `mount`. The command
-// rejects words that mount(8) would not pass.
+// store; layers=DIR and config=FILE among the options become options of `mount`. Words that
+// mount(8) does not pass remain, so the command rejects them.
 //
 // Older versions of mount(8) do not pass `suid`, `dev` and `exec`, which are its defaults, but only
 // their opposites. So if `is_root`, an overlay has these three unless the options contain the
 // opposite. A store never has `suid` or `dev`.
 std::vector<std::string> words_of_mount_helper(const std::vector<std::string>& words, bool is_root);
 
-// As above, for umount(8): "MOUNTPOINT [-nlfvr] [-t TYPE] [-N NS]". The command is
-// `umount-as-helper`.
+// As words_of_mount_helper(), for umount(8): "MOUNTPOINT [-nlfvr] [-t TYPE] [-N NS]". The command
+// is `umount-as-helper`.
 std::vector<std::string> words_of_umount_helper(const std::vector<std::string>& words);
 
 }  // namespace cacheshim::cli

@@ -18,7 +18,7 @@ struct MountUser {
 };
 
 // Returns the processes that keep a mount busy, as far as /proc shows them to this user. Makes no
-// request to the mount's daemon, so that it works if the daemon hangs.
+// request to the mount's daemon, which may hang.
 std::vector<MountUser> find_mount_users(const MountEntry& mount);
 
 // Returns one process of each other mount namespace in which the same file system is mounted.

@@ -41,7 +41,7 @@ constexpr int kDaemonMs = 30'000;    // for the daemon to exit after the unmount
 constexpr int kDaemonTermMs = 5000;  // for the daemon to exit after SIGTERM
 constexpr int kPollMs = 200;
 
-// Whether the process exits within `timeout_ms`. Works for children too, and does not reap them.
+// Whether the process exits within `timeout_ms`. If the process is a child, does not reap it.
 bool is_gone_within(pid_t pid, int timeout_ms) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return true;

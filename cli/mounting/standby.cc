@@ -18,7 +18,7 @@ namespace cacheshim::cli {
 namespace {
 
 // Whether the path still leads to the open file. A daemon that exits cleanly removes its run
-// directory, and the next one creates another.
+// directory, and the next daemon creates a new one.
 bool is_current(int fd, const std::string& path) {
   struct stat held {};
   struct stat named {};
