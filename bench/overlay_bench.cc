@@ -78,8 +78,8 @@ void copy_up(benchmark::State& state) {
   }
 }
 
-// Creates a file as Triton does: creates a key's directory and a temporary one in it, writes the
-// file there, and renames it.
+// Creates a file as Triton does: creates a key's directory and a temporary directory in it, writes
+// the file there, and renames the file.
 void put(benchmark::State& state) {
   World world;
   int number = 0;

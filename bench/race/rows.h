@@ -9,7 +9,7 @@
 
 namespace cacheshim::race {
 
-// One of several processes that share a row's work.
+// One of the processes that run a row together.
 struct Runner {
   const Tree& tree;
   unsigned index;  // of `count`
@@ -27,7 +27,7 @@ struct Row {
   // Prepares the row, once for all runners; not measured.
   void (*warm_up)(const Tree&);
   Step (*make_step)(const Runner&);
-  // Whether the row runs to its end, however long that takes.
+  // If true, the row runs until its work is done; otherwise for a fixed time.
   bool to_the_end;
 };
 
