@@ -14,7 +14,7 @@ _configure() { # DIRECTORY [MESON OPTION…]
     if [ -f "$directory/meson-private/coredata.dat" ]; then
         # The directory may already be configured with another prefix.
         meson configure "$directory" "${options[@]}" 2> /dev/null && return 0
-        # The directory was made by another version of Meson, or moved here from another path.
+        # The directory was configured by another version of Meson, or at another path.
         meson setup --wipe "$directory" "$repo" "${options[@]}"
     else
         meson setup "$directory" "$repo" "${options[@]}"

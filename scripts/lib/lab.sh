@@ -19,7 +19,7 @@ race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: the arguments of bench/race/mai
 
 readonly _ring_parameter=/sys/module/fuse/parameters/enable_uring
 
-# Returns whether this kernel has FUSE over io_uring.
+# Succeeds if this kernel has FUSE over io_uring.
 has_rings() {
     [ -w "$_ring_parameter" ]
 }

@@ -140,7 +140,7 @@ _sanitized_mounts() { # JUNIT [VARIABLE=VALUE…]
         CACHESHIM_LIB=@repo@/build/dist/lib/libcacheshim.so "$@"
 }
 
-# ThreadSanitizer continues after a report, so the stage also fails if there is a report and all tests pass.
+# ThreadSanitizer continues after a report, so the stage fails if there is a report, even if all tests pass.
 _thread_tests() { # JUNIT
     local junit=$1 reports=$results/threads status=0
     mkdir -p "$reports"
