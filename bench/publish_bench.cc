@@ -18,8 +18,8 @@
 #include "store/publish/publisher.h"
 #include "store/sys/sys.h"
 
-// Measures the end of a job with many small files: publishing them, alternating with `cp -r` and
-// one syncfs(2) of the same files on the same file system. Prints medians and their ratio.
+// Measures how long it takes to publish many small files at a job's end. Alternates with a `cp -r`
+// of the same files to the same file system and one syncfs(2). Prints medians and their ratio.
 namespace cacheshim {
 namespace {
 
