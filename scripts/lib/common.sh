@@ -28,7 +28,7 @@ require_root() {
 }
 
 _at_exit=()
-at_exit() { # COMMAND…: runs it at the end, the last one first, also after Ctrl-C
+at_exit() { # COMMAND…: runs the command at the end, also after Ctrl-C; the command that was added last runs first
     _at_exit+=("$(printf '%q ' "$@")")
 }
 
