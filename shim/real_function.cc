@@ -30,8 +30,8 @@ Found find_in(const LoadedObject& object, const SymbolName& name, void*& functio
   return function == nullptr ? Found::kSomehow : Found::kHere;
 }
 
-// Returns the first object after this library in the search order, as dlsym(RTLD_NEXT) would search
-// it; null if the loader's list does not show it.
+// Returns the object that dlsym(RTLD_NEXT) would search first, the next one after this library;
+// null if the loader's list does not show it.
 const link_map* next_object() {
   const link_map* const own = own_object();
   return own == nullptr ? nullptr : own->l_next;

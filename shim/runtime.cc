@@ -67,7 +67,7 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
   RoutedPath routed =
       is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_directory);
   if (is_relative) routed.path = at.path;
-  routed.kind = RoutedPath::Kind::kForeign;  // no other path is possible
+  routed.kind = RoutedPath::Kind::kForeign;  // the process cannot fall back further
   if (routed.route == kNoRoute) return routed;
   if (!directory_made[routed.route].exchange(true))
     make_directories(routes()[routed.route].default_path);
@@ -75,7 +75,8 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
 }
 
 // Routes a path with "..", which may lead into a route from outside, or out of the route in which
-// it starts. In the view, the kernel's parent directory is not the application's.
+// it starts. For a directory in the view, the kernel's parent directory is not the one that the
+// application expects.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
