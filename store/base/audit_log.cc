@@ -125,8 +125,8 @@ Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>&
 
 Status AuditLog::read_naming(std::string_view name,
                              const std::function<void(AuditRecord)>& each) const {
-  // Only such a name appears in its record without escapes. For any other name, all lines are
-  // parsed.
+  // JSON may escape any other character, so that a search for the name itself would miss its
+  // record: for other names, parses all lines.
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
   });

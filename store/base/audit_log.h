@@ -16,9 +16,9 @@
 #include "common/unique_fd.h"
 
 // The record of additions to the base and removals from it: STORE/.cacheshim/audit/<node>.jsonl,
-// one JSON object per line, append-only. Each machine has a file of its own, since appending is
-// atomic on one machine only. Other files *.jsonl* of the directory are read as well, so that logs
-// can be rotated.
+// one JSON object per line, append-only. Each machine has its own file, because appends by several
+// machines to one file are not atomic. Readers also read all other files `*.jsonl*` in the
+// directory, so that logs can be rotated.
 namespace cacheshim {
 
 struct AuditFile {
@@ -37,7 +37,7 @@ struct AuditRecord {
   std::string node;  // the machine
   // The entry (EntryRef::unit()), or a file or directory that belongs to no entry.
   std::string unit;
-  std::string job;  // kPublish: the publisher
+  std::string job;  // kPublish: the job that published
   std::string cycle;
   std::optional<unsigned> uid;
   std::vector<AuditFile> files;  // kPublish: the added files
@@ -46,7 +46,7 @@ struct AuditRecord {
 
 std::string_view to_string(AuditRecord::Event event);
 std::string to_json_line(const AuditRecord& record);
-// Errors: EINVAL for a line that is no record. Unknown fields are skipped, missing ones stay empty.
+// Errors: EINVAL for a line that is not a record. Skips unknown fields; missing fields stay empty.
 Result<AuditRecord> parse_audit_line(std::string_view line);
 
 // Thread-safe.
@@ -63,9 +63,10 @@ class AuditLog {
   // that are not records.
   Status read(const std::function<void(AuditRecord)>& each) const;
   // As read(), for the records whose line contains `name`, and perhaps for others. Much faster,
-  // because it does not parse the other lines.
+  // because it does not parse lines without `name`.
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
-  // The position up to which each file has been read, by inode: a rotated file keeps its position.
+  // The position up to which each file has been read. The key is the device and inode, so that a
+  // rotated file keeps its position.
   using Places = std::map<std::pair<dev_t, ino_t>, off_t>;
   // As read(), for the lines that were added after `places`. Advances `places`.
   Status read_on(Places& places, const std::function<void(AuditRecord)>& each) const;

@@ -42,7 +42,7 @@ class Lister {
   }
 
   void visit(const std::string& directory, bool is_known) {
-    // for entries that consist of files: the index in units_, by unit
+    // the index in units_ of each entry that consists of files, by the name of its unit
     std::map<std::string, std::size_t> groups;
     for (const sys::DirEntry& name : names_in(directory)) {
       const std::string path = join_path(directory, name.name);

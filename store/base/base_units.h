@@ -24,7 +24,7 @@ struct BaseUnit {
   std::time_t last_use = 0;        // the latest time of a read or write of its files
 };
 
-// Returns the unit of this name, without its size and last use.
+// Returns the unit named `unit` with its paths, but without its size and last use.
 BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 
 // Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.

@@ -26,26 +26,26 @@ struct BaseChange {
   std::string name;
 };
 
-// Reports changes of the base by other processes of this machine, within a few milliseconds. It
-// does not see changes by other machines on a network file system (is_local_file_system() is false
-// there). For a marker (whiteout.h) it reports the hidden name. It reports an xattr that makes a
-// directory opaque only as a change of the directory's attributes. Sources: fanotify(7),
-// inotify(7).
+// Reports changes of the base by other processes of this machine, within a few milliseconds. Does
+// not report changes by other machines on a network file system (is_local_file_system() is false
+// there). Reports a marker (whiteout.h) under the name that it hides or, if the marker does not
+// contain that name, as kUnknown. Reports an xattr that makes a directory opaque only as a change
+// of the directory's attributes. Sources: fanotify(7), inotify(7).
 class BaseWatch {
  public:
   // Called on the loop's thread with the changes since the last call, in order.
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
-  // Starts the best mode, up to `best`, that works here for all of `directories`. These are the
-  // base, or the directories that are merged into it; one may contain another. They must stay open;
-  // each may be O_PATH.
+  // Starts the best mode, up to `best`, that works here for all of `directories`: the base, or the
+  // directories that are merged into it. One may contain another. They must stay open and may be
+  // O_PATH descriptors.
   static std::unique_ptr<BaseWatch> start(EventLoop& loop, const std::vector<int>& directories,
                                           WatchMode best, Callback changed);
   virtual ~BaseWatch() = default;  // waits for a call of `changed` in progress
 
   virtual WatchMode mode() const = 0;
-  // Call before a lookup in `directory`. Returns whether changes in it are reported from now on.
-  // Thread-safe; fast when repeated.
+  // Call before a lookup in `directory`. Returns true if changes in the directory are reported from
+  // now on. Thread-safe; fast when repeated.
   virtual bool ensure(const std::string& directory) = 0;
 };
 

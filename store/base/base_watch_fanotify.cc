@@ -15,9 +15,9 @@
 #include "store/sys/sys.h"
 
 // Marks the whole file system of each watched directory (Linux 5.9). An event identifies the
-// directory by a file handle, which is opened to get its path. Since most events come from a few
-// directories, and most of these are outside the watched ones, the result for a handle is cached
-// until a directory moves.
+// directory by a file handle, which is opened to get its path. Most events come from a few
+// directories, most of them outside the watched ones, so the paths of each handle are cached until
+// a directory moves.
 namespace cacheshim {
 namespace {
 
@@ -25,9 +25,9 @@ constexpr std::uint64_t kEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN
                                   FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
 constexpr std::uint64_t kMoves = FAN_MOVED_FROM | FAN_MOVED_TO;
 constexpr std::uint64_t kNames = FAN_CREATE | FAN_DELETE | kMoves;
-constexpr std::size_t kMostRemembered = 65536;  // counts directories
+constexpr std::size_t kMostRemembered = 65536;  // directories whose paths are cached
 
-// Returns the path of an open object in the kernel's view; "" if it has none any more.
+// Returns the path of an open object according to /proc/self/fd; "" if it cannot be read.
 std::string path_of(int fd) {
   auto target = sys::read_link_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd));
   return target ? *std::move(target) : std::string();
@@ -142,13 +142,13 @@ const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fi
   return directories_[key] = resolve(info, handle);
 }
 
-// Returns no paths for a directory outside the watched ones, or for a removed one, whose removal
-// its parent's event reports. Compares the file system first, because handles of two file systems
-// may be equal.
+// Returns no paths for a directory outside the watched ones, nor for a removed directory: an event
+// of its parent reports the removal. Compares the file systems first, because handles of two file
+// systems may be equal.
 FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
                                             const file_handle& handle) const {
   Paths paths;
-  // open_by_handle_at(2) only reads it
+  // open_by_handle_at(2) only reads the handle
   file_handle* const given = const_cast<file_handle*>(&handle);
   for (const WatchedMount& mount : mounts_) {
     if (std::memcmp(&mount.file_system, &info.fsid, sizeof info.fsid) != 0) continue;

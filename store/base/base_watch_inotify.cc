@@ -11,8 +11,9 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// Watches each directory before a lookup in it, so that no change is missed. Watches its parent
-// first: if the directory does not exist yet, the parent's watch reports its creation.
+// Sets a watch on each directory before the first lookup in it, so that no change is missed. Sets a
+// watch on its parent first: if the directory does not exist yet, the parent's watch reports its
+// creation.
 //
 // Two kinds of events leave directories without a watch, or watches without a path. If a directory
 // moves, the paths of the watches below it are unknown. If a directory appears where it was absent,
@@ -99,7 +100,7 @@ Result<int> InotifyWatch::watch(const Place& place) {
   if (opened.failed_with(ENOENT) || opened.failed_with(ENOTDIR)) return kAbsent;
   if (!opened) return opened.error();
   const std::string path = "/proc/self/fd/" + std::to_string(opened->get());
-  // `path` is a symlink, which the call must follow
+  // `path` is a symlink in /proc, which the call must follow
   const std::uint32_t events = kEvents & ~std::uint32_t{IN_DONT_FOLLOW};
   const int added = ::inotify_add_watch(events_.get(), path.c_str(), events);
   if (added == -1) return Errno::last();
@@ -146,7 +147,7 @@ void InotifyWatch::read_events() {
 void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& changes) {
   const MutexLock lock(mutex_);
   if ((event.mask & IN_Q_OVERFLOW) != 0)
-    return drop_all(changes);  // the lost events may be about created and removed directories
+    return drop_all(changes);  // the lost events may have created or removed directories
   const auto found = places_.find(event.wd);
   if (found == places_.end()) return;  // the watch of this event was removed
   const bool moved =

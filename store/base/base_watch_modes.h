@@ -13,7 +13,7 @@
 // The implementations of the two modes of base_watch.h, and their common code. Internal to store/.
 namespace cacheshim {
 
-// Return null if the kernel does not support the mode, or this process lacks the privilege.
+// Both return null if the kernel does not support the mode, or this process lacks the privilege.
 std::unique_ptr<BaseWatch> start_fanotify(EventLoop& loop, const std::vector<int>& directories,
                                           const BaseWatch::Callback& changed);
 std::unique_ptr<BaseWatch> start_inotify(EventLoop& loop, const std::vector<int>& directories,
@@ -22,9 +22,9 @@ std::unique_ptr<BaseWatch> start_inotify(EventLoop& loop, const std::vector<int>
 // Adds `change`. Replaces the name of a marker by the name that the marker hides.
 void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
-// Reads a descriptor of events on the loop's thread. Pauses after each batch, so that a busy file system causes at most
-// some hundred wake-ups a second instead of one per event. `read` reads one batch, so that the loop's other tasks run in
-// the pauses.
+// Reads a descriptor of events on the loop's thread. Pauses for 1 ms after each batch, so that a busy file system
+// causes at most 1,000 wake-ups a second instead of one per event. `read` reads only one batch; the loop's other tasks
+// run in the pauses.
 class EventReader {
  public:
   EventReader(EventLoop& loop, int events, std::function<void()> read)
@@ -40,7 +40,8 @@ class EventReader {
   static constexpr std::chrono::milliseconds kPause{1};
   static constexpr std::chrono::milliseconds kPoll{100};
 
-  // Reads a batch of events; after the pause, waits for the next one. Polls if the kernel refuses to wait.
+  // Reads a batch of events; after the pause, waits for the next event. If `events_` cannot be watched, polls it every
+  // 100 ms.
   EventLoop::Clock::time_point run(bool has_events) {
     if (!has_events && task_.watch(events_, 0)) return EventLoop::kNever;
     read_();

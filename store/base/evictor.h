@@ -25,7 +25,7 @@ struct EvictionReport {
   std::uint64_t files = 0;
   std::uint64_t bytes_before = 0;  // of the whole base
   std::uint64_t files_before = 0;
-  bool is_over = false;  // a limit is still exceeded: all other units were used within min_age
+  bool is_over = false;  // a limit is still exceeded, but the other units were used within min_age
 };
 
 // Returns the units that must be evicted to meet the limits. Evicts nothing.
@@ -36,7 +36,8 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
 // removed paths.
 std::vector<std::string> carry_out(const Store& store, EvictionReport& report);
 
-// Chooses the units to evict if `free` bytes of `size` are free; for plan_eviction() and tests.
+// Chooses the units to evict if `free_bytes` of the file system's `size_bytes` are free; for
+// plan_eviction() and tests.
 EvictionReport choose_units(std::vector<BaseUnit> units, const EvictionLimits& limits,
                             std::time_t now, std::uint64_t free_bytes, std::uint64_t size_bytes);
 

@@ -59,7 +59,7 @@ void OpenVerifier::read_on() {
       unit_by_path_[file.path] = record.unit;
       units_[record.unit][file.path] = file;
     }
-  });  // if this fails, files without a record are not checked
+  });  // if this fails, files whose records were not read are not checked
 }
 
 std::vector<AuditFile> OpenVerifier::files_of(const std::string& unit) const {
@@ -75,7 +75,8 @@ bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
   return seen != seen_.end() && seen->second == stamp;
 }
 
-// Whether no file has to be read before a process uses this path.
+// Whether a process may use this path without further checks: its unit was checked, and a code file
+// has not changed since.
 bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
   if (!clean_.contains(unit)) return false;
   if (!is_checked_name(base_name(path))) return true;
@@ -95,7 +96,7 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
   for (const AuditFile& file : files) {
     const auto object = sys::open_beneath(store_.base(), file.path, O_PATH | O_NOFOLLOW);
     const auto st = object ? sys::stat_fd(object->get()) : object.error();
-    if (!st) continue;  // the file was removed: its lookup fails without this check
+    if (!st) continue;  // the file was removed, so its lookup fails anyway
     {
       const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;

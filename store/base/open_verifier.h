@@ -18,12 +18,14 @@
 
 namespace cacheshim {
 
-// verify_on_open: compares code, *.so and *.cubin, with the recorded digest before any process
-// reads it, once per inode, and again when it has changed. The first lookup of any file verifies
-// the whole entry: a program that has found an entry's first file must find the others. A damaged
-// entry goes to trash, so that programs find it missing and build it again.
+// verify_on_open: compares each code file (*.so, *.cubin) with its recorded digest before any
+// process reads the file: once per inode, and again when the file has changed. The first lookup of
+// an entry's file verifies all code files of the entry, because a program that has found one file
+// of an entry must find the others. A damaged entry goes to trash, so that programs find it missing
+// and build it again.
 //
-// Thread-safe. No thread waits while another one reads a file, so two may read the same file.
+// Thread-safe. No thread waits while another one reads a file, so two threads may read the same
+// file.
 class OpenVerifier {
  public:
   // `store` and `entries` must outlive the object.
@@ -31,17 +33,17 @@ class OpenVerifier {
 
   // Whether a file of this name is compared with its digest.
   static bool is_checked_name(std::string_view name);
-  // Whether a lookup of this path of the base must reach the daemon: checked names, and the names
-  // by which a program finds the entry of such a file. Direct answers must leave these paths to the
-  // daemon.
+  // Whether a lookup of this path of the base must reach the daemon, and must not be answered
+  // directly. Returns true for checked names, and for the names by which a program finds an entry,
+  // which may have such files.
   static bool is_for_the_daemon(const EntryMap& entries, std::string_view path);
 
   struct Verdict {
     std::string why;                // "PATH: the error"; "" if all files are as recorded
     std::vector<std::string> gone;  // the paths that were moved to trash; none if that failed
   };
-  // Call for a file of the base before it is shown or opened, with no lock held. Reads the checked
-  // files of its entry that have not been read yet.
+  // Call for a file of the base before it is shown or opened, with no lock held. Reads those code
+  // files of its entry that have not been read yet, and moves the entry to trash if one is damaged.
   Verdict check(const std::string& path) EXCLUDES(mutex_);
 
  private:

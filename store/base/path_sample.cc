@@ -24,7 +24,7 @@ class Sampler {
       : base_(base), mount_path_(mount_path), entries_(entries), deadline_(deadline) {}
 
   PathSample take() {
-    // Half of the time is for listing names, the rest for reading files.
+    // Spends at most half of the time on listing names, so that the rest is left for reading files.
     const auto now = Clock::now();
     const auto half = now + (deadline_ - now) / 2;
     for (const Profile& profile : entries_.profiles()) {

@@ -19,9 +19,9 @@ struct PathSample {
   std::vector<DamagedFile> damaged;
 };
 
-// Reads entries in random order until `deadline`, so that each search of a large store reads other
-// entries. If the base's file system does not answer, waits for at most one system call. Does not
-// change access times if it can avoid it.
+// Reads entries in random order until `deadline`, so that repeated searches of a large store cover
+// different entries. If the base's file system hangs, only the system call in progress delays the
+// return. Leaves access times unchanged if the daemon may open files with O_NOATIME.
 PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
                                  std::chrono::steady_clock::time_point deadline);
 

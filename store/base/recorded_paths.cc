@@ -8,8 +8,8 @@
 namespace cacheshim {
 namespace {
 
-// Larger files are refused: a job can set the size of a sparse file to any value, which would
-// exhaust the memory. A Triton group file has 1 KiB.
+// Larger files are refused: a job can create a sparse file of any size, and reading it would
+// exhaust the memory. For comparison, a Triton group file has 1 KiB.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 

@@ -35,7 +35,7 @@ uid_t uid_given_by(int directory) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
   if (!sys::make_dir_at(directory, name, kPrivateMode)) return sys::own_uid();
   const auto st = sys::stat_at(directory, name);
-  // If this fails, the directory's name explains what it is.
+  // If this fails, the name of the remaining directory shows its purpose.
   (void)sys::unlink_at(directory, name, AT_REMOVEDIR);
   return st ? st->st_uid : sys::own_uid();
 }

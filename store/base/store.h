@@ -48,7 +48,7 @@ class Store {
   // if another process holds it.
   Result<UniqueFd> try_lock_base() const;
 
-  // The recorded mount path, "" if there is none yet.
+  // The recorded mount path; "" if none has been recorded yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);
   // Whether another living daemon served this store when it was opened.

@@ -15,11 +15,11 @@ struct SurveyedLayer {
   std::string job;
   std::string node;  // as recorded, "" if there is no readable record
   bool is_active = false;
-  bool is_ended = false;   // ended, and kept for some time
-  bool is_served = false;  // by a daemon of this machine, whose lock is visible
+  bool is_ended = false;   // the job has ended, and the layer is kept until a sweep
+  bool is_served = false;  // a daemon holds its lock, according to /proc/locks
 };
 
-// `layers` is the directory of the layers. Errors: those of reading it.
+// `layers` is the directory of the layers. Errors: those of reading this directory.
 Result<std::vector<SurveyedLayer>> survey_layers(int layers);
 
 // `control` is a store's .cacheshim. Returns the number of objects that have been in its trash for
@@ -34,8 +34,8 @@ enum class LockSupport { kWorks, kNone, kUnknown };
 // releases it.
 LockSupport probe_locks(int file);
 
-// Whether files in the directory share their blocks when copied (reflink). Tries it with two files
-// without names. Errors: those of creating these.
+// Whether files in the directory share their blocks when copied (reflink). Tries it with two
+// unnamed files. Errors: those of creating and writing the files.
 Result<bool> probe_reflink(int directory);
 
 }  // namespace cacheshim
