@@ -147,8 +147,8 @@ bool Layer::may_be_taken(const LayerRecord& wanted) const {
   return wanted.uid == old->uid;
 }
 
-// Syncs the directories above the record, because the record's rename does not make their names
-// durable.
+// Syncs the directories above the record, because syncing the record does not make the names of
+// these directories durable.
 Status Layer::sync_names(int layers) const {
   for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
     CACHESHIM_TRY(directory, open_dir(layers, path));

@@ -18,8 +18,8 @@ enum class Outcome { kNone, kSuccess, kFailure };
 std::string_view to_string(Outcome outcome);
 
 inline constexpr const char* kLayerRecordFile = "meta.json";  // in a layer's directory
-// The directory's name of an ended layer that is kept for some time contains this mark, followed by
-// the time of its end.
+// If an ended layer is kept, the name of its directory contains this mark, followed by the time of
+// the end.
 inline constexpr std::string_view kEndedLayerMark = ".ended-";
 
 // meta.json. Readers skip unknown fields, and missing ones keep these defaults, so that older and
@@ -35,7 +35,8 @@ struct LayerRecord {
   // them.
   bool vouched = false;
   std::string refused;
-  // The job's policy, at most the mount's; nothing in records of older versions.
+  // The job's publish policy, which never publishes earlier than the mount's; nothing in records of
+  // older versions.
   std::optional<PublishPolicy> publish;
   bool active = true;
   Outcome outcome = Outcome::kNone;
@@ -72,8 +73,9 @@ class Layer {
   Result<UniqueFd> open_upper() const;
   Result<UniqueFd> open_work() const;
 
-  // Records the end and releases the directory: removes it at once, or keeps it as
-  // "<name>.ended-<time>" for sweep_ended_layers(). Releases the lock.
+  // Records the end. Then removes the directory or, with `keep`, renames it to
+  // "<name>.ended-<time>" for sweep_ended_layers(). The object keeps the lock until it is
+  // destroyed.
   Status end(int layers, Outcome outcome, bool keep);
 
  private:
@@ -92,14 +94,14 @@ class Layer {
 // Returns the layers of this node that are recorded as active and that no daemon holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
-// Ends layers that are recorded as active, that no daemon holds and that no daemon will take over:
-// those of this node that are older than `started_before`, seconds since 1970, and those of other
-// nodes that have been unused for longer than `keep_seconds`. Leaves `uid-<uid>` layers to their
-// nodes. Returns the number of ended layers.
+// Ends layers that are recorded as active, but that no daemon holds or will take over. These are
+// the layers that started before `started_before` (seconds since 1970) and, if they are of another
+// node, also more than `keep_seconds` ago. Leaves `uid-<uid>` layers to their nodes. Returns the
+// number of ended layers.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 
-// Removes ended layers that are older than `keep_seconds`.
+// Removes layers that ended more than `keep_seconds` ago.
 void sweep_ended_layers(int layers, std::time_t keep_seconds);
 
 }  // namespace cacheshim

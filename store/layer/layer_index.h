@@ -10,28 +10,29 @@
 
 #include "store/sys/mutex.h"
 
-// An index in memory of what a layer has and hides: its directories, the names that it has whited
-// out and the directories that it has made opaque.
+// An index, in memory, of what a layer has and hides: its directories, its whiteouts, and which of
+// its directories are opaque.
 //
-// Only this daemon changes a layer, so the directories and markers on disk are the record, and this
-// is their index. If the layer does not have the directory of a name, a lookup goes directly to the
-// lowers, and one walk over the index tells whether they are hidden. The index is a tree like the
-// layer's own, so that a rename or removal handles everything below in one step. It does not
-// contain files. Thread-safe: its lock is the innermost one and is not held across a system call.
-// The Overlay makes a change on disk and its record here atomic. Paths are as in paths.h.
+// Only this daemon changes the layer, so the index always agrees with the directories and markers
+// on disk. If the layer does not have the directory of a name, a lookup goes directly to the
+// lowers, and one walk over the index tells whether the layer hides the name there. The index is a
+// tree like the layer's own, so that a rename or removal of a directory is one step, whatever the
+// directory contains. The index does not contain files. Thread-safe: its lock is the innermost one
+// and is not held across a system call. The caller holds Overlay::mutex() while it makes a change
+// on disk and here. Paths are as in paths.h.
 namespace cacheshim {
 
 class LayerIndex {
  public:
   struct Place {
     bool in_layer = false;      // the layer has the directory of the name
-    bool hides_lowers = false;  // the name or a parent directory is whited out, or one is opaque
+    bool hides_lowers = false;  // the name or a parent is whited out, or a parent is opaque
   };
   Place place_of(std::string_view path) const;
 
   bool has_directory(std::string_view path) const;
-  // The functions that add a name require that the index contains its parent directory. It always
-  // contains "".
+  // Functions that add a name require: the index contains the parent directory of the name. "" is
+  // always in the index.
   void add_directory(std::string_view path);
 
   void add_whiteout(std::string_view path);
@@ -45,9 +46,9 @@ class LayerIndex {
   void remove_opaque(std::string_view path);
   bool is_opaque(std::string_view path) const;
 
-  // Call after a directory of the layer was removed, was renamed to an unused name, or was
-  // exchanged with another name, with everything below it. A path that is not in the index is taken
-  // for a file.
+  // Call after a directory of the layer, with everything below it, was removed (erase_tree()), was
+  // renamed to an unused name (move_tree()), or was exchanged with another object
+  // (exchange_trees()). A path that is not in the index is taken for a file.
   void erase_tree(std::string_view path);
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);
@@ -67,7 +68,7 @@ class LayerIndex {
     ~Directory();  // without recursion: a job may create trees of any depth
     bool opaque = false;
     std::unordered_map<std::string, std::unique_ptr<Directory>, Hash, std::equal_to<>> directories;
-    std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()
+    std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see WhiteoutKey
   };
 
   const Directory* find(std::string_view path) const REQUIRES_SHARED(mutex_);

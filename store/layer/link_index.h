@@ -20,15 +20,15 @@ namespace cacheshim {
 //
 // The first name of such a file that is copied up leaves a hard link of the copy here, under a key
 // made of the base file's identity. From then on its other names in the base show the copy, and get
-// links of it when they are copied up themselves. The key is stored with the number of the base's
-// names that are still visible, neither copied up nor hidden; together with the copy's own links it
+// links of it when they are copied up themselves. With the key, the number of the base's names that
+// are still visible (neither copied up nor hidden) is stored; this number plus the copy's own links
 // is the file's st_nlink. A file that has only lost names so far is recorded without a copy.
 //
 // On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2) or link(2). A
 // crash between the calls of one copy-up can leave the count one too high, never a name without its
 // data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard behavior"). Not thread-safe:
-// part of an Overlay and under its lock.
+// protected by Overlay::mutex().
 class LinkIndex {
  public:
   static constexpr const char* kDirectory = "index";
@@ -40,9 +40,9 @@ class LinkIndex {
     ino_t inode = 0;
   };
 
-  // Returns a key that identifies the file during its lifetime, also after a remount. It consists
-  // of the file handle if the file system has file handles. `object` may be an O_PATH descriptor;
-  // `lower` is LowerStack::Object's.
+  // Returns a key that identifies the file during its lifetime, also after a remount. It is a hash
+  // of the file handle or, on a file system without file handles, of the device and inode number.
+  // `object` may be an O_PATH descriptor; `lower` is LowerStack::Object's.
   static Result<std::string> key_of(int object, std::size_t lower);
 
   // Reads the records in the work directory `work`, which must stay open.
@@ -71,7 +71,7 @@ class LinkIndex {
   // Call when one of the base's names was copied up or hidden. `names` is the number of names that
   // the file had before; it is used only if the file is not recorded yet.
   Status take_name(const std::string& key, nlink_t names);
-  // Forgets the file of this copy if it has no name left. Returns whether it was forgotten.
+  // Forgets the file of this copy if it has no name left. Returns true if it did.
   bool forget_if_gone(dev_t device, ino_t inode);
 
  private:
