@@ -10,7 +10,7 @@
 
 namespace cacheshim {
 
-// The lock files of the base, for one job or, with nothing hidden, for the daemon.
+// The lock files of the base, for one job, or for the daemon itself, which hides none.
 struct BaseLocks {
   // `entries` must outlive the object.
   explicit BaseLocks(const EntryMap& entries)

@@ -9,7 +9,8 @@
 
 namespace cacheshim {
 
-// Returns the name of the file for the lease, or the lock, of `path`.
+// Returns the name of the file in leases/ for `path`: the file of the lease, or the file that takes
+// the locks of the baton `path`.
 std::string lease_name(std::string_view path);
 
 // The leases of a store's daemons: files in STORE/.cacheshim/leases, named by the hash of the path
@@ -21,12 +22,12 @@ class LeaseFiles {
   explicit LeaseFiles(int directory) : directory_(directory) {}
 
   // Takes the lease of `path`, which is held until release(). Errors: EWOULDBLOCK while another
-  // daemon holds it. If the file system has no locks, or allows no more files, the descriptor is
-  // empty: exclusion is then limited to this daemon.
+  // daemon holds it. If the file system has no locks, or allows no more files, returns an empty
+  // descriptor: the lease then excludes only waiters of this daemon.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
-  // Removes files without a holder. Either a dead daemon has left them, or they took the locks of a
-  // baton (NamedLockFiles).
+  // Removes the files that nobody has locked: files that a dead daemon has left, and files for the
+  // locks of batons (NamedLockFiles).
   void sweep() const;
 
  private:

@@ -18,8 +18,9 @@ namespace cacheshim {
 // If every local user may publish, all users may open it (mode 0666). If `[publish] allow` is set,
 // only root and the users and groups that it names may, by a POSIX ACL: mode 0660 with the sticky
 // bit. The kernel ignores that bit on a file; here it marks a mode that applies only beside the
-// mount. In a view the view's user can open a lock file (View); the daemon opens it itself. Jobs
-// that are allowed by their cgroup have no ACL entry: they lock through the mount.
+// mount. In a view, the view's user can open every lock file (View), because the daemon opens it
+// for the user. Jobs that are allowed by their cgroup have no ACL entry: they lock through the
+// mount.
 class LockAccess {
  public:
   explicit LockAccess(const std::optional<PublishAllow>& allow);

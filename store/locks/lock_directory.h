@@ -16,8 +16,8 @@ namespace cacheshim {
 // The maximum size of a lock file, which all users share.
 inline constexpr off_t kMostLockBytes = 4096;
 
-// The base as the directory of the lock files that all jobs share, and the rule of access to these
-// files outside the mount. Thread-safe. Paths are as in paths.h.
+// The base, as the directory that contains the lock files that all jobs share, and the LockAccess
+// of these files outside the mount. Thread-safe. Paths are as in paths.h.
 class LockDirectory {
  public:
   // From now on the lock files belong to `base`, a writable directory that stays open; -1: they are

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kMostTries = 1000;  // for a file that others make and remove meanwhile
+constexpr int kMostTries = 1000;  // other processes may create and remove the file meanwhile
 constexpr mode_t kSharedMode = 0644;  // outside the mount only the service account may write
 
 }  // namespace
@@ -35,9 +35,8 @@ Result<UniqueFd> LockFiles::open(const std::string& path, int flags) const {
   return file;
 }
 
-// The file system's open(O_CREAT) creates or opens a file in one step. This function needs two
-// steps, because the caller must learn which one it was. Another process may remove the file in
-// between.
+// Tries O_EXCL first, and then opens the existing file, because open(2) with O_CREAT alone would
+// not tell whether the file is new. Repeats both if another process removes the file in between.
 Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
   const int plain_flags = flags & ~(O_CREAT | O_EXCL);
   if (hidden_.contains(path)) {

@@ -14,8 +14,8 @@
 namespace cacheshim {
 
 // Renames and links of the base's lock files (LockFiles): within the base, and between the base and
-// a job's layer. The object stays the same, and with it the locks that are held on it. A name that
-// a file gets in the base becomes visible if the job has hidden it.
+// a job's layer. The object stays the same, and with it the locks that are held on it. If the job
+// has hidden a name that a file gets in the base, the name becomes visible again.
 //
 // Thread-safe. Paths are as in paths.h.
 class LockRenames {
@@ -33,8 +33,8 @@ class LockRenames {
   // link_out() give a lock file the name `name` in `directory`, a directory of the layer.
   // rename_in() copies the file if `directory` is on another file system, and returns an O_PATH
   // descriptor of the object that got the name; other processes may have removed the name by then.
-  // Errors: EXDEV from the other functions if `directory` is on another file system, and for names
-  // of class `shared`; EFBIG for a file that is too large; EEXIST.
+  // Errors: EXDEV from the other three functions if `directory` is on another file system; EXDEV
+  // for names of class `shared`; EFBIG for a file that is too large; EEXIST.
   Result<UniqueFd> rename_in(int directory, const std::string& name, const std::string& path,
                              unsigned flags);
   Status rename_out(const std::string& path, int directory, const std::string& name) const;

@@ -11,10 +11,10 @@
 
 namespace cacheshim {
 
-// The base's files that take only the locks of a job's own file: of a small `*.lock` in a cache
-// without a profile, or of a baton. The file for a `*.lock` has the same path. The file for a baton
-// is among the store's leases: with the baton's own name, processes that use the base without a
-// mount would wait for it, since a baton excludes by existing.
+// Files of the base that take the locks of a job's own file, and have no other purpose. The job's
+// file is a small `*.lock` in a cache without a profile, or a baton. The file for a `*.lock` has
+// the same path. The file for a baton is in leases/: under the baton's own path, it would make
+// processes wait that use the base without a mount, because a baton locks by its existence.
 //
 // Thread-safe. Paths are those of the job's files, as in paths.h.
 class NamedLockFiles {
@@ -28,7 +28,8 @@ class NamedLockFiles {
     return base_.is_shared() && entries_.may_become_lock(path);
   }
   // open() returns an O_PATH descriptor. Errors: ENOENT if there is no file, and for other names;
-  // EFBIG for a file that is too large; EISDIR; EACCES for one that the daemon cannot write to.
+  // EFBIG for a file that is too large; EISDIR; EACCES for a file that the daemon cannot read and
+  // write.
   Result<UniqueFd> open(const std::string& path) const;
   // Accepts every name. Errors: those of LockFiles::find().
   Result<LockFiles::Object> find(const std::string& path) const;

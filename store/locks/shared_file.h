@@ -13,10 +13,10 @@ namespace cacheshim {
 
 class LockFiles;
 
-// A file of class `shared` that is open for writing. A reader without its lock must never see half
-// of a write: the first change goes to a copy of the file in staging, to which the descriptor then
-// refers, and commit() replaces the file with the copy by a rename. The next change makes the next
-// copy. A copy that is never committed is discarded.
+// A file of class `shared` that is open for writing. A reader that does not hold its lock must
+// never see a half-written file. So the first change makes a copy of the file in staging, to which
+// the descriptor then refers, and commit() replaces the file with the copy by a rename. The next
+// change after that makes a new copy. A copy that is never committed is discarded.
 class SharedFile {
  public:
   // `staging`: a directory on the base's file system, which must outlive the object. `path`: the
