@@ -26,7 +26,8 @@ struct StoreError {
 class Store {
  public:
   // Opens the store at `path`, an existing directory, and creates missing records. Removes the
-  // files that dead daemons have left in staging and trash. `layers_path` may be empty.
+  // files that dead daemons have left in staging and leases. If `layers_path` is "", the layers are
+  // in STORE/.cacheshim/layers.
   static std::variant<Store, StoreError> open(const std::string& path,
                                               const std::string& layers_path);
 
