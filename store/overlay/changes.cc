@@ -15,8 +15,8 @@
 namespace cacheshim::changes {
 namespace {
 
-// Returns true if the directory's owner cannot enter it. Objects of the lowers below it are then
-// inaccessible as well.
+// Returns true if the directory's owner cannot read and enter it. The lowers' objects below it are
+// then inaccessible as well.
 bool is_closed_directory(mode_t mode) { return (mode & 0500) != 0500; }
 
 // Whether the object can be removed or renamed with the mutex held shared.
@@ -26,7 +26,7 @@ bool is_own_file(const Overlay& overlay, const std::string& path, const Located&
 }
 
 // Removes a directory that only the layer has and that contains no markers. rmdir(2) itself checks
-// that it is empty. Returns false if this is another kind of directory, or if it was not removed.
+// that it is empty. Returns false if `path` is not such a directory, or if rmdir(2) fails.
 bool try_remove_own_dir(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   if (!overlay.state.index.has_directory(path) || overlay.state.index.is_opaque(path) ||
@@ -79,8 +79,8 @@ Status exchange(Overlay& overlay, const std::string& from, const std::string& to
 
 }  // namespace
 
-// Returns false if there are records of hard links of base files (LinkIndex), which only an
-// exclusive holder may change.
+// Returns false if LinkIndex is not empty, because its records may only be changed with the mutex
+// held exclusively.
 bool makes_shared(const Overlay& overlay, const std::string& path) {
   return overlay.state.upper && overlay.state.links.is_empty() &&
          overlay.state.index.has_directory(parent_path(path));
@@ -102,9 +102,9 @@ Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flag
   return fd;
 }
 
-// The base may have a directory of this name that was removed here. The new directory must not
-// merge with it: the whiteout prevents this until the opaque marker exists. The new directory is
-// not staged in the work directory, so that it inherits group and ACL from its parent.
+// If the job has removed a directory of the base with this name, the new directory must not merge
+// with it. The whiteout prevents this until the opaque marker exists. The new directory is not
+// staged in the work directory, so that it inherits group and ACL from its parent.
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(overlay, path));
   overlay.state.shadow(path, is_closed_directory(wanted.mode));
@@ -168,7 +168,8 @@ Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flag
   return make_tmpfile_as(directory.get(), flags, wanted);
 }
 
-// Uses a descriptor of the layer's own mount, because the object was opened on this mount.
+// Uses a descriptor of the layer's own mount, not of PathRoot's copy: the object was opened on this
+// mount, and link(2) fails between two mounts.
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) {
   if (overlay.state.locks.files.is_shared_name(new_path))
     return link_into_base(overlay, fd, new_path);

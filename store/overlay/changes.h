@@ -15,24 +15,25 @@
 // written before the name it hides leaves the layer; and a new name is in the layer, which takes
 // precedence over the base, before the whiteout of its predecessor is removed.
 //
-// Overlay::mutex() says how the lock must be held.
+// The comment on Overlay::mutex() says when the mutex must be held exclusively.
 namespace cacheshim::changes {
 
-// Whether a function that creates an object at `path` may be called while the lock is held shared.
+// Whether a function that creates an object at `path` may be called with the mutex held shared.
 bool makes_shared(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 
-// Creates and opens a regular file. Errors: EEXIST. For a lock file, see create_lock().
+// Creates and opens a regular file; for the name of a lock file, as create_lock(). Errors: EEXIST.
 Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flags,
                              const NewObject& wanted) REQUIRES_SHARED(overlay.mutex());
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted)
     REQUIRES_SHARED(overlay.mutex());
-// Makes anything except directories and links.
+// Makes a regular file, a FIFO, a socket or a device.
 Status make_node(Overlay& overlay, const std::string& path, const NewObject& wanted)
     REQUIRES_SHARED(overlay.mutex());
 Status make_symlink(Overlay& overlay, const std::string& path, const std::string& target,
                     const NewObject& wanted = 0777) REQUIRES_SHARED(overlay.mutex());
-// Errors for a lock file: EPERM if the layer is on another file system, and for names of class
-// `shared`; EFBIG. A file of the layer becomes a lock file by a link to such a name.
+// A link to the name of a lock file makes a file of the layer a lock file. Errors for lock files:
+// EPERM if the layer is on another file system than the base, and for names of class `shared`;
+// EFBIG for a file that is too large.
 Status link(Overlay& overlay, const std::string& path, const std::string& new_path)
     REQUIRES(overlay.mutex());
 // make_tmpfile() creates a file without a name that belongs to the directory `dir` (O_TMPFILE).
@@ -43,19 +44,19 @@ Status link_object(Overlay& overlay, int fd, const std::string& new_path) REQUIR
 
 Status remove_file(Overlay& overlay, const std::string& path, Hold hold = Hold::kExclusive)
     REQUIRES_SHARED(overlay.mutex());
-// Returns ENOTEMPTY while the merged directory has contents.
+// Errors: ENOTEMPTY if the merged directory has contents.
 Status remove_dir(Overlay& overlay, const std::string& path, Hold hold = Hold::kExclusive)
     REQUIRES_SHARED(overlay.mutex());
 
-// `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. Returns EXDEV only for the name of a lock file:
-// with RENAME_EXCHANGE, for an object that is not a regular file, and for names of class `shared`.
-// A file of the layer becomes a lock file by a rename to such a name, and the other way round. Then
-// `new_lock` gets an O_PATH descriptor of it, because another process may already have removed its
-// name.
+// `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. A rename to the name of a lock file makes a file
+// of the layer a lock file: `new_lock` then gets an O_PATH descriptor of it, because another
+// process may already have removed the name. A rename of a lock file to any other name makes it a
+// file of the layer. Errors if a name is a lock file's: EXDEV with RENAME_EXCHANGE, for an object
+// that is not a regular file, and for names of class `shared`.
 //
-// The object is first copied up, a directory with everything that the merged view has below it, and
-// then moved by one rename(2) within the layer. A directory that moves becomes opaque: it is not
-// the directory that the base may have, or get, under its new name.
+// The object is first copied up (a directory with everything that the merged view has below it) and
+// then moved by one rename(2) within the layer. A moved directory becomes opaque, so that it does
+// not merge with a directory that the base has, or later gets, under the new name.
 Status rename(Overlay& overlay, const std::string& from, const std::string& to, unsigned flags,
               Hold hold = Hold::kExclusive, UniqueFd* new_lock = nullptr)
     REQUIRES_SHARED(overlay.mutex());

@@ -13,8 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// Returns EPERM instead of EXDEV, as link(2) may: the names are on two file systems, or of class
-// `shared`.
+// Converts EXDEV, the error for names on two file systems or of class `shared`, to EPERM, which
+// link(2) may also return.
 Status as_link_error(Status linked) { return linked.failed_with(EXDEV) ? Errno(EPERM) : linked; }
 
 // Checks that the view has the lock file's directory. The base need not have it yet.
@@ -88,13 +88,12 @@ Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path
   return overlay.state.locks.named.ensure(path);
 }
 
-// The view's listing of the directory then differs from the base's.
+// Also shadows the directory, because the view's listing of it then differs from the base's.
 void hide_lock(Overlay& overlay, const std::string& path) {
   overlay.state.shadow(std::string(parent_path(path)), false);
   overlay.state.locks.hidden.hide(path);
 }
 
-// Returns EXDEV if mv(1) and similar programs should copy instead.
 Status rename_common(Overlay& overlay, const std::string& from, const Located& source,
                      const std::string& to, const Result<Located>& target, unsigned flags,
                      UniqueFd* new_lock) {

@@ -9,9 +9,9 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// Names of lock files. Lock files are in the base and all other files in the layer. So an object
-// moves from one to the other if a rename or link gives it the name of a lock file, or gives a lock
-// file another name.
+// Changes of lock files' names. Lock files are in the base; all other files that a job writes are
+// in its layer. So an object moves between base and layer if a rename or link gives it the name of
+// a lock file, or gives a lock file any other name.
 namespace cacheshim {
 
 // Whether a lock file of the base is visible at `path`. Needs no lock.
@@ -21,19 +21,19 @@ bool is_shared_lock(const Overlay& overlay, const std::string& path);
 // regular file.
 Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, int flags)
     REQUIRES_SHARED(overlay.mutex());
-// Returns the base's file that takes the locks of the file at `path` (NamedLockFiles::open());
-// creates it if `makes`. Errors: those of NamedLockFiles::open(); and EACCES if the base lacks a directory
-// above the file that the view closes to others. If the daemon created that directory, all users
-// could read what the job publishes in it.
+// Returns the base's file that takes the locks of the file at `path` (NamedLockFiles::open()). If
+// there is none and `makes` is true, creates it with the directories above it. Errors: those of
+// NamedLockFiles::open(); EACCES if a directory to be created is closed to other users in the view:
+// the daemon would create it open, and all users could read what the job publishes in it.
 Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path, bool makes)
     REQUIRES_SHARED(overlay.mutex());
-// Calls HiddenLocks::hide(). The view's listing of the directory then differs from the base's.
+// Hides the lock file from the view (HiddenLocks::hide()).
 void hide_lock(Overlay& overlay, const std::string& path);
 
-// ---- For the functions of store/overlay/: renames and links that make a file a lock file, or the
-// reverse
+// ---- Only for store/overlay/: renames and links by which a file becomes a lock file, or ceases to
+// be one
 
-// Returns EXDEV if mv(1) and similar programs should copy instead.
+// Errors: EXDEV if the rename is impossible, so that mv(1) and similar programs copy the file.
 Status rename_common(Overlay& overlay, const std::string& from, const Located& source,
                      const std::string& to, const Result<Located>& target, unsigned flags,
                      UniqueFd* new_lock) REQUIRES_SHARED(overlay.mutex());

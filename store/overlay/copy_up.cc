@@ -143,7 +143,7 @@ Status copy_up_file(Overlay& overlay, const std::string& path, const struct stat
   return name_copy(overlay, path, claim.copy, base, parent.get());
 }
 
-// Adds a further name of a file that already has a copy.
+// Copies up a further name of a file of which the layer has a copy: links the copy to `path`.
 Status link_up(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex()) {
   overlay.state.shadow(path, true);
@@ -156,7 +156,8 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   return {};
 }
 
-// Ignores objects that cannot be found: the change itself will return the error.
+// The part of prepare_copy_up() for one object. Ignores objects that cannot be found: the change
+// itself will return the error.
 Status prepare_below(Overlay& overlay, const std::string& path, off_t keep_bytes,
                      PreparedCopies& copies) EXCLUDES(overlay.mutex()) {
   std::vector<ListedEntry> children;

@@ -13,24 +13,24 @@
 #include "store/sys/copy_file.h"
 
 // Copy-up. A copy is completed in the work directory and then gets its name in the layer by one
-// rename(2). So after a crash at any time the base's object is visible, and load_layer() removes
-// everything else.
+// rename(2). If the daemon crashes before the rename, the base's object stays visible, and
+// load_layer() removes the incomplete copy.
 //
-// A file's data may be copied before, without the overlay's mutex (prepare_copy_up()): the copy
-// waits in StagedCopies under the state of the base file that it was made of. The change that needs
-// it checks the base again under the mutex, and finds the copy only if the file is still in that
-// state.
+// A file's data may be copied earlier, without the overlay's mutex (prepare_copy_up()).
+// StagedCopies keeps this copy, with the size and time that the base file had. The change that
+// needs the copy stats the base file again under the mutex, and uses the copy only if size and time
+// are the same.
 namespace cacheshim {
 
-// Call without the mutex before a change that copies up `path`; the result may be out of date by
-// then. Copies large files, of a directory everything below it, into the work directory. The
-// change then uses these copies, and makes those itself that are missing or out of date. One copy
-// serves all concurrent requests, and all of them get its failure. Keep the result until the
-// change is done. Errors: ENOSPC and others of copying (nothing kept).
+// Call without the mutex before a change that copies up `path`. Copies the regular file, or all
+// regular files below the directory, into the work directory. The change then uses these copies; it
+// makes a copy itself if one is missing or out of date. If several requests need the same copy at
+// one time, one request makes it, and all fail if it fails. Keep the result until the change is
+// done. Errors: ENOSPC and others of copying (nothing kept).
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
                                        off_t keep_bytes = kWholeFile) EXCLUDES(overlay.mutex());
-// Ensures that the layer has the object at `path`; of a file, at least the first `keep_bytes` of
-// its data. Atomic: the copy is staged in the work directory and then renamed. Errors: ENOSPC
+// Ensures that the layer has the object at `path`; for a file, with at least the first `keep_bytes`
+// of its data. Atomic: the copy is staged in the work directory and then renamed. Errors: ENOSPC
 // (nothing kept).
 Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWholeFile)
     REQUIRES_SHARED(overlay.mutex());

@@ -31,7 +31,7 @@ std::string whiteout_of(const std::string& path) {
   return join_path(parent_path(path), whiteout_name(base_name(path)));
 }
 
-// Lock files do not count, because a process may have needed them before it began the entry.
+// Does not count lock files, because a process may create them before it begins the entry.
 bool base_has_part_of(const Overlay& overlay, const std::string& entry)
     REQUIRES_SHARED(overlay.mutex()) {
   if (!overlay.find_in_base(entry)) return false;
@@ -44,14 +44,12 @@ bool base_has_part_of(const Overlay& overlay, const std::string& entry)
 
 }  // namespace
 
-// If the layer itself has an object at `path`, this succeeds, and the change then fails with
-// EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) {
   CACHESHIM_CHECK(overlay.state.check_name(path));
   const Result<struct stat> below = overlay.find_in_base(path);
   if (below) return Errno(EEXIST);
   if (!below.failed_with(ENOENT)) {
-    // the layer's own object takes precedence over an error below
+    // an object of the layer takes precedence over an error of the base
     const Result<Found> found = overlay.find(path);
     return found ? Errno(EEXIST) : found.error();
   }
@@ -64,7 +62,7 @@ void begin_entry(Overlay& overlay, const std::string& path) {
   if (overlay.state.entries.is_beside_entry(path)) return;
   const std::string entry(ref->entry);
   if (overlay.state.index.is_opaque(entry) || base_has_part_of(overlay, entry)) return;
-  // Without the marker the entry is merged like any other directory. This is no reason to fail.
+  // Ignores errors: without the marker the entry is merged like any other directory.
   (void)mark_opaque(overlay, entry);
 }
 
@@ -98,7 +96,8 @@ Status add_whiteout(Overlay& overlay, const std::string& path) {
 
 void remove_whiteout(Overlay& overlay, const std::string& path) {
   if (!overlay.state.index.has_whiteout(path)) return;
-  // A leftover hides nothing: the layer's own name takes precedence over it.
+  // If this fails, the whiteout hides nothing, because the layer's own name takes precedence over
+  // it.
   if (overlay.state.upper_paths->unlink(whiteout_of(path)))
     overlay.state.index.remove_whiteout(path);
 }
@@ -135,7 +134,7 @@ Status remove_upper_dir(Overlay& overlay, const std::string& path) {
   Status removed =
       remove_last_name(overlay, path, [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
         Status unlinked = overlay.state.upper_paths->unlink(path, AT_REMOVEDIR);
-        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // it has whiteouts or a marker
+        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // it has whiteouts or the marker
         CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
         const std::string staged = overlay.state.staged.new_name();
         CACHESHIM_CHECK(sys::rename_at(parent.get(), std::string(base_name(path)),

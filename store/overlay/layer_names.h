@@ -10,14 +10,15 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// The steps of a change of names: names in the layer, whiteouts and opaque markers. Only for
-// store/overlay/.
+// The steps from which changes.h and other files of store/overlay/ compose their operations: they
+// create and remove names, whiteouts and opaque markers in the layer.
 namespace cacheshim {
 
 // ---- A new name
 
 // Checks that `path` may get an object, and ensures that the layer has the directory above it.
-// Errors: EEXIST; but if the layer itself has an object there, only the change fails with it.
+// Errors: EEXIST if the view shows an object of the base at `path`. If the layer itself has one,
+// this function may succeed; then the change fails with EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // Call before the first file of an entry is created, at `path`. Makes the entry's directory opaque
 // if the base has no part of the entry.
@@ -29,7 +30,8 @@ Status clear_opaque(Overlay& overlay, const std::string& path) REQUIRES(overlay.
 
 Status add_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 void remove_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
-// Call before the base's name at `path`, where the view shows `found`, is hidden.
+// Call before a change hides the base's name at `path`; `found` is the object that the view shows
+// there. Records the loss of the name if the base's file has hard links (LinkIndex).
 Status hide_in_base(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex());
 // Calls `remove`, which removes `path` from the layer. If that is the object's last name, removes

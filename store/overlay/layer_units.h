@@ -11,10 +11,9 @@ namespace cacheshim {
 
 // The contents of a layer, by units.
 struct LayerUnit {
-  std::string
-      // in the form of EntryRef::unit(), or a file of no entry, or the directory of an unknown
-      // cache
-      unit;
+  // An entry in the form of EntryRef::unit(), a file of no entry, or the directory of an unknown
+  // cache.
+  std::string unit;
   std::uint64_t files = 0;  // names of files, symlinks and other objects
   std::uint64_t bytes = 0;  // the size of their contents
 };

@@ -20,7 +20,7 @@ Status empty_work(Overlay& overlay) REQUIRES(overlay.mutex()) {
   CACHESHIM_TRY(entries, sys::list_dir(overlay.state.work->get()));
   for (const sys::DirEntry& entry : entries) {
     if (entry.name != LinkIndex::kDirectory && entry.name != OriginLog::kFile) {
-      (void)sys::remove_tree(overlay.state.work->get(), entry.name);  // at worst it takes up space
+      (void)sys::remove_tree(overlay.state.work->get(), entry.name);  // a leftover is harmless
     }
   }
   return {};
@@ -36,14 +36,14 @@ Status load_directory(Overlay& overlay, int directory, const std::string& path,
       overlay.state.shadow(path, true);
       overlay.state.index.add_opaque(path);
     } else if (is_reserved_name(entry.name)) {
-      overlay.state.shadow(
-          path, true);  // all names, because the marker of a long name does not contain it
+      // With all names below it, because the marker of a long name does not contain that name.
+      overlay.state.shadow(path, true);
       overlay.state.index.add_whiteout_marker(path, entry.name);
     } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
       const Result<UniqueFd> child =
           sys::open_beneath(directory, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       const std::string child_path = join_path(path, entry.name);
-      // of type DT_UNKNOWN, and not a directory
+      // the type was DT_UNKNOWN, and it is not a directory
       const bool is_file = !child && is_missing(child.error());
       overlay.state.shadow(child_path, is_file);
       if (is_file) continue;
@@ -82,8 +82,8 @@ Status load_layer(Overlay& overlay) {
   return {};
 }
 
-// The origin record must go as well: publishing by link makes the base's file the same object, and
-// the base's file is not a copy.
+// Also removes the origin record: if the file was published by a link, the base's file is the same
+// object, and it is no longer a copy.
 Status drop_file(Overlay& overlay, const std::string& path) {
   const auto st =
       overlay.state.origins.is_empty() ? Errno(ENOENT) : overlay.state.upper_paths->stat(path);

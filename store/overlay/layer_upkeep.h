@@ -7,8 +7,8 @@
 #include "store/overlay/layer_names.h"
 #include "store/overlay/overlay.h"
 
-// Operations on the layer itself, for the daemon that takes it over, and for the publisher, which
-// moves files from it into the base.
+// Operations on the layer itself: for the daemon that takes over a layer, and for the publisher,
+// which moves files from the layer into the base.
 namespace cacheshim {
 
 // Reads the index of the layer's contents, which an earlier daemon may have left, and removes

@@ -42,7 +42,7 @@ constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 // Collects the names of a merged directory. Call add() for its lower directories, topmost first.
 class MergedNames {
  public:
-  // Adds the names of the open directory that no directory above it has or hides.
+  // Adds those names of the open directory that the directories added before neither have nor hide.
   Status add(int directory, bool is_last) {
     CACHESHIM_TRY(entries, sys::read_dir(directory));
     std::vector<std::string> hidden_below;

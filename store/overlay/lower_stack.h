@@ -15,15 +15,15 @@
 #include "store/sys/path_root.h"
 #include "store/sys/sys.h"
 
-// The read-only directories below a job's own layer: one directory (a store's base), or several.
-// Each of several hides objects of the same names in those below it.
+// The read-only directories below a job's own layer: one directory (a store's base), or several, of
+// which each hides the objects of the same names in the directories below it.
 //
-// Nothing is cached: others may change the lowers at any time. With one lower a lookup is one
-// system call; with several each directory on the path is merged again. A lower hides lower objects
-// by our markers (whiteout.h) and by those of kernel overlayfs: character devices 0:0, and the
-// xattr overlay.opaque "y" of a directory, trusted or user. Neither is ever shown. Sources:
-// overlayfs.rst, "whiteouts and opaque directories"; OCI image-spec, layer.md. Thread-safe; paths
-// are as in paths.h.
+// Nothing is cached, because other processes may change the lowers at any time. With one lower a
+// lookup is one system call; with several each directory on the path is merged again. A lower hides
+// lower objects by our markers (whiteout.h) and by those of kernel overlayfs: character devices
+// 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. Neither kind of marker is
+// ever shown. Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI image-spec, layer.md.
+// Thread-safe; paths are as in paths.h.
 namespace cacheshim {
 
 class LowerStack {
@@ -44,8 +44,8 @@ class LowerStack {
   // Returns all names of a merged directory, without markers.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
 
-  // find_device() returns the bottommost lower on a file system, or nothing if it has no lower;
-  // device_of() returns the file system of a lower.
+  // find_device() returns the bottommost lower that is on the file system `device`; nothing if none
+  // is. device_of() returns the file system of a lower.
   std::optional<std::size_t> find_device(dev_t device) const;
   std::optional<dev_t> device_of(std::size_t lower) const;
 

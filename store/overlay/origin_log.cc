@@ -69,7 +69,7 @@ void OriginLog::begin_load(int work) {
   const MutexLock file_lock(file_mutex_);
   work_ = work;
   const auto text = sys::read_file(work, kFile);
-  if (!text) return;  // no readable file yet: the copies show their own numbers
+  if (!text) return;  // no readable file: the copies are shown with their own inode numbers
   std::string_view rest = *text;
   for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
     apply(rest.substr(0, end), pending_);
@@ -107,7 +107,7 @@ std::optional<ino_t> OriginLog::add(int directory, const std::string& name,
                                     const struct stat& base) {
   const auto lower = lowers_.find_device(base.st_dev);
   const auto copy = sys::stat_at(directory, name);
-  // `base` is on a file system that is mounted inside of a lower
+  // no lower: `base` is on a file system that is mounted inside a lower
   if (!lower || !copy) return std::nullopt;
   put_back(copy->st_ino, {handle_of(directory, name), *lower, base.st_ino});
   return copy->st_ino;

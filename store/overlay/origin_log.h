@@ -28,8 +28,8 @@ namespace cacheshim {
 // copy loses its last name. It applies only to the object with the recorded file handle. So if the
 // daemon crashes between two steps, or a power cut loses lines, no object gets the number of
 // another one: at worst a copy is shown with its own number. The file is rewritten when it has
-// twice as many lines as there are copies. If it cannot be written, the numbers are kept until the
-// layer is unmounted.
+// twice as many lines as there are copies. If the file cannot be written, the records last until
+// the layer is unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {
@@ -80,8 +80,8 @@ class OriginLog {
   void rewrite() REQUIRES(file_mutex_);
 
   const LowerStack& lowers_;
-  // records_.size(), read without a lock: a thread that finds a copy by its name took the overlay's mutex
-  // after the record was added.
+  // records_.size(), read without a lock. A thread that finds a copy by its name also sees the
+  // count that includes it, because the thread took the overlay's mutex after the record was added.
   std::atomic<std::size_t> count_{0};
   mutable SharedMutex mutex_;  // not held across a system call
   Records records_ GUARDED_BY(mutex_);

@@ -47,8 +47,8 @@ Result<Located> Overlay::locate(const std::string& path) const {
   return state.locks.files.is_shared_name(path) ? locate_lock(path) : locate_merged(path);
 }
 
-// Finds the base's lock file at `path`, or an object of this name that is not a regular file. Ignores a lock file that
-// the layer has from a time when its job did not publish.
+// Finds the base's lock file at `path`, or an object of this name that is not a regular file. Ignores a regular file of
+// the layer, which may be left from a time when the job did not publish and its lock files were in the layer.
 Result<Located> Overlay::locate_lock(const std::string& path) const {
   Result<LockFiles::Object> lock = state.locks.files.find(path);
   if (lock) return Located{lock->st, Where::kLock, {}, std::move(lock->fd)};
@@ -98,9 +98,9 @@ Result<Found> Overlay::find(const std::string& path) const {
   return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
 }
 
-// The file system's count of subdirectories is right for a directory that only one layer has: if a name in it were
-// hidden, the whiteout would make it a merged directory. A merged directory shows 1 ("not counted"), as with overlayfs
-// and btrfs, because an exact count needs a listing of all layers.
+// If a directory is in the base alone or in the layer alone, the file system's count of subdirectories is right: a
+// whiteout of a name in it would put the directory into the layer as well. A merged directory shows 1 ("not counted"),
+// as with overlayfs and btrfs, because an exact count needs a listing of all layers.
 nlink_t Overlay::count_directory_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;
   if (path.empty()) return kNotCounted;  // merged, or with the store's records in it
@@ -124,7 +124,7 @@ Result<Opened> Overlay::open(const std::string& path, int flags) const {
 
 Result<Opened> Overlay::open_merged(const std::string& path, int flags) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
-  // O_NONBLOCK: a FIFO that has taken the name must not stop the daemon.
+  // O_NONBLOCK: opening a FIFO must not block the daemon.
   const int safe_flags = ((flags & O_PATH) != 0 ? flags : flags | O_NONBLOCK) | O_NOFOLLOW;
   const LayerIndex::Place place = state.index.place_of(path);
   if (state.upper && place.in_layer) {

@@ -18,13 +18,14 @@
 
 // One job's writable layer over the lowers: the file system's logic, without FUSE.
 //
-// Nothing of the lowers is cached: every call walks from their roots, so that the next call sees
-// what others publish or remove. Only its one daemon changes the layer, so what it has and hides is
-// held in memory (LayerIndex). A name is looked up in the layer first, then, unless hidden, below.
-// Semantics: kernel overlayfs.rst, with these differences: directories of the lowers can be renamed
-// (they are copied up whole), and an entry that this layer began while the base had none is opaque
-// from its first file on, so that no reader sees files of two builders mixed. "The base" is the
-// merged view of the lowers; a store has one.
+// Nothing of the lowers is cached: every call walks from their roots, so that it sees what other
+// processes have published or removed. Only one daemon changes the layer, so an index of what the
+// layer has and hides is in memory (LayerIndex). A name is looked up in the layer first and then,
+// unless the layer hides it, in the lowers. Semantics: kernel overlayfs.rst, with these
+// differences: directories of the lowers can be renamed (they are copied up whole), and an entry
+// that this layer began while the base had no part of it is opaque from its first file on, so that
+// no reader sees files of two builders mixed. "The base" is the merged view of the lowers; a store
+// has one lower.
 //
 // The class looks names up and lists directories. The functions that change an overlay are in
 // changes.h (names), copy_up.h (data), common_names.h (lock files of the base) and layer_upkeep.h
@@ -36,8 +37,8 @@ namespace cacheshim {
 // to create them.
 class Overlay {
  public:
-  // An overlay without a layer, for a job that has written nothing yet: only the base, read-only.
-  // Objects that are passed by reference or pointer must outlive the overlay.
+  // Creates an overlay without a layer, for a job that has written nothing yet: it shows only the
+  // base, read-only. Objects that are passed by reference or pointer must outlive the overlay.
   Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
   // The lowers are directories, the topmost first. They must stay open.
@@ -49,15 +50,15 @@ class Overlay {
   // Returns the layer's own descriptor.
   int upper() const REQUIRES_SHARED(state.mutex) { return state.upper.get(); }
 
-  // Each function says how its caller must hold the mutex. A caller that builds a path from names
-  // must take the mutex first, because a rename may change the names. The mutex is held across
-  // system calls on the layer and the base, never across a reply.
+  // Each function's annotation says how the caller must hold the mutex. A caller that builds a path
+  // from names must take the mutex first, because a rename may change the names. The mutex is held
+  // across system calls on the layer and the base, but never across a reply to the kernel.
   //
-  // A change of a name may be made with it held shared if changes::makes_shared() or the `hold` of
-  // the change allows it: the layer must have the directory, and no other change of this directory
-  // may be in progress (within one view the kernel ensures this). All other changes need it held
-  // exclusively. If a lookup by path fails while a change may have made the path wrong, repeat it
-  // with the mutex held exclusively.
+  // A change of a name needs the mutex held exclusively. It may be held shared if
+  // changes::makes_shared() returns true, or if the change accepts Hold::kShared: the layer must
+  // have the directory, and no other change of this directory may be in progress (within one view
+  // the kernel ensures this). If a lookup by path fails with the mutex held shared, a concurrent
+  // rename may have made the path wrong: repeat the lookup with the mutex held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
   // The lock files. After LockDirectory::share() they belong to the base for all jobs. They are
@@ -66,7 +67,7 @@ class Overlay {
   BaseLocks& locks() { return state.locks; }
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // As find(), but returns where the object is instead of the object that it was copied from.
+  // As find(), but returns where the object is (base, layer, lock file) instead of its origin.
   Result<Located> locate(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Whether the layer has this directory itself.
   bool has_own_directory(const std::string& path) const { return state.index.has_directory(path); }
@@ -77,10 +78,9 @@ class Overlay {
   Result<std::string> read_link(const std::string& path) const REQUIRES_SHARED(state.mutex);
   Result<std::string> get_xattr(const std::string& path, const char* name) const
       REQUIRES_SHARED(state.mutex);
-  // Returns why the base's object at `path`, if there is one, is not visible, for messages; "" if
-  // it is.
+  // Returns why the layer hides the base's name `path`, for messages; "" if it does not.
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // Returns the base's object at `path` that the layer does not hide.
+  // Returns the base's object at `path`. Errors: ENOENT if there is none, or if the layer hides it.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Call for an object that was not found by name. Sets st_nlink to its number of names in the
   // merged view.

@@ -21,12 +21,13 @@
 
 namespace cacheshim {
 
-// The data of an overlay, and the lock over them. For the functions of store/overlay/ alone.
+// The data of an overlay, and the mutex that protects them. Only for the functions of
+// store/overlay/.
 struct OverlayState {
   OverlayState(std::shared_ptr<const LowerStack> stack, const EntryMap& map, Counters& counts,
                OverlayObserver* watcher, OverlayOptions chosen);
 
-  // Call before the layer has or hides `path`: see OverlayObserver::shadows().
+  // Call before the layer gets or hides `path`: see OverlayObserver::shadows().
   void shadow(const std::string& path, bool tree) const {
     if (observer != nullptr) observer->shadows(path, tree);
   }

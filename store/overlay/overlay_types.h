@@ -40,8 +40,8 @@ struct Located {
 
 using ListedEntry = sys::DirEntry;
 
-// How the caller of a change of names holds Overlay::mutex(). A change that needs it held
-// exclusively fails with kNeedsExclusive, without an effect, if it is held shared.
+// How the caller of a change of names holds Overlay::mutex(). With kShared, a change that needs the
+// mutex held exclusively fails with kNeedsExclusive and has no effect.
 enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;
 
@@ -60,7 +60,8 @@ enum class CopyUpStep {
   kNamed,    // the copy has its name in the layer
 };
 
-// Gets notifications of files whose data move. Must not call the overlay.
+// Is notified of copy-ups and of names that the layer shadows. Its functions must not call the
+// overlay.
 class OverlayObserver {
  public:
   // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held

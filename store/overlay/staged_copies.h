@@ -34,7 +34,7 @@ class StagedCopy {
 
  private:
   friend class StagedCopies;
-  const std::shared_ptr<const UniqueFd> work_;  // stays open whatever happens to the layer
+  const std::shared_ptr<const UniqueFd> work_;  // stays open even if the layer is removed
   const std::string name_;
   const off_t keep_bytes_;
   bool taken_ = false;
@@ -42,9 +42,9 @@ class StagedCopy {
   Status outcome_;
 };
 
-// The copies that are being made or wait to be taken. The key is the copied file and the state of its data (size and
-// time). So one copy serves all requests at one time, and a copy is not used if the file has changed since.
-// Thread-safe; its mutex is taken last.
+// The copies that are being made or wait to be taken. The key is the copied file with its size and
+// time. So one copy serves all concurrent requests, and a copy is not used if the file has changed
+// since. Thread-safe; its mutex is taken last.
 class StagedCopies {
  public:
   using Ticket = std::shared_ptr<StagedCopy>;
@@ -57,11 +57,12 @@ class StagedCopies {
   // `observer` may be null. Each step of a copy is reported to it.
   StagedCopies(OverlayObserver* observer, bool keep_owner)
       : observer_(observer), keep_owner_(keep_owner) {}
-  // Forgets all copies. New ones are made in this directory; null: in none.
+  // Sets the work directory in which copies are made; null if there is none. Forgets all copies.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
   // Claims a copy of this regular file in its current state, with at least the first `keep_bytes`
-  // of its data: another request's copy, or a new one. Then call complete().
+  // of its data: a copy that another request makes or has made, otherwise a new one. Then call
+  // complete().
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
   // Returns the copy of the file in the state `st` if it is complete; otherwise null.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
