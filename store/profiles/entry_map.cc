@@ -8,8 +8,8 @@
 namespace cacheshim {
 namespace {
 
-// Returns the length of the part of `path`, below its cache's directory, that names an entry by
-// this rule.
+// Returns the length of the leading part of `path` that names an entry of this rule; `path` is
+// relative to the cache's directory.
 std::optional<std::size_t> match(const EntryRule& rule, std::string_view path) {
   if (rule.is_directory()) return rule.path.match_front(path);
   if (!rule.path.matches(path)) return std::nullopt;

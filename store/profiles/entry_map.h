@@ -19,12 +19,13 @@ struct EntryRef {
   std::string_view rest;  // the rest: "tmp.pid_7/x.cubin", "" for the directory; ".body" of a file
 
   bool is_entry_directory() const { return rule->is_directory() && rest.empty(); }
-  // Whether a job that opens the complete entry and builds it again has rejected it
-  // (rejected_entries.h).
+  // Whether rebuilds count as rejections: a job that opens the complete entry and then builds it
+  // again has rejected it (rejected_entries.h).
   bool counts_rebuilds() const {
     return profile->may_publish_early() && rule->is_end_seen() && !rule->renewed;
   }
-  // Returns the entry in the form that publishing uses: its directory, or the first of its files.
+  // Returns the entry as the publisher and the records name it: by its directory, or by the first
+  // of its files.
   std::string unit() const;
   // Returns the paths of the files of an entry of files.
   std::vector<std::string> file_paths() const;
@@ -48,19 +49,19 @@ class EntryMap {
   // Returns the directory that is built under this lock file, if the lock's path determines it
   // (EntryRule::entry_built_under()); otherwise "".
   std::string entry_built_under(std::string_view lock_file) const;
-  // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in
-  // a cache without a profile, and batons.
+  // Whether all jobs share the locks of a small file of this name from the first lock request on:
+  // `*.lock` in a cache without a profile, and batons.
   bool may_become_lock(std::string_view path) const;
   // Whether a file of `size` bytes and this name can only be a lock: it is empty and
   // may_become_lock().
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }
-  // Whether this is a lock or a shared name, whose file belongs to the base for all jobs.
+  // Whether this is a lock or a shared name: all jobs share the file, which is in the base.
   bool is_common(std::string_view path) const;
   // Whether the family of `path` has lock or shared names.
   bool has_common(std::string_view path) const;
-  // Whether the name is not a part of its entry: scratch names, locks and batons.
+  // Returns true for names that are not part of an entry: scratch names, locks and batons.
   bool is_beside_entry(std::string_view path) const;
 
  private:

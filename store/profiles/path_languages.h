@@ -22,7 +22,7 @@ namespace cacheshim {
 class PathLanguages {
  public:
   using Id = std::size_t;
-  // Which languages contain the path, by their ids.
+  // Indexed by language: whether it contains the path.
   using Accepts = std::vector<bool>;
 
   // Adds an empty language, to which the functions below add paths.

@@ -34,7 +34,7 @@ std::optional<std::string_view> match_star(std::string_view pattern, std::string
   return path.substr(front.size(), path.size() - front.size() - back.size());
 }
 
-// Takes the last `count` components off `path` and returns them; nothing if it has fewer.
+// Removes the last `count` components from `path` and returns them; nothing if `path` has fewer.
 std::optional<std::string_view> take_last(std::string_view& path, std::ptrdiff_t count) {
   const std::string_view whole = path;
   for (; count > 0; --count) {
@@ -118,7 +118,8 @@ bool Profile::is_of(std::string_view path, NameClass wanted) const {
 
 NameClass Profile::class_of(std::string_view path) const {
   for (const auto& [name_class, pattern] : classes) {
-    // A scratch directory's names are scratch as well.
+    // If a class covers the names below its own (scratch), tries each component of the path;
+    // otherwise only the last one.
     const NameClassRow& row = row_of(name_class);
     std::size_t end = row.covers_below ? 0 : path.size();
     std::size_t begin = row.covers_below ? 0 : path.rfind('/') + 1;

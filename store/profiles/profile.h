@@ -46,8 +46,8 @@ struct EntryRule {
   // entry of files, for the part of that name before a '.'. The entry is complete when the lock is unlocked or, for a
   // baton, when the file is removed; not if the holder dies or closes the file without an unlock.
   std::string built_under = {};
-  // A thread that misses a name of class `flight` builds that entry before it begins another one. If it begins another
-  // one first, it has abandoned the incomplete entry.
+  // A thread that misses a name of class `flight` completes that entry before it begins another entry. If it begins
+  // another one first, it has abandoned the incomplete entry.
   bool one_by_one = false;
   // Programs replace the entry's files in normal use (an index, a manifest, an HTTP response that expires), so a job
   // that reads the entry and replaces it has not rejected it.
@@ -73,12 +73,12 @@ struct EntryRule {
 struct Profile {
   std::string name;                        // the directory's name in the store and in the mount
   std::string variable;                    // environment variable that moves the cache, or empty
-  // Whether the preloaded library sets `variable` if it is unset. False for a cache that the variable turns on, and for
-  // one that programs would no longer find at its other place.
+  // Whether the preloaded library sets `variable` if it is unset. False if setting the variable would turn the cache
+  // on, or if programs would no longer find the cache.
   bool set_variable = true;
   std::vector<std::string> unless;         // if one of these variables is set, the cache is not redirected
   std::vector<std::string> default_paths;  // "~/.triton/cache"
-  std::vector<EntryRule> entries;          // the first one that matches applies
+  std::vector<EntryRule> entries;          // the first rule that matches applies
   // The first pattern that matches applies; scratch names are first.
   std::vector<std::pair<NameClass, PathPattern>> classes;
   // The program creates its files by mkstemp(3), which always gives mode 0600. They are published with the
@@ -90,8 +90,7 @@ struct Profile {
   // Returns the class of `path`, which is relative to the cache's directory. A pattern without '/' matches the last
   // component at any depth.
   NameClass class_of(std::string_view path) const;
-  // Faster than class_of(path) == wanted: for most paths, does not match the patterns of other
-  // classes.
+  // As class_of(path) == wanted, but faster: for most paths, tries only the patterns of class `wanted`.
   bool is_of(std::string_view path, NameClass wanted) const;
   bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }

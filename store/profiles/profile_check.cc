@@ -14,12 +14,12 @@
 #include "store/sys/paths.h"
 #include "store/sys/toml_reader.h"
 
-// Each check searches for a path to which a part of the profile applies (path_languages.h). If there is none,
-// the check reports that part. A search that exceeds its bounds passes.
+// Each check searches for a path to which a part of the profile applies (path_languages.h). If there is none, the check
+// reports that part. If a search exceeds its bounds, the check reports nothing.
 namespace cacheshim {
 namespace {
 
-// Collects findings, with the lines of the parsed file that they are about.
+// Collects findings, each with the line of the parsed file to which it applies.
 class Findings {
  public:
   Findings(const toml::table& table, std::string_view origin) : table_(table), origin_(origin) {}
@@ -65,7 +65,8 @@ void add_class_pattern(PathLanguages& languages, PathLanguages::Id id, const std
   }
 }
 
-// A profile's classes and entry rules as languages. Use one object for each question.
+// One question about paths, with the profile's classes and entry rules as languages. Use a new object for each
+// question.
 class Question {
  public:
   using Accepts = PathLanguages::Accepts;
@@ -73,7 +74,7 @@ class Question {
   explicit Question(const Profile& profile) : profile_(profile) {}
 
   PathLanguages& languages() { return languages_; }
-  // Adds the names of this class that belong to no class that is tried before it.
+  // Adds a language: the paths that the patterns of this class match, even if an earlier class also has them.
   PathLanguages::Id add_class(NameClass wanted) {
     const PathLanguages::Id id = languages_.add();
     for (const auto& [name_class, pattern] : profile_.classes) {
@@ -82,13 +83,14 @@ class Question {
     }
     return id;
   }
-  // Adds the paths that the rule matches and no earlier one: its entries and their contents.
+  // Adds a language: the paths that the rule matches and, if its entries are directories, everything below. Earlier
+  // rules may match them as well.
   PathLanguages::Id add_paths(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
     languages_.add_pattern(id, rule.path.text(), rule.is_directory());
     return id;
   }
-  // Adds the paths that end with one of the rule's endings; all paths if it has no endings.
+  // Adds a language: the paths that end with one of the rule's endings; all paths if the rule has no endings.
   PathLanguages::Id add_endings(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
     if (rule.is_directory()) languages_.add_pattern(id, "**");
@@ -198,8 +200,8 @@ class ProfileCheck {
                        : "none of its paths ends as 'files' says";
   }
 
-  // A directory that a rule matches is published and evicted as a whole, including the entries of
-  // earlier rules in it, complete or not.
+  // Reports entries of earlier rules that are in a directory of this rule: the directory is published and evicted as a
+  // whole, whether or not those entries are complete.
   void check_inner_entries(std::size_t rule) {
     if (!profile_.entries[rule].is_directory()) return;
     for (std::size_t inner = 0; inner < rule; ++inner) {
@@ -215,10 +217,10 @@ class ProfileCheck {
     }
   }
 
-  // Returns an entry of the rule `inner` that is in a directory that the later rule `outer`
-  // matches. "**" matches any directories, even some that the program never creates: then it
-  // returns an entry only if all entries are in such directories. If a rule between the two matches
-  // the directory first, the finding belongs to that rule.
+  // Returns an entry of the rule `inner` that is in a directory that the later rule `outer` matches. If one of the two
+  // patterns has a "**", which also matches directories that the program never creates, returns an entry only if all
+  // entries of `inner` are in such directories. Ignores entries below a scratch name, and entries in a directory that a
+  // rule between the two matches: that rule has its own finding.
   std::optional<std::string> entry_within(std::size_t inner, std::size_t outer) const {
     const std::string& directories = profile_.entries[outer].path.text();
     const std::string& entries = profile_.entries[inner].path.text();
@@ -244,8 +246,7 @@ class ProfileCheck {
         [&](const auto& held) { return is_entry(held) && held[within] && !held[apart]; });
   }
 
-  // An ending is never used if an earlier one matches the same names, because the first match
-  // counts.
+  // Reports an ending that is never used, because an earlier ending matches the same names.
   void check_endings(std::size_t rule) {
     const std::vector<std::string>& files = profile_.entries[rule].files;
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -260,7 +261,7 @@ class ProfileCheck {
     }
   }
 
-  // Returns a pattern of the lock files' paths below the cache's directory.
+  // Returns the pattern of the build locks' paths, relative to the cache's directory.
   static std::string place_of_lock(const EntryRule& entry) {
     constexpr std::string_view kBesideEntry = "./";
     if (!entry.built_under.starts_with(kBesideEntry)) return entry.built_under;
@@ -345,7 +346,8 @@ class ProfileCheck {
     if (row_of(name_class).is_awaited) check_flight(pattern.text(), report);
   }
 
-  // Returns the earlier class to which all names belong that `pattern` assigns to `name_class`.
+  // Returns an earlier class if the earlier classes have all paths that `pattern` matches, so that none of these paths
+  // is of class `name_class`.
   std::optional<NameClass> shadowing_class(NameClass name_class, const std::string& pattern) const {
     Question question(profile_);
     std::vector<PathLanguages::Id> before;

@@ -10,12 +10,11 @@
 // check`.
 namespace cacheshim {
 
-// Returns every fault of the profile in a file, one line each, "FILE:LINE: what, why"; none if the
-// profile is good.
+// Returns all faults of the profile in the file `path`, one line each: "FILE:LINE: what, why".
 std::vector<std::string> check_profile(const std::string& path);
 
-// Returns the names, variables and default paths that `profile`, read from its origin, shares with
-// one of `others`, although only one profile can have them.
+// Reports each name, variable and default path that `profile` shares with one of `others`, although
+// only one profile can have it. The lines are those of the file `profile.origin`.
 std::vector<std::string> check_against(const Profile& profile, const std::vector<Profile>& others);
 
 }  // namespace cacheshim

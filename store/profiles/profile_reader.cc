@@ -244,7 +244,7 @@ ProfileSet load_profiles(const std::vector<std::string>& directories) {
   std::map<std::string, Profile> all;
   for (const std::string& directory : directories) {
     std::map<std::string, Profile> found = load_directory(directory, set.refused);
-    found.merge(all);  // does not replace elements of `found`
+    found.merge(all);  // keeps the profiles that `found` already has
     all = std::move(found);
   }
   for (auto& [name, profile] : all) set.profiles.push_back(std::move(profile));

@@ -49,7 +49,8 @@ std::string compile_routes(const std::vector<Profile>& profiles) {
   StringPool strings(sizeof(RouteTableHeader) + routes.size() * sizeof(RouteRecord));
   std::string records;
   for (const auto& [profile, path] : routes) {
-    // If the user has set a variable that the library does not set, the cache is elsewhere.
+    // If the library does not set the profile's variable and the user has set it, the cache is
+    // elsewhere: do not redirect it.
     std::vector<std::string> unless = profile->unless;
     const bool sets = profile->sets_variable();
     if (!sets && !profile->variable.empty()) unless.push_back(profile->variable);

@@ -12,7 +12,7 @@ namespace cacheshim {
 struct PublishAllow {
   std::set<unsigned> users;       // user ids
   std::set<unsigned> groups;      // group ids, which may be supplementary groups
-  std::vector<std::string> jobs;  // patterns of fnmatch(3) for ids that a cgroup proves
+  std::vector<std::string> jobs;  // patterns of fnmatch(3) for job ids that the cgroup proves
   std::string text;               // the whole table, for messages
 };
 

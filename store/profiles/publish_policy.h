@@ -9,7 +9,7 @@ namespace cacheshim {
 // When the entries of a job are published; the strictest policy is first.
 enum class PublishPolicy {
   kNever,
-  kEnd,       // at the job's success
+  kEnd,       // when the job has succeeded
   kComplete,  // as soon as an entry is complete
 };
 
