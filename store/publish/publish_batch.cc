@@ -7,21 +7,21 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Publishes all entries of a layer. New ones are staged entry by entry, and then a batch of them is
-// synced at once, which takes about as long as syncing a single one.
+// Publishes all entries of a layer. Stages new entries one by one, and then syncs a batch of them
+// at once, which takes about as long as syncing a single entry.
 namespace cacheshim {
 namespace {
 
-// The maximum number of staged files: each holds a few descriptors, and the base waits for the
-// sync.
+// The maximum number of files and entries in a batch. Each entry holds a few descriptors, and no
+// entry of a batch is in the base before the whole batch is synced.
 constexpr std::size_t kMostBatchFiles = 16384;
 constexpr std::size_t kMostBatchEntries = 1024;
 
 }  // namespace
 
-// Stages a unit that is completely new to the base, ready to be synced. It needs no lock of the
-// entry, because a single rename adds it. Returns nothing for any other unit, and on any conflict;
-// publish() handles those.
+// Stages a unit that is completely new to the base, ready to be synced. Takes no EntryLock, because
+// a single rename adds the unit to the base. Returns nothing for any other unit and after any
+// conflict; publish() handles those.
 std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
                                                          const std::string& unit,
                                                          PublishHooks& hooks) {

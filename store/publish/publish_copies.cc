@@ -6,8 +6,8 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Drops the layer's part of an entry that the base has as well. This is publishing with nothing to
-// add.
+// Drops the layer's part of an entry if the base has all of its files: publishing, but without
+// files to add to the base.
 namespace cacheshim {
 
 bool Publisher::base_has_all(const Stage& stage) const {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-// The publisher's queries to its job's daemon.
+// The publisher's interface to the daemon of the publishing job.
 namespace cacheshim {
 
-// The publisher's identity, for the record.
+// The job that publishes, for the audit record.
 struct PublishingJob {
   std::string job;
   std::string cycle;

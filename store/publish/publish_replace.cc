@@ -21,8 +21,8 @@ namespace {
 // never replaced.
 constexpr std::size_t kMostFiles = 16384;
 
-// A process without cacheshim may still be building an incomplete entry of the base, but not if its
-// files have not changed for this time.
+// An incomplete entry of the base may still be being built by a process without cacheshim. If its
+// files have not changed for this time, the entry counts as abandoned.
 constexpr std::time_t kQuietSeconds = 600;
 
 bool can_complete(const EntryRule& rule, std::string_view name) {
@@ -35,8 +35,8 @@ BaseVersion version_of(int base, const std::string& unit) {
   return st ? BaseVersion{st->st_dev, st->st_ino} : BaseVersion{};
 }
 
-// Returns the files of a unit of the base without those beside the entry. Nothing if they cannot be
-// listed, or are too many.
+// Returns the files of a unit of the base, without scratch names, locks and batons. Returns nothing
+// if they cannot be listed, or if there are more than kMostFiles.
 std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entries,
                                                 const std::string& unit) {
   std::vector<BaseFile> files;
@@ -72,7 +72,7 @@ Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) con
   return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
 }
 
-// Whether the base's entry contains paths of another mount path. It then counts as absent.
+// Whether the base's entry contains paths outside this mount. Such an entry counts as absent.
 bool Publisher::is_of_no_use(const std::string& unit) const {
   const auto directory =
       sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
@@ -99,8 +99,9 @@ Status Publisher::carry_locks(const Stage& stage) const {
   return {};
 }
 
-// Call after the exchange, when the staging directory has the replaced entry. Open files there
-// remain readable. If this fails, the entry is removed with the staging directory.
+// Call after the exchange, when the staging directory has the replaced entry. Descriptors of its
+// files that are open remain readable. If this fails, the entry is removed with the staging
+// directory.
 void Publisher::put_in_trash(const Stage& stage) const {
   (void)sys::rename_at(stage.directory(), std::string(Stage::kTree), store_.trash(),
                        new_trash_name());
@@ -111,11 +112,12 @@ void Publisher::record_replaced(const Stage& stage, const std::string& unit) con
   replaced.event = AuditRecord::Event::kEvict;
   replaced.unit = unit;
   replaced.reason = stage.why_replaces;
-  // If this fails, so does the publishing record that follows, and that is logged.
+  // If this fails, appending the publishing record, which follows, also fails, and record() logs
+  // that failure.
   (void)store_.audit().append(std::move(replaced));
 }
 
-// Whether the layer has a new file that completes the base's entry.
+// Whether the layer has its own version of a file that completes the base's entry.
 bool Publisher::completes_anew(const Stage& stage, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (stage.is_new || !ref || !ref->counts_rebuilds()) return false;
@@ -126,8 +128,9 @@ bool Publisher::completes_anew(const Stage& stage, const std::string& unit) cons
   });
 }
 
-// Whether the base has a part of the entry that no process completes: an interrupted process has
-// left it. No reader opens such an entry, and none of its files can be replaced one by one.
+// Whether the base has an incomplete entry that an interrupted process has left: it has no file
+// that can complete it, and no file has changed for kQuietSeconds. No reader opens such an entry,
+// and its files cannot be replaced one by one.
 bool Publisher::is_stuck(const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->counts_rebuilds() || !ref->rule->is_directory() || ref->rule->needs_no_name()) {
@@ -154,7 +157,7 @@ bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool i
   const bool has_opened = completes_anew(stage, unit) && hooks.has_rejected(unit);
   if (!has_opened) {
     if (is_equal || !is_stuck(unit)) return false;
-    // The attempt is repeated at the job's end.
+    // Publishing is attempted again at the job's end: do not count the rebuild twice.
     if (rejected_.has_noted(unit, version, by.job)) return true;
   }
   rejected_.note({.unit = unit,
@@ -177,9 +180,9 @@ void Publisher::note_unpublished_rebuild(const std::string& unit, PublishHooks& 
   hooks.settle_rejected(unit);
 }
 
-// Only a whole entry may replace the base's: while the job's view still shows a file of the base,
-// the job's build needs that file. Entries of several files are not replaced, because no single
-// rename replaces them.
+// Only a whole entry may replace the base's: if the job's view still shows a file of the base's
+// entry, the job's build needs that file. Entries of several files are not replaced, because no
+// single rename replaces them.
 bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
                             const PublishHooks& hooks) {
   if (stage.is_group || !hooks.may_replace()) return false;

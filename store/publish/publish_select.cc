@@ -50,8 +50,8 @@ bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& re
   std::vector<std::string> names;
   for (sys::DirEntry& entry : own_names(overlay, directory)) {
     const NameClassRow& row = row_of(entries_.class_of(join_path(directory, entry.name)));
-    // A baton means that a process is building in the directory, unless it is the entry's own lock:
-    // its unlock reports the end of the build, so it may still exist.
+    // A baton means that a process is building in the directory, unless it is the entry's own build
+    // lock, whose release reports the end of the build: that baton may still exist.
     if (row.is_held_by_existing && !is_own_lock(ref, join_path(directory, entry.name))) {
       return false;
     }
@@ -109,7 +109,7 @@ bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref)
   return entries && std::any_of(entries->begin(), entries->end(), completes);
 }
 
-// Whether the event of `path` can have completed its entry.
+// Whether this event of `path` may have completed the entry of `path`.
 bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
   if (!ref.profile->may_publish_early()) return false;
   if (arrival == Arrival::kBuilt) return !ref.rule->built_under.empty();
@@ -135,8 +135,9 @@ std::string Publisher::completed_entry(const Overlay& overlay, const std::string
   return overlay.has_layer() && is_complete(overlay, *ref, false) ? ref->unit() : "";
 }
 
-// Whether the entry must be published now. If its names cannot show that it is complete, or if its profile is a guess,
-// it is published when the job has succeeded, except for an entry whose build lock has not been released.
+// Whether the entry must be published now. If its names cannot show that it is complete, or if its
+// profile is a guess, it is published when the job has succeeded; an entry with `built_under` must
+// then also have the files that its rule requires, unless the profile is a guess.
 bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
   if (ref.profile->may_publish_early() && ref.rule->says_when_complete()) {
     return is_complete(overlay, ref, true);

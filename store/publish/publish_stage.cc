@@ -14,8 +14,9 @@
 namespace cacheshim {
 namespace {
 
-// Returns the mode of a published file: nobody can write it, and every user whom its owner allowed
-// to read it can.
+// Returns the mode of a published file. Only the service account, which owns the base, can write
+// it. All users can read it if `opens_all` is set or if the job's file was readable by others;
+// otherwise only the service account can.
 mode_t published_mode(mode_t mode, bool opens_all) {
   const bool open_to_others = opens_all || (mode & S_IROTH) != 0;
   const bool executable = (mode & S_IXUSR) != 0;
@@ -56,7 +57,7 @@ Status Publisher::Stage::make_directory(const std::string& rest) const {
 
 Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   const std::string path = tree_path(file.rest);
-  // if it had another name, the job could still write to it
+  // only a file with one name, because the job could write to it by another name
   if (file.source.st_nlink == 1) {
     const Status linked = sys::link_fd(source, directory_.get(), path);
     file.is_linked = static_cast<bool>(linked);
@@ -69,8 +70,8 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   return copy_file(source, target.get());
 }
 
-// The base belongs to the service account: the file's previous owner (owner=keep) must not write to
-// it any more.
+// Gives the files to the service account, which owns the base: with owner=keep, the previous owner
+// could still write to them.
 Status Publisher::Stage::set_modes() const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;

@@ -21,12 +21,12 @@ struct Publisher::StagedFile {
   std::string link_target;  // the target of a symlink; "" for a regular file
   bool completes = false;
   bool is_linked = false;  // staged as another name of the layer's file, not as a copy
-  bool in_base = false;    // the base already has an equal one
+  bool in_base = false;    // the base already has an equal file
 };
 
-// A unit on its way into the base: a directory in staging, in which the object "tree" will become
-// the base's. The destructor removes the directory with its remaining contents. Use from one
-// thread.
+// A unit that is being published: a directory in staging, in which "tree" is the unit's directory
+// or file until it is moved into the base. The destructor removes the directory with its remaining
+// contents. Use from one thread.
 struct Publisher::Stage {
   static constexpr std::string_view kTree = "tree";
   static Result<Stage> make(int staging, unsigned number, const std::string& unit);
@@ -40,24 +40,25 @@ struct Publisher::Stage {
   int directory() const { return directory_.get(); }
   Status make_directory(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
-  // Sets the modes that the files have in the base. With links this changes the layer's own files,
-  // so it is done only when nothing prevents publishing.
+  // Sets the modes that the files have in the base. Call only when nothing else prevents
+  // publishing: a staged link is the same inode as the layer's file, so this also changes that
+  // file.
   Status set_modes() const;
   Status add_symlink(const StagedFile& file) const;
   Status sync() const;
-  // Whether `theirs`, an O_PATH descriptor, equals the file to be published; `source` is its
-  // content.
+  // Whether the base's file `theirs`, an O_PATH descriptor, equals the file to be published, whose
+  // content is read from `source`.
   static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
 
   std::string unit;        // of an entry that consists of several files: their directory
   bool is_group = false;   // the unit is an entry of several files
-  // Files that only their creator may read are published readable for others.
+  // Publishes files that only their creator may read as readable by all users.
   bool opens_all = false;
   UniqueFd upper;          // the layer's directory when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> directories;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has no object of this name
-  std::string why_replaces;          // why it replaces the base's entry; "" if it does not
+  std::string why_replaces;          // why the unit replaces the base's entry; "" if it does not
   bool replaces() const { return !why_replaces.empty(); }
 
  private:

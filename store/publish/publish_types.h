@@ -15,10 +15,10 @@ struct PublishReport {
   std::uint64_t conflicts = 0;  // the base had other content: nothing was added
   std::uint64_t incomplete = 0;  // left out: not complete, open for writing, or unsuitable
   std::uint64_t refused = 0;     // left out: the job may not publish
-  // some were left out because they are open: try again at their close
+  // some files were left out because they are open for writing: try again when they are closed
   bool busy = false;
-  // The unit has a new file that completes the base's entry, and it is unknown whether the job has
-  // opened that entry.
+  // The layer has a new version of a file that completes the base's entry, but the job is not known
+  // to have opened that entry.
   bool is_unread_rebuild = false;
   std::vector<std::string> paths;  // published files, relative to the store
   // files that the base already had, and that were dropped from the layer

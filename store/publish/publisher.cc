@@ -21,7 +21,8 @@
 namespace cacheshim {
 namespace {
 
-// The maximum number of attempts to stage a unit that changes meanwhile. It is then left for later.
+// The maximum number of attempts to publish a unit that changes during each attempt. After the last
+// one, the unit stays in the layer.
 constexpr int kMostAttempts = 3;
 
 // Whether a symlink's target contains no "..", so that it leads downwards from anywhere.
@@ -38,9 +39,9 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
 }
 
-// After the last handle is closed, a process may still have a mapping. For a short time, the kernel
-// also keeps its own descriptor of a passthrough file, which it releases after it has reported the
-// close.
+// Waits until no process can write to the file. After the last handle is closed, a process may
+// still have a writable mapping. For a short time, the kernel also keeps its own descriptor of a
+// passthrough file, which it releases after it has reported the close.
 bool wait_until_unwritable(int fd) {
   constexpr int kMostLooks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
@@ -114,8 +115,8 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 
 // Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it
 // contains an object that must not be published, EACCES if its job may not publish, otherwise those
-// of the calls. `is_rejected` is set if the job's rejection of the base's entry has been recorded,
-// by this attempt or an earlier one.
+// of the system calls. Sets `is_rejected` if it records that the job has rejected the base's entry;
+// leaves it set if an earlier attempt did.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks, bool& is_rejected) {
   CACHESHIM_TRY(stage, begin_stage(overlay, unit));
@@ -270,8 +271,8 @@ Status Publisher::collect_directory(Stage& stage, const std::string& rest,
   return {};
 }
 
-// Whether an empty file of the base took the locks of the layer's file. The contents of the layer's
-// file (such as a process id) then belong to the job.
+// The file is also a lock if an empty file of the base took its locks. Its contents (such as a
+// process id) then belong to the job.
 bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
   if (!S_ISREG(st.st_mode)) return false;
   if (entries_.is_bare_lock(path, st.st_size)) return true;
@@ -299,8 +300,9 @@ Status Publisher::collect_file(Stage& stage, const std::string& rest, int object
   return {};
 }
 
-// A symlink may point into its own cache: relative to its place, or by the recorded mount path. No
-// parent directory is a symlink itself, so its depth limits how far ".." may lead up.
+// A symlink may point into its own cache, by a path that is relative or begins with the recorded
+// mount path. No directory above the symlink is itself a symlink, so the depth of `path` limits how
+// many ".." the target may begin with.
 bool Publisher::may_point_to(std::string_view path, std::string_view target) const {
   if (!target.starts_with('/')) {
     const auto components = std::count(path.begin(), path.end(), '/');
@@ -405,7 +407,8 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
     if (!now || (is_file && sys::can_be_written(now->get()))) return false;
     const auto st = sys::stat_fd(now->get());
-    // A link has two names, the layer's and the staged one, and no third one for writing.
+    // A linked file has exactly two names: the layer's and the staged one. By a third name the job
+    // could write to it.
     const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
     return st && is_alone && is_same_file(*st, file.source) &&
            !hooks.is_being_written(st->st_dev, st->st_ino);
@@ -446,7 +449,7 @@ Status Publisher::ensure_base_parents(const std::string& path) const {
   return {};
 }
 
-// The base has all files: from here on a failure only means that the layer keeps an equal copy.
+// The base now has all files. If a step fails from here on, the layer only keeps an equal copy.
 void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   for (const StagedFile& file : stage.files) {
     const std::string path = stage.path_of(file);

@@ -44,8 +44,9 @@ class Publisher {
   // Whether the layer's part of an entry is complete, judged by names only.
   bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const
       REQUIRES_SHARED(overlay.mutex());
-  // Whether the base's part of a directory entry, as the view shows it, has a file that completes it.
-  // Files beside it do not matter: an entry of the base counts as complete.
+  // Whether the base has the directory entry, and the view shows the base's version of a file that
+  // completes it. A file that matches `complete_single` need not be the only one. If the rule names
+  // no such files, any entry of the base is complete.
   bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
       REQUIRES_SHARED(overlay.mutex());
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no
@@ -53,7 +54,7 @@ class Publisher {
   // files.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
-  // Records that a job which may not publish, or not yet, has rejected the base's entry.
+  // Records that a job that may not publish (or not yet) has rejected the base's entry.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
   // Removes the layer's part of a unit if the base has all of its files with the same bytes; the
   // base's files then show. Adds nothing to the base.

@@ -25,7 +25,8 @@
 //   1. At least kFewestJobs jobs have rebuilt it with other content. Each of them publishes complete entries.
 //   2. The jobs are of two users, or the administrator has named the publishers, or the jobs' user has published all
 //      files of the entry or owns them. Otherwise one user with several jobs could replace another user's entry.
-//   3. The entry was not replaced within kReplacePeriod. Builds that never give equal files replace it once a day.
+// 3. The entry was not replaced within kReplacePeriod. If a program never builds equal files, its entry is thus
+// replaced at most once a day.
 //
 // Records are in memory, so a new daemon begins without records: each rejected entry is rebuilt once more, and may be
 // replaced once more within the period.
@@ -50,15 +51,16 @@ struct Rebuild {
   BaseVersion version;
   std::string job;
   uid_t uid = 0;
-  bool is_equal = false;     // it produced the base's files: no reason to replace them
-  // its job publishes complete entries; otherwise the rebuild is only counted
+  bool is_equal = false;     // it has produced the same files as the base's
+  // whether its job publishes complete entries; if not, the rebuild is counted, but does not count for a replacement
   bool is_published = true;
 };
 
 // Thread-safe. Memory: kMostEntries records of one path and kMostJobs job ids each.
 class RejectedEntries {
  public:
-  // Not 1: a single job may be faulty, and its user decides how many processes it has.
+  // More than 1, because a single job may be faulty. Counts jobs, not processes, because a user decides how many
+  // processes a job has.
   static constexpr std::size_t kFewestJobs = 2;
   // A day: caches are filled again in hours, and one more replacement of 1,024 entries a day is not
   // noticeable.
@@ -73,7 +75,7 @@ class RejectedEntries {
     std::size_t jobs = 0;     // the number of jobs in all these rebuilds, at most kMostJobs
     std::size_t users = 0;
     std::time_t last = 0;      // of the last rebuild, in seconds since 1970
-    std::time_t replaced = 0;  // when it was last replaced; 0: it was not
+    std::time_t replaced = 0;  // when it was last replaced; 0: never
   };
 
   // `store` and `counters` must outlive the object.
@@ -84,12 +86,11 @@ class RejectedEntries {
   void trust_publishers() { trusts_publishers_ = true; }
   void set_clock(std::function<std::time_t()> now) { now_ = std::move(now); }
 
-  // Counts and records a rebuild. If all recorded entries were replaced within the period, it only
-  // counts.
+  // Counts and records a rebuild. If there are kMostEntries records and all of these entries were replaced within
+  // kReplacePeriod, only counts the rebuild.
   void note(const Rebuild& rebuild);
-  // Whether the rebuild that was noted last may replace this version of the entry, which has these
-  // files. May read the audit records, once per version, which takes long if there are many; call
-  // from a task.
+  // Whether the rebuild that was noted last may replace this version of the entry, which has these files. May read the
+  // audit records (once per version), which takes long if there are many: call from a thread of a TaskQueue.
   bool may_replace(const std::string& unit, const BaseVersion& version,
                    const std::vector<BaseFile>& files);
   void note_replaced(const std::string& unit);
