@@ -20,17 +20,17 @@ struct CopyOptions {
 
 // Makes the empty regular file `target`, open for writing, a copy of `source`: data (by reflink if
 // the file system shares extents, otherwise copy_file_range(2), otherwise read and write; holes are
-// preserved if it can detect them), user.* xattrs, mode and times. The offsets of both are
-// undefined afterwards. Thread-safe. Errors: those of the system calls, including ENOSPC; `target`
-// is then incomplete.
+// preserved if the file system reports them), user.* xattrs, mode and times. The offsets of both
+// descriptors are undefined afterwards. Thread-safe. Errors: those of the system calls, including
+// ENOSPC; `target` is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
 // Copies everything except the data. `st` is the source's. Either may be an O_PATH descriptor, but
 // not of a symlink.
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner);
 
-// Gives a new object of any kind the owner in `st`, if it has another one. Returns false if that is
-// not permitted (give_away() of new_object.h): then it belongs to the service account.
+// Gives a new object of any kind the owner and group in `st`. Returns false if that is not
+// permitted (give_away() of new_object.h): the object then still belongs to the service account.
 Result<bool> copy_owner(int target, const struct stat& st);
 
 // Whether two regular files have the same bytes.

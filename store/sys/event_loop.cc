@@ -65,7 +65,7 @@ EventLoop::Task::Task(EventLoop& loop, const char* what, Run run)
       serial_(loop.new_serial()) {
   add_or_throw(events_.get(), wake_event_.get(), kEvent);
   add_or_throw(loop.events_.get(), events_.get(), serial_);
-  loop.add(*this);  // last, because no destructor runs if the constructor throws
+  loop.add(*this);  // last: no destructor would remove it if the constructor threw later
 }
 
 void EventLoop::Task::wake() const {
@@ -81,7 +81,8 @@ void EventLoop::Task::stop() {
   loop_.remove(serial_);
 }
 
-// Adds the ids of readable descriptors to readable_. Reserves memory first: a descriptor is reported once.
+// Adds the ids of readable descriptors to readable_. Reserves memory first, because a descriptor is reported only once:
+// an exception after the report would lose its id.
 void EventLoop::Task::take_readable() {
   readable_.reserve(readable_.size() + kMostEvents);
   const ReadyIds ready = ready_ids(events_.get(), 0);
@@ -137,7 +138,7 @@ void EventLoop::run() {
   }
 }
 
-// Returns milliseconds; -1: no task has a time.
+// Returns the milliseconds until the first task is due; -1 if no task has a time.
 int EventLoop::time_to_next() const {
   auto next = kNever;
   {
@@ -150,7 +151,7 @@ int EventLoop::time_to_next() const {
       std::clamp<std::chrono::milliseconds::rep>(wait.count(), 0, std::numeric_limits<int>::max()));
 }
 
-// Returns the first task after `after` that is due; 0: none.
+// Returns the serial of the first due task with a serial above `after`; 0 if there is none.
 std::uint64_t EventLoop::next_due(std::uint64_t after, Clock::time_point now) const {
   const MutexLock lock(mutex_);
   for (auto at = tasks_.upper_bound(after); at != tasks_.end(); ++at) {

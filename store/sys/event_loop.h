@@ -13,14 +13,14 @@
 
 namespace cacheshim {
 
-// One thread that does the short recurring work of several services: at a time, after a call of wake(), or once a
+// One thread that does the short recurring work of several services: at a set time, after a call of wake(), or once a
 // descriptor is readable. Work that may block for long needs a thread of its own (TaskQueue). Thread-safe.
 class EventLoop {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr Clock::time_point kNever = Clock::time_point::max();
 
-  // The work of one service. Its owner must outlive it, and the loop must outlive the task.
+  // The work of one service. The objects that `run` uses, and the loop, must outlive the task.
   class Task {
    public:
     // Called on the loop's thread, with no lock held. `readable` has the ids of the watched descriptors that have
@@ -37,8 +37,8 @@ class EventLoop {
 
     // Makes the loop call `run` soon. Takes no lock and does not block, so it may be called with any lock held.
     void wake() const;
-    // Makes the loop call `run` once `fd` is readable or its other end is closed. Each call of watch() has this effect
-    // once, and none if the descriptor is closed before. Returns false if that is impossible
+    // Makes the loop call `run` once `fd` is readable or its other end is closed. Each call of watch() causes at most
+    // one call of `run`, and none if the descriptor is closed first. Returns false if `fd` cannot be watched
     // (fs.epoll.max_user_watches). Takes no lock.
     [[nodiscard]] bool watch(int fd, std::uint64_t id) const;
     // Ends the task: waits for a call in progress, and prevents later ones. Call with no lock held that `run` takes,

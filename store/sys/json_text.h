@@ -10,14 +10,15 @@
 // JSON from other processes, and JSON with names that other processes have chosen.
 //
 // nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string
-// that is not UTF-8. File names and requests are arbitrary bytes, so both have crashed the daemon.
+// that is not UTF-8. File names and requests are arbitrary bytes, so the recursion and the
+// exception have each crashed the daemon.
 namespace cacheshim {
 
 struct JsonLimits {
   std::size_t bytes;
   int depth;  // the maximum nesting of arrays and objects
 };
-// for files that a daemon has written
+// For files that a daemon has written.
 inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};
 
 // Returns a discarded value for text that is not JSON, is too long, or is nested too deeply.
@@ -32,7 +33,8 @@ bool is_utf8(std::string_view text);
 std::string to_hex(std::string_view bytes);
 std::string from_hex(std::string_view digits);
 
-// Sets `key` to a name for display; and KEY_hex to its bytes as well if these are not UTF-8.
+// Sets `key` to the name, for display. If the name is not UTF-8, also sets KEY_hex to its bytes in
+// hexadecimal digits.
 void put_name(nlohmann::ordered_json& object, const std::string& key, const std::string& name);
 // Returns the name that put_name() has stored; "" if there is none.
 std::string get_name(const nlohmann::json& object, const std::string& key);

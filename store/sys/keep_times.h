@@ -10,7 +10,8 @@
 
 namespace cacheshim {
 
-// Restores a directory's times: the daemon's own files in it must not count as the job's changes.
+// Restores a directory's times when it is destroyed, so that files that the daemon creates or
+// removes there for itself do not count as the job's changes.
 class KeepTimes {
  public:
   // Keeps the times of the directory `path` below the open directory `dir`, or of `dir` if `path`
@@ -20,7 +21,7 @@ class KeepTimes {
   ~KeepTimes() {
     if (!st_) return;
     const timespec times[2] = {st_->st_atim, st_->st_mtim};
-    // If this fails, the directory only looks newer than it is.
+    // If this fails, the directory only has a newer time than it should.
     (void)sys::set_times_at(dir_, path_, times);
   }
   KeepTimes(const KeepTimes&) = delete;

@@ -31,8 +31,8 @@ struct Held {
 };
 
 constexpr std::size_t kMostHeld = 32;
-thread_local std::array<Held, kMostHeld>
-    held;  // the first `count` are in use, in the order in which they were taken
+// The first `count` elements are in use, in the order in which the locks were taken.
+thread_local std::array<Held, kMostHeld> held;
 thread_local std::size_t count = 0;
 
 [[noreturn]] void fail(const char* what, const char* name) {

@@ -5,8 +5,9 @@
 
 // The lock order of the daemon, the only place where it is written down.
 //
-// Below each lock are those that a thread takes while it holds it; `…` stands for a subtree that is shown elsewhere. No
-// lock is held across a reply to the kernel, nor while a callback runs, unless the callback's declaration says so.
+// Indented below each lock are the locks that a thread may take while it holds that lock; `…` stands for a subtree that
+// is shown elsewhere. No lock is held across a reply to the kernel, nor while a callback runs, unless the callback's
+// declaration says so.
 //
 //   Job::end_mutex                      the end of a job
 //     Publisher::EntryLock              one entry at a time
@@ -45,8 +46,8 @@
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
 //       OpenFiles::Shard::mutex, Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
-// All others are the last and are taken with no lock held: CallerJobs, Closer, EventLoop, OpenVerifier,
-// RejectedEntries, transport/.
+// All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EventLoop,
+// OpenVerifier, RejectedEntries, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks
@@ -75,20 +76,19 @@ enum class LockRank : std::uint8_t {
   kLeaf,  // no lock is taken under it
 };
 
-// The locks that the calling thread holds. If the thread breaks the order, these functions abort
-// the process, with a line on stderr that names the locks. `lock` is any address that is the lock's
-// own.
+// Track the locks that the calling thread holds. If the thread breaks the order, these functions abort the process,
+// with a line on stderr that names the locks. `lock` is an address that identifies the lock.
 namespace held_locks {
 void add(const void* lock, LockRank rank);
-void add_unchecked(const void* lock,
-                   LockRank rank);  // try_lock() cannot wait, so it cannot deadlock
+// For try_lock(), which cannot wait and so cannot deadlock.
+void add_unchecked(const void* lock, LockRank rank);
 void remove(const void* lock);
 void require(const void* lock, LockRank rank);
 void require_none();
 }  // namespace held_locks
 
-// A lock's part of the check, in builds with -Dlock_ranks=true (meson_options.txt). Otherwise it
-// does nothing.
+// Reports one lock's changes to held_locks in builds with -Dlock_ranks=true (meson_options.txt); does nothing in other
+// builds.
 #ifdef CACHESHIM_LOCK_RANKS
 class RankCheck {
  public:

@@ -6,10 +6,10 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// The object is created under the service account, without set-id bits, then gets its owner, then
-// the bits: at no time is there a set-user-id file of the service account that a job has requested.
-// The alternative, changing the thread's fsuid, would drop the rights that walking to the directory
-// needs.
+// The service account creates the object without set-id bits, then changes the owner, then sets the
+// bits. So a job can never cause a set-user-id file of the service account to exist. The
+// alternative, changing the thread's fsuid, would drop the rights that are needed to open the
+// directory.
 namespace cacheshim {
 namespace {
 
@@ -25,8 +25,8 @@ Named directory_of(int dir, const std::string& name) {
   return {dir, std::string(parent_path(name))};
 }
 
-// If the directory has a default ACL, the backing file system applies it, and the umask does not
-// count.
+// If the directory has a default ACL, the backing file system applies the ACL, and the umask has no
+// effect.
 mode_t masked_mode(const Named& directory, const NewObject& wanted) {
   if (!wanted.maker || (wanted.mode & wanted.maker->umask) == 0) return wanted.mode;
   if (sys::get_xattr_at(directory.dir, directory.name, kDefaultAcl)) return wanted.mode;
@@ -39,7 +39,7 @@ mode_t first_mode(const Named& directory, const NewObject& wanted) {
 }
 
 // Whether new objects in a directory belong to this maker from the start. Their group is ours or,
-// on a file system with that mount option, the directory's.
+// on a file system mounted with `grpid`, the directory's.
 bool is_born_as(const struct stat& directory, const Maker& maker) {
   if (maker.uid != sys::own_uid()) return false;
   if ((directory.st_mode & S_ISGID) != 0) return true;
@@ -52,7 +52,7 @@ bool is_refusal(const Status& given) {
   return given.failed_with(EPERM) || given.failed_with(EINVAL);
 }
 
-// Changes the owner of a new object to the maker. Returns whether the maker now owns it.
+// Changes the owner of a new object to the maker. Returns true if the maker now owns it.
 Result<bool> give_to_maker(const Named& object, const struct stat& directory, const Maker& maker) {
   const gid_t group = (directory.st_mode & S_ISGID) != 0 ? directory.st_gid : maker.gid;
   const Status given = sys::set_owner_at(object.dir, object.name, maker.uid, group);

@@ -10,11 +10,11 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// Creates an object in a directory of the layer, by the service account, as if its caller had
-// created it.
+// Creates an object in a directory of the layer. The service account creates it, but as if the
+// process that requested it had.
 namespace cacheshim {
 
-// The attributes of the caller that its new objects depend on.
+// The attributes of the requesting process on which the new object depends.
 struct Maker {
   uid_t uid;
   gid_t gid;
@@ -23,7 +23,7 @@ struct Maker {
 
 // The object to create. Without a maker it belongs to the service account, with exactly this mode.
 struct NewObject {
-  NewObject(mode_t wanted_mode) : mode(wanted_mode) {}  // NOLINT: a plain mode is most callers' all
+  NewObject(mode_t wanted_mode) : mode(wanted_mode) {}  // NOLINT: most callers pass only a mode
   NewObject(mode_t wanted_mode, dev_t wanted_device, std::optional<Maker> made_by)
       : mode(wanted_mode), device(wanted_device), maker(made_by) {}
 

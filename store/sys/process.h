@@ -12,16 +12,16 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// Processes by /proc and pidfds: identifies callers and their ancestors.
+// Identifies callers and their ancestors by /proc and pidfds.
 namespace cacheshim {
 
-// Reads /proc/PID/<file>; also works with a thread's number.
+// Reads /proc/PID/<file>; `pid` may also be the id of a thread.
 Result<std::string> read_proc(pid_t pid, const char* file, const std::string& proc = "/proc");
-// Returns field `number` (1-based, 4 and up) of the text of /proc/PID/stat: the fields behind the
-// command, which may contain blanks and parentheses. Nothing if it is not a number.
+// Returns field `number` (1-based, 4 and up) of the text of /proc/PID/stat: a field after the
+// command, which may contain blanks and parentheses. Returns nothing if the field is not a number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
-// Returns the value of the line "<name>:" of the text of /proc/PID/status, without leading blanks.
-// Empty if there is none.
+// Returns the value of the line "<name>:" in the text of /proc/PID/status, without leading blanks;
+// "" if there is no such line.
 std::string_view status_field(const std::string& status, std::string_view name);
 
 // Returns the process of a thread; 0 if /proc does not show it.
@@ -38,8 +38,8 @@ bool is_dead(const ProcessStat& stat);
 std::uint64_t ticks_since_boot();
 // Whether this thread is exiting because of a signal.
 bool is_being_killed(pid_t tid);
-// boot_id() and pid_namespace() identify the scope of process numbers: this boot, our PID
-// namespace.
+// boot_id() and pid_namespace() identify the scope within which a pid is valid: this boot and our
+// PID namespace.
 std::string boot_id();
 std::string pid_namespace();
 // Parses the text of /proc/PID/stat. Returns nothing if it has another form.
@@ -58,7 +58,7 @@ struct Process {
 // the daemon's PID namespace.
 using Lineage = std::vector<Process>;
 
-// Returns the lineage of a thread's process. Takes some 3 µs per generation.
+// Returns the lineage of a thread's process. Takes about 3 µs per process.
 Lineage lineage_of(pid_t tid);
 bool contains(const Lineage& lineage, const Process& process);
 

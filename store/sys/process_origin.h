@@ -9,8 +9,9 @@
 
 namespace cacheshim {
 
-// Identifies a process and its ancestors at one time. When the process is dead and its children
-// have another parent, this is enough to find the living processes that may descend from it.
+// Identifies a process and the ancestors that it had at one time. After the process has died and
+// its children have got another parent, this suffices to find the living processes that may descend
+// from it.
 struct ProcessOrigin {
   pid_t process = 0;             // 0: unknown, such as one outside our PID namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
@@ -28,8 +29,8 @@ bool is_alive(const ProcessOrigin& origin);
 // Returns the living processes that may descend from a dead one. When a process dies, its children
 // get one of its ancestors as their parent (a subreaper, otherwise init). So among the processes
 // above a descendant, the topmost one that started after `origin` is a child of one of
-// `origin.ancestors`. This also returns unrelated processes of this kind: the children of an init
-// that starts everything itself.
+// `origin.ancestors`. Also returns unrelated processes of which this holds, such as newer children
+// of an init that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
 // Whether the process has `directory` or a file in it open, or has its working directory there.

@@ -8,7 +8,7 @@
 namespace cacheshim {
 
 // Whether a process other than this one holds or waits for a lock on the file, by flock or fcntl,
-// according to /proc/locks, which shows the locks of this machine and of visible PID namespaces.
+// according to /proc/locks, which shows only locks of this machine and of visible PID namespaces.
 // Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);
 // As above, for the text `table` of /proc/locks; for tests.

@@ -111,8 +111,8 @@ Result<UniqueFd> clone_without_symlinks(int dir) {
   return clone_mount(dir, MOUNT_ATTR_NOSYMFOLLOW);
 }
 
-// noatime: otherwise the kernel would try to set the time at each read, and fail. In a user
-// namespace the options for times may be locked.
+// Sets noatime, because otherwise the kernel would try to set the access time at each read, and fail. In a user
+// namespace the options for access times may be locked.
 Result<UniqueFd> clone_read_only(int dir) {
   constexpr std::uint64_t kSafe =
       MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
@@ -293,7 +293,7 @@ Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation
 bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
-  (void)::fcntl(fd, F_SETLEASE, F_UNLCK);  // there may be none
+  (void)::fcntl(fd, F_SETLEASE, F_UNLCK);  // has no effect if the lease was refused
   return refused;
 }
 
@@ -321,7 +321,8 @@ Result<std::string> read_all(int fd, std::size_t most_bytes) {
 }
 
 Result<std::string> read_file(int dir, const std::string& name) {
-  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY | O_NONBLOCK));  // do not wait for a FIFO
+  // O_NONBLOCK: opening a FIFO must not block.
+  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY | O_NONBLOCK));
   return read_all(fd.get());
 }
 
@@ -393,8 +394,8 @@ Status hoist(int directory, const std::string& name, unsigned& moved) {
   return unlink_at(directory, name, AT_REMOVEDIR);
 }
 
-// Removes the contents of the open directory `directory`. Moves the contents of directories that are not empty up
-// into `directory`. Returns whether anything is left. `moved` numbers the new names, so that they are unique.
+// Removes the contents of the open directory `directory`. If a subdirectory is not empty, moves its contents up into
+// `directory`. Returns true if anything is left. `moved` numbers the new names, so that they are unique.
 Result<bool> empty_once(int directory, unsigned& moved) {
   CACHESHIM_TRY(entries, list_dir(directory));
   Status first;

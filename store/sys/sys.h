@@ -28,15 +28,15 @@ Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t 
 // openat(2) of the daemon's own paths, not of a job's (a store's root, /proc).
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
-// Returns a private copy of the mount of the open directory `dir`, beginning there, in which no
-// symlink is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before
-// Linux 5.12.
+// Returns a private copy of the mount that contains the open directory `dir`. `dir` is the root of
+// the copy, in which no symlink is followed. Errors: EPERM without privilege over the mount
+// namespace, ENOSYS before Linux 5.12.
 Result<UniqueFd> clone_without_symlinks(int dir);
 // As clone_without_symlinks(), but also read-only. mount_clone() mounts the copy at `path`.
 Result<UniqueFd> clone_read_only(int dir);
 Status mount_clone(int clone, const std::string& path);
 
-// fstatat(2) of `name` without following it; of `dir` if `name` is "".
+// fstatat(2) of `name`, without following a symlink; if `name` is "", of `dir` itself.
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
@@ -82,7 +82,7 @@ Status lock_file(int fd, int operation);  // flock(2)
 // if the file system does not support leases.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
-// Reads to the end of the file. Errors: EFBIG after `most_bytes` if there are more.
+// Reads to the end of the file. Errors: EFBIG if the file has more than `most_bytes`.
 inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;
 Result<std::string> read_all(int fd, std::size_t most_bytes = kMostReadBytes);
 Result<std::string> read_file(int dir, const std::string& name);
@@ -105,7 +105,8 @@ bool is_private_dir(const struct stat& st, uid_t owner);
 uid_t own_uid();
 gid_t own_gid();
 
-// Makes the file `name` contain `bytes`: written beside it, synced, then renamed over it.
+// Replaces the file `name` with a new file that contains `bytes`: writes it under another name,
+// syncs it, then renames it.
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);
 
 // Removes `name` and everything below it; an absent name is not an error. Continues after an error

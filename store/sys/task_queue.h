@@ -11,9 +11,9 @@
 
 namespace cacheshim {
 
-// Threads for work that a receiver must not wait for: publishing and the ends of jobs. Tasks start
-// in the order of post(). If a task throws, the exception is logged. A task that must answer a
-// request must itself ensure that it does (OnceAnswer).
+// Threads for work that must not delay the threads that receive requests: publishing and the ends
+// of jobs. Tasks start in the order of post(). If a task throws, the exception is logged. A task
+// that must answer a request must itself ensure that it does (OnceAnswer).
 class TaskQueue {
  public:
   // Throws std::system_error if it cannot create the threads.
@@ -37,7 +37,7 @@ class TaskQueue {
     wake_.notify_one();
   }
 
-  // As post(), but only if fewer than `most` tasks wait. Returns whether the task was accepted.
+  // As post(), but only if fewer than `most` tasks wait. Returns true if the task was accepted.
   bool try_post(std::function<void()> task, std::size_t most) {
     {
       const MutexLock lock(mutex_);
@@ -48,7 +48,7 @@ class TaskQueue {
     return true;
   }
 
-  // Runs the queued tasks and returns. Idempotent.
+  // Runs the queued tasks, then ends the threads. Idempotent.
   void stop() {
     {
       const MutexLock lock(mutex_);

@@ -47,7 +47,8 @@ class TomlReader {
   const toml::table* find_table(std::string_view key);
   // Returns the tables of an array, "[[key]]"; none if it is missing.
   std::vector<const toml::table*> find_tables(std::string_view key);
-  // Returns the value of any type, or null; for keys with several types.
+  // Returns the value, of any type; null if the key is missing. For keys whose values may have
+  // several types.
   const toml::node* find_node(std::string_view key);
 
   // Returns the line of `key`, or of the table if it is missing.

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-// How a layer records "the base's entry is removed" without device nodes, xattrs or privileges:
-// like OCI image layers (image-spec, layer.md, "Whiteouts").
+// How a layer records that a name of the base is removed, without device nodes, xattrs or
+// privileges: as in OCI image layers (image-spec, layer.md, "Whiteouts").
 namespace cacheshim {
 
 inline constexpr std::string_view kWhiteoutPrefix = ".wh.";
@@ -20,7 +20,7 @@ inline constexpr std::string_view kOpaqueMarker = ".wh..wh..opq";
 // 251 bytes and this would not fit, ".wh..wh.long." + xxh3-128 of the name in hex.
 std::string whiteout_name(std::string_view name);
 
-// Whether the whiteout of `name` has the second form.
+// Whether whiteout_name(`name`) has the second form, with the hash.
 inline bool needs_encoding(std::string_view name) {
   return name.size() > 255 - kWhiteoutPrefix.size();  // NAME_MAX
 }
