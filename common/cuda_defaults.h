@@ -20,9 +20,9 @@ inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
   kOff,     // the library changes nothing
-  kAuto,    // the driver loads modules eagerly, unless the user sets LAZY
-  kForce,   // the driver loads them eagerly, whatever the user sets
-  kSelect,  // it loads them lazily, except kernels whose names match (experimental)
+  kAuto,    // the driver loads modules eagerly, unless the user sets CUDA_MODULE_LOADING=LAZY
+  kForce,   // the driver loads modules eagerly, whatever the user sets
+  kSelect,  // the driver loads kernels lazily, except those whose names match (experimental)
 };
 
 // Converts "off", "auto", "force" or "select" to `out`; returns false for any other name.

@@ -10,8 +10,8 @@
 #include <string_view>
 
 // The shadow filter of a view: a Bloom filter of the base's names that the layer shadows. The
-// daemon writes the filter and the preloaded library maps it read-only, so that a process can find
-// out without a request that only the base has a name.
+// daemon writes the filter and the preloaded library maps it read-only, so that a process can
+// determine, without a request to the daemon, that the layer does not shadow a name.
 //
 // Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
 // that the base has under it. Bits are never cleared. When a filter becomes too small, or its owner
@@ -19,9 +19,9 @@
 //
 // A listing needs only the key of the directory. The layer has a name, a whiteout or a mark in a
 // directory only if it has the directory itself, and it creates the directory, with its key, first.
-// If the view hides a lock file of the base without the layer, the daemon adds the key of its
-// directory. So if the bits of a directory are unset, the view shows the base's names there, except
-// for names that no view shows.
+// If a view hides a lock file of the base, the layer has no whiteout of it, but the daemon adds the
+// key of its directory. So if the bits of a directory are unset, the view shows the base's names
+// there, except for names that no view shows.
 //
 // Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key
 // before it begins the change that the key describes (it must not wait in between), and retires a
@@ -108,7 +108,8 @@ class FilterView {
   const std::uint64_t* words_ = nullptr;
 };
 
-// The keys that may shadow one path: that of the path, and "below" each directory above it.
+// The keys of which each may mean that one path is shadowed: the key of the path, and the key
+// "below" of each directory above it.
 class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;

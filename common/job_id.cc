@@ -13,7 +13,7 @@ constexpr bool is_id_char(char c) {
          c == '-';
 }
 
-// Whether the text has valid characters, but cannot be the name of a job's own directory.
+// Whether the text is "." or "..", which cannot be the name of a job's directory.
 bool is_dots(std::string_view text) { return text == "." || text == ".."; }
 
 // Removes the part of `text` before `delimiter`, and the delimiter, and returns this part. This

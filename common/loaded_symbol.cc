@@ -74,8 +74,8 @@ int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
 
-// If an object lacks the hash table that this file reads, it may define any name. On some machines
-// the kernel's vDSO lacks it too, but dlsym does not search the vDSO.
+// Returns 1 for an object without the hash table that this file reads, because it may define any
+// name. The vDSO, which lacks the table on some machines, does not count: dlsym does not search it.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
   const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);
@@ -94,7 +94,7 @@ bool any_loaded(Search search) {
   return false;
 }
 
-// Several threads may write these at the same time; they write equal values.
+// Several threads may store these at the same time, because they all store the same values.
 constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
 constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
 constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};

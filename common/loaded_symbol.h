@@ -6,9 +6,8 @@
 
 #include <cstdint>
 
-// Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A
-// library that exports dlsym and dlvsym has no other way to find libc's own: a search by name would
-// find the library's.
+// Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A library that exports
+// dlsym and dlvsym cannot find libc's functions of these names otherwise: a search by name would find its own.
 //
 // If the loader's list exists, nothing here calls a function that a sanitizer interposes: a
 // sanitizer calls dlsym for its own functions before its interceptors are ready.
@@ -38,7 +37,7 @@ struct SymbolName {
 // LSB's "Symbol Versioning".
 class LoadedObject {
  public:
-  constexpr LoadedObject() = default;  // creates an object that is not readable
+  constexpr LoadedObject() = default;  // creates an object for which is_readable() is false
   explicit LoadedObject(const link_map& object);
 
   // Whether find() can return a result.
@@ -61,8 +60,8 @@ class LoadedObject {
   std::uintptr_t soname_offset_ = 0;  // in strings_; 0: none
 };
 
-// The symbol that cli/main.cc exports, by which the library recognizes the program cacheshim. The
-// library does nothing in this program, because it must see the mount as it is.
+// The symbol that cli/main.cc exports, by which the library recognizes the program cacheshim. The library does nothing
+// in this program, because the program must see the mount itself.
 inline constexpr SymbolName kProgramMark("cacheshim_program_mark");
 
 // Whether the program itself, and not one of its libraries, exports `mark`. Returns false if the

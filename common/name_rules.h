@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string_view>
 
-// The special names of each cache family, as a flat table. The preloaded library answers only for
-// ordinary names from the base. The daemon writes the table from the profiles. If it is simpler,
-// the daemon makes a pattern wider than the profile's: additional names go to the mount, which is
-// always correct.
+// The special names of each cache family, as a flat table. The preloaded library answers from the
+// base only for names that are not special. The daemon writes the table from the profiles. A
+// pattern may match more names than the profile's if that makes it simpler: the mount answers for
+// the additional names, which is always correct.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {

@@ -9,7 +9,7 @@ namespace cacheshim {
 
 inline constexpr std::string_view kDefaultMountPoint = "/ci-cache";
 inline constexpr std::string_view kJobsName = ".jobs";
-// The directory of this name in the mount, and the one in the store.
+// The name of cacheshim's own directory in the mount, and of the one in the store.
 inline constexpr std::string_view kControlName = ".cacheshim";
 inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 
@@ -18,7 +18,7 @@ inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 inline constexpr std::string_view kRunBase = "/run";
 inline constexpr std::string_view kRunDirName = "cacheshim";
 inline constexpr std::string_view kRoutesFile = "routes";
-// the daemon holds an flock(2) on it while it lives
+// A running daemon holds an flock(2) on this file.
 inline constexpr std::string_view kRunLockFile = "lock";
 
 inline constexpr std::string_view kMountVariable = "CACHESHIM_MOUNT";
@@ -28,8 +28,8 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// The directory that replaces HOME in default paths, for a program without HOME. Like the other
-// variables, it is added to an environment from which it is missing.
+// The directory that replaces HOME in default paths, for a program without HOME. The library adds
+// this variable, like the others, to an environment from which it is missing.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 

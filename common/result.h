@@ -31,7 +31,7 @@ class [[nodiscard]] Result {
 
   explicit operator bool() const { return value_.has_value(); }
   Errno error() const { return Errno(error_); }
-  // Returns whether this is the error `code`; false for a value.
+  // Returns true if this is the error `code`, and not a value.
   bool failed_with(int code) const { return !value_ && error_ == code; }
 
   T& operator*() & { return *value_; }
