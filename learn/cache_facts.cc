@@ -82,8 +82,8 @@ class Finder {
     });
   }
 
-  // Returns a pattern that matches all of these paths and no other file's name, or the names
-  // themselves if there is no such pattern.
+  // Returns one pattern that matches the names of all these paths and of no other file or, if there
+  // is none, a pattern for each name.
   std::vector<std::string> patterns_of(const std::set<std::string>& paths) const {
     std::set<std::string> names;
     for (const std::string& path : paths) names.insert(name_of(path));
@@ -125,8 +125,8 @@ class Finder {
     }
   }
 
-  // Returns the first name on the path that does not exist at the end: a temporary directory, or
-  // the file itself.
+  // Returns the shortest leading part of `path` that does not exist after the run: a temporary
+  // directory, or the file itself.
   std::string vanished_part(const std::string& path) const {
     std::size_t end = 0;
     do {
@@ -203,8 +203,9 @@ class Finder {
     facts_.entries.push_back(std::move(entry));
   }
 
-  // Returns the endings in the order in which their files come into the base: the last file's
-  // ending is last. An empty ending matches all names, so it is tried last.
+  // Returns the endings of the files that form an entry, the last file's ending first: publishing
+  // adds the file with the first ending last. An empty ending is the last one, because it matches
+  // all names.
   std::vector<std::string> endings_of(const EntryGroup& group) const {
     std::vector<std::string> endings;
     for (const auto& [entry, files] : group.members) {
@@ -221,7 +222,8 @@ class Finder {
     return endings;
   }
 
-  // Adds the files that complete an entry: the file that was renamed into its directory last.
+  // Adds the names of the files that complete an entry: of each entry, the file that was renamed
+  // into its directory last.
   void add_completion(const EntryGroup& group, EntryFacts& entry) const {
     std::set<std::string> last;
     std::set<std::string> alone;
@@ -231,7 +233,7 @@ class Finder {
       if (file.arrival == Arrival::kWithDirectory) return;
       if (file.arrival == Arrival::kInPlace) return;
       const std::string& path = files.back();
-      // The file is in a subdirectory.
+      // A file in a subdirectory does not complete the entry.
       if (path.find('/', directory.size() + 1) != path.npos) continue;
       (files.size() == 1 ? alone : last).insert(name_of(path));
     }

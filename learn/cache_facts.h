@@ -20,7 +20,7 @@ struct Observed {
 // Entries that match one pattern.
 struct EntryFacts {
   std::string path;
-  // the endings of the files that form an entry; empty: entries are directories
+  // The endings of the files that form an entry; empty if entries are directories.
   std::vector<std::string> endings;
   std::string seen;
   bool is_renamed = true;  // whether renames put all files into place
@@ -37,15 +37,15 @@ struct CacheFacts {
   std::vector<Observed> locks;
   std::vector<Observed> batons;
   std::vector<std::string> notes;
-  // whether the command has made files, even if it has removed them
+  // Whether the command has created files, even if it has removed them.
   bool has_files = false;
   bool is_closed_to_others = false;  // all files have a mode like mkstemp's
 };
 
 struct Evidence {
   std::vector<FileEvent> first;
-  std::optional<std::vector<FileEvent>>
-      second;  // a second run of the command, on the files of the first run
+  // A second run of the command, on the files of the first run.
+  std::optional<std::vector<FileEvent>> second;
   // The mode and text of a file that exists at the end; a large file has no text here.
   struct Content {
     unsigned mode = 0;

@@ -10,7 +10,8 @@
 
 namespace cacheshim::learn {
 
-// Entries of one kind: the common part of their paths, and their files in order of arrival.
+// The entries whose paths match one pattern. The files of each entry are in the order in which they
+// got their final names.
 struct EntryGroup {
   bool is_directory = false;
   std::map<std::string, std::vector<std::string>> members;  // paths of files, indexed by entry
@@ -21,11 +22,13 @@ struct EntryGroups {
   std::vector<std::string> others;  // files that fit no entry
 };
 
-// Groups the files into entries. For each file, the first of these that applies is its entry: a
-// directory that was renamed into place; the object at the first name on the path that looks like a
-// key, which is a directory or the files with this common beginning; a directory beside others that
-// contain a file of the same name. A directory that contains entries is not an entry itself.
-// `left_out` are files that belong to no entry, such as locks. Pure.
+// Groups the files into entries. The entry of a file is the first of these that exists:
+//   1. the directory with which the file was renamed into place;
+//   2. the directory whose name is the first one on the path that looks like a key or, if that is
+//      the file's own name, all files whose names begin with the key;
+//   3. the file's directory, if a directory beside it has a file of the same name.
+// A directory that contains entries is not an entry itself. `left_out` are files that belong to no
+// entry, such as locks. Pure.
 EntryGroups group_entries(const std::map<std::string, File>& files,
                           const std::set<std::string>& left_out);
 

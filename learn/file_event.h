@@ -7,8 +7,8 @@
 
 namespace cacheshim::learn {
 
-// One call of a program on a file below its cache, as the kernel passed it to the daemon, in the
-// order of the replies.
+// One operation of a program on a file below its cache's directory, as the kernel passed it to the
+// daemon. Events are in the order of the daemon's replies.
 struct FileEvent {
   enum class Op {
     kLookup,

@@ -52,8 +52,8 @@ class Replay {
  private:
   using Op = FileEvent::Op;
 
-  // The kernel looks a name up before it creates it. So a miss does not count if the thread's next
-  // call creates the name.
+  // Does not count a miss if the thread's next call creates the name, because the kernel looks
+  // every name up before it creates the object.
   void note_miss(const FileEvent& event) {
     const auto last = last_miss_.find(event.thread);
     if (last != last_miss_.end()) {

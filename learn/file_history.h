@@ -17,7 +17,7 @@ enum class Arrival { kInPlace, kRenamed, kWithDirectory };
 struct File {
   bool is_directory = false;
   Arrival arrival = Arrival::kInPlace;
-  std::size_t order = 0;               // its position among all events
+  std::size_t order = 0;               // the position of the event that gave the file its name
   std::string renamed_directory = {};  // for kWithDirectory: the new name of the directory
   bool is_exclusive = false;           // created with O_EXCL
 };
@@ -33,11 +33,10 @@ struct History {
   };
   std::vector<Gone> gone;
   std::set<std::string> locked;  // paths that were locked
-  std::set<std::string>
-      missed;  // names that were looked up, were absent, and were not created by the next call
-  std::map<std::string, int>
-      // files that were written again after they had been closed or renamed, and how often
-      written_again;
+  // Names that a thread looked up, that were absent, and that its next call did not create.
+  std::set<std::string> missed;
+  // How often each file was opened for writing, or replaced, after it had been created.
+  std::map<std::string, int> written_again;
   std::set<std::string> read;  // files opened for reading
   std::set<pid_t> threads;
 };

@@ -20,7 +20,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Whether the text has letters and digits, or letters of both cases, unlike a word of a language.
+// Whether the text has both letters and digits, or letters of both cases; words of a language
+// usually have not.
 bool looks_random(std::string_view text) {
   const auto count = [&](auto is) { return std::count_if(text.begin(), text.end(), is); };
   const auto digits = count(is_digit);
@@ -83,7 +84,7 @@ std::string without_random_end(const std::string& text) {
 }
 
 // Merges two shapes that differ in one part. This part becomes one '?' per character if both shapes
-// have the same length, otherwise '*'. Returns nothing if too little is left.
+// have the same length, otherwise '*'. Returns nothing if fewer than 3 characters are common.
 std::optional<std::string> merged(const std::string& a, const std::string& b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   const auto front = static_cast<std::size_t>(differs.first - a.begin());

@@ -16,8 +16,9 @@ namespace cacheshim::learn {
 // Returns the name as a pattern that matches only this name.
 std::string literal(std::string_view name);
 
-// Returns the end of the part of `name` that looks like a key: a UUID, 8 hexadecimal digits, or 16
-// letters and digits. Returns nothing if there is none.
+// Returns the end of the first part of `name` that looks like a key: a run of at least 8 lower-case
+// hexadecimal digits, or of at least 16 letters and digits, with at least one digit. Returns
+// nothing if there is no such part.
 std::optional<std::size_t> end_of_key(std::string_view name);
 
 // Whether the name looks like a level that spreads keys over directories: one or two hexadecimal
@@ -40,8 +41,8 @@ std::vector<std::string> shapes_of(const std::vector<TemporaryName>& names,
                                    const std::set<pid_t>& threads);
 
 // Returns a pattern for all of the names: their common beginning and ending, or the name itself if
-// they are all equal. Returns nothing if they have neither. A beginning that is a key does not
-// count, nor does an ending without a '.', '_' or '-'.
+// they are all equal. Returns nothing if the names have neither. Ignores a beginning that is a key,
+// and an ending without a '.', '_' or '-'.
 std::optional<std::string> common_pattern(const std::set<std::string>& names);
 
 }  // namespace cacheshim::learn

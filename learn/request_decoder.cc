@@ -159,8 +159,8 @@ class Decoder {
     if (events_.size() < kMostEvents) events_.push_back(std::move(event));
   }
 
-  // Adds a call on a name in a directory. If it has created or found an object, `node` is its
-  // number.
+  // Adds a call on a name in a directory. `node` is the number of the object that the call has
+  // found or created; 0 if none.
   void name(Op op, const fuse_in_header& in, const std::string& name, int error,
             std::uint64_t node) {
     if (error == 0 && node != 0) names_.know(node, in.nodeid, name);
