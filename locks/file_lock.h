@@ -51,8 +51,8 @@ struct LockError {
 //
 // Uses flock(2), not fcntl(2): an flock belongs to the descriptor, so closing another descriptor of
 // the same file does not release it. A child of fork(2) shares the lock until it closes the
-// descriptor or calls exec (O_CLOEXEC). The lock file is never removed, because the process that
-// removes it would hold a lock on a file without a name.
+// descriptor or calls exec (O_CLOEXEC). The lock file is never removed, because a process that had
+// already opened it would then lock a file without a name, which excludes nobody.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
@@ -84,14 +84,15 @@ class FileLock {
   }
   ~FileLock() { close(); }
 
-  // Waits without a limit; continues after signals. If the object already holds a lock, converts it
-  // as flock(2) does: not atomically.
+  // Waits without a time limit, and continues to wait after a signal. If the object already holds a
+  // lock, converts it as flock(2) does, which is not atomic.
   [[nodiscard]] Result lock(Mode mode = Mode::kExclusive) { return take(operation(mode)); }
   // As lock(), but fails instead of waiting.
   [[nodiscard]] Result try_lock(Mode mode = Mode::kExclusive) {
     return take(operation(mode) | LOCK_NB);
   }
-  // Tries every kCadence until `timeout` has passed; if `timeout` is zero or less, tries once.
+  // As try_lock(), but tries again every kCadence until `timeout` has passed. If `timeout` is zero
+  // or less, tries once.
   [[nodiscard]] Result try_lock_for(std::chrono::milliseconds timeout = kDefaultTimeout,
                                     Mode mode = Mode::kExclusive) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -119,11 +120,11 @@ class FileLock {
     constexpr long kSecond = 1'000'000'000;
     const timespec span{static_cast<time_t>(length.count() / kSecond),
                         static_cast<long>(length.count() % kSecond)};
-    (void)::nanosleep(&span, nullptr);  // a signal only shortens it
+    (void)::nanosleep(&span, nullptr);  // a signal only shortens the pause
   }
 
-  // An existing lock file is usable even in a directory without write permission, and without write
-  // permission for the file: flock(2) does not need it.
+  // If the file cannot be opened for writing or created, opens an existing file for reading:
+  // flock(2) needs no write permission for the file or the directory.
   int open_file() const {
     constexpr mode_t kForAll = 0666;
     int fd = -1;
@@ -138,7 +139,8 @@ class FileLock {
     return fd;
   }
 
-  // Whether the name still leads to the locked file: another program may remove lock files.
+  // Whether the name still leads to the locked file. It may not, because other programs may remove
+  // lock files.
   bool is_current() const {
     struct stat held;
     struct stat named;
@@ -170,7 +172,7 @@ class FileLock {
   void close() noexcept {
     locked_ = false;
     if (fd_ == -1) return;
-    (void)::close(std::exchange(fd_, -1));  // closing unlocks in any case
+    (void)::close(std::exchange(fd_, -1));  // releases the lock even if it reports an error
   }
 
   std::string path_;
