@@ -17,8 +17,8 @@ namespace cacheshim {
 // ---- A new name
 
 // Checks that `path` may get an object, and ensures that the layer has the directory above it.
-// Errors: EEXIST if the view shows an object of the base at `path`. If the layer itself has one,
-// this function may succeed; then the change fails with EEXIST.
+// Errors: EEXIST if the base has an object at `path` that the layer does not hide. If only the
+// layer has one, succeeds, and the change then fails with EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // Call before the first file of an entry is created, at `path`. Makes the entry's directory opaque
 // if the base has no part of the entry.

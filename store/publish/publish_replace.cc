@@ -21,8 +21,8 @@ namespace {
 // never replaced.
 constexpr std::size_t kMostFiles = 16384;
 
-// An incomplete entry of the base may still be being built by a process without cacheshim. If its
-// files have not changed for this time, the entry counts as abandoned.
+// A process without cacheshim may be building an incomplete entry in the base. If the entry's files
+// have not changed for this time, no process is.
 constexpr std::time_t kQuietSeconds = 600;
 
 bool can_complete(const EntryRule& rule, std::string_view name) {
@@ -99,9 +99,8 @@ Status Publisher::carry_locks(const Stage& stage) const {
   return {};
 }
 
-// Call after the exchange, when the staging directory has the replaced entry. Descriptors of its
-// files that are open remain readable. If this fails, the entry is removed with the staging
-// directory.
+// Call after the exchange, when the staging directory has the replaced entry. Open descriptors of
+// its files remain readable. If this fails, the entry is removed with the staging directory.
 void Publisher::put_in_trash(const Stage& stage) const {
   (void)sys::rename_at(stage.directory(), std::string(Stage::kTree), store_.trash(),
                        new_trash_name());
@@ -157,7 +156,7 @@ bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool i
   const bool has_opened = completes_anew(stage, unit) && hooks.has_rejected(unit);
   if (!has_opened) {
     if (is_equal || !is_stuck(unit)) return false;
-    // Publishing is attempted again at the job's end: do not count the rebuild twice.
+    // The job's end repeats the attempt to publish: do not count the rebuild twice.
     if (rejected_.has_noted(unit, version, by.job)) return true;
   }
   rejected_.note({.unit = unit,

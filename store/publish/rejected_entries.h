@@ -25,8 +25,8 @@
 //   1. At least kFewestJobs jobs have rebuilt it with other content. Each of them publishes complete entries.
 //   2. The jobs are of two users, or the administrator has named the publishers, or the jobs' user has published all
 //      files of the entry or owns them. Otherwise one user with several jobs could replace another user's entry.
-// 3. The entry was not replaced within kReplacePeriod. If a program never builds equal files, its entry is thus
-// replaced at most once a day.
+//   3. The entry was not replaced within kReplacePeriod. If a program never builds equal files, its entry is thus
+//      replaced at most once a day.
 //
 // Records are in memory, so a new daemon begins without records: each rejected entry is rebuilt once more, and may be
 // replaced once more within the period.

@@ -10,8 +10,8 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// Creates an object in a directory of the layer. The service account creates it, but as if the
-// process that requested it had.
+// Creates an object in a directory of the layer. The service account makes the system calls, but
+// the object gets the attributes that it would have if the requesting process had created it.
 namespace cacheshim {
 
 // The attributes of the requesting process on which the new object depends.
