@@ -33,9 +33,8 @@ class OpenVerifier {
 
   // Whether a file of this name is compared with its digest.
   static bool is_checked_name(std::string_view name);
-  // Whether a lookup of this path of the base must reach the daemon, and must not be answered
-  // directly. Returns true for checked names, and for the names by which a program finds an entry,
-  // which may have such files.
+  // Whether a lookup of this path of the base must reach the daemon, so that no direct answer may
+  // be given. Returns true for checked names, and for the names by which a program finds an entry.
   static bool is_for_the_daemon(const EntryMap& entries, std::string_view path);
 
   struct Verdict {

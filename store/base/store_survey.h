@@ -22,8 +22,9 @@ struct SurveyedLayer {
 // `layers` is the directory of the layers. Errors: those of reading this directory.
 Result<std::vector<SurveyedLayer>> survey_layers(int layers);
 
-// `control` is a store's .cacheshim. Returns the number of objects that have been in its trash for
-// longer than `keep_seconds`. Errors: those of reading it; ENOENT if there is no trash.
+// Returns the number of objects that have been in the trash of the store for longer than
+// `keep_seconds`. `control` is the store's directory .cacheshim. Errors: those of reading the
+// trash; ENOENT if there is no trash.
 Result<std::size_t> count_old_trash(int control, long keep_seconds);
 
 // Counts directories in staging whose daemon is dead.

@@ -132,9 +132,9 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may take over an existing layer. If a layer has no record, its creator died or
-// the power failed before the record was written. A layer that only root has used goes to the first
-// other user.
+// Whether `wanted` may take over an existing layer. A layer without a record, whose creator died or
+// lost power before it wrote the record, may be taken only if it has no upper directory. A layer
+// that only root has used goes to the first other user.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {

@@ -47,7 +47,7 @@ class LinkIndex {
 
   // Reads the records in the work directory `work`, which must stay open.
   Status load(int work);
-  void clear();  // call if there is no longer a layer
+  void clear();  // call when the overlay loses its layer
   bool is_empty() const { return files_.empty(); }
   // Calls `function(directory, name, inode)` for each copy.
   template <class Function>

@@ -56,7 +56,7 @@ class OriginLog {
   void begin_load(int work);
   void found(int directory, const std::string& name, ino_t inode);
   void end_load();
-  void clear();  // call if there is no longer a layer
+  void clear();  // call when the overlay loses its layer
 
   bool is_empty() const { return count_ == 0; }
   std::optional<Origin> find(ino_t inode) const;

@@ -82,8 +82,8 @@ class Overlay {
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Returns the base's object at `path`. Errors: ENOENT if there is none, or if the layer hides it.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // Call for an object that was not found by name. Sets st_nlink to its number of names in the
-  // merged view.
+  // Sets st_nlink to the object's number of names in the merged view. Call for a stat result that
+  // find() and locate() have not returned.
   void correct_links(struct stat& st) const REQUIRES_SHARED(state.mutex) {
     state.links.correct_links(st);
   }

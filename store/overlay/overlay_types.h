@@ -67,8 +67,8 @@ class OverlayObserver {
   // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
   // exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-  // The layer is about to get or to hide `path`, or has it (while the layer is loaded). From now on
-  // the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
+  // The layer is about to get or to hide `path`, or load_layer() has found that it does. From now
+  // on the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
   // Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
   // A copy-up has reached this step; an error aborts it. Tests use this to stop, fail or kill a

@@ -11,7 +11,7 @@
 #include "common/unique_fd.h"
 #include "store/publish/publisher.h"
 
-// Used only by the parts of the publisher (publisher.cc, publish_select.cc).
+// Used only by the files of store/publish/ that implement Publisher.
 namespace cacheshim {
 
 struct Publisher::StagedFile {

@@ -202,8 +202,8 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
   return stage;
 }
 
-// Whether the family's files are closed to others only because the program creates them by
-// mkstemp(3).
+// Returns true if the unit's files lack permissions for other users only because the program
+// creates them by mkstemp(3): the directory that contains the unit is open to all.
 bool Publisher::opens_all(int upper, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->profile->mkstemp) return false;

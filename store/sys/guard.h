@@ -8,9 +8,10 @@
 
 namespace cacheshim {
 
-// Runs `work`, one task of the daemon, and returns whether it completed. Logs an exception in one line; only
-// this task is lost. Exceptions come from a lack of memory or from bugs. Release builds do this too: an
-// exception that leaves a thread ends the daemon, and with it every job's mount.
+// Runs `work`, one task of the daemon, and returns whether it completed. Logs an exception in one
+// line; only this task is lost. Exceptions come from a lack of memory or from bugs. Catches them in
+// release builds as well, because an exception that leaves a thread ends the daemon, and with it
+// every job's mount.
 template <class Work>
 bool run_guarded(const char* what, Work&& work) noexcept {
   try {
