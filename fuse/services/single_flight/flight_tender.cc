@@ -21,18 +21,11 @@ constexpr milliseconds kBuilderTick(100);
 
 milliseconds FlightTender::time_to_next_check() const {
   const MutexLock lock(table_.mutex);
-  milliseconds time(-1);
-  const auto now = options_.now();
   for (const auto& [key, lease] : table_.leases) {
-    if (lease.waits.empty() && !lease.expected && !(lease.is_entry && lease.leader)) continue;
-    auto until = kTick;
-    if (lease.expected) {
-      until = std::clamp(std::chrono::ceil<milliseconds>(lease.expected_until - now),
-                         milliseconds(0), kTick);
-    }
-    time = time.count() < 0 ? until : std::min(time, until);
+    if (lease.waits.empty() && !(lease.is_entry && lease.leader)) continue;
+    return kTick;
   }
-  return time;
+  return milliseconds(-1);
 }
 
 void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
@@ -65,11 +58,7 @@ void FlightTender::end_late_waits() {
       if (is_late) counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
       if (is_late || (*at)->is_interrupted()) table_.release(lease, at, true);
     }
-    if (lease.expected && lease.expected_until <= now) {
-      lease.expected.reset();
-      table_.past.note_expected_in_vain(lease.expecting);
-      table_.hand_over(found);
-    } else if (!lease.waits.empty() && lease.leader && options_.is_stopped(*lease.leader)) {
+    if (!lease.waits.empty() && lease.leader && options_.is_stopped(*lease.leader)) {
       lease.builders.push_back(*lease.leader);
       table_.hand_over(found);
     }
@@ -128,11 +117,10 @@ void FlightTender::settle(const LeaseFinding& finding) {
     if (!finding.releases(lease, request.job)) continue;
     if (finding.states.at(request.job).has_name) {
       counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
-      if (lease.leader) table_.past.note_builder(request, *lease.leader, options_.now());
     }
     table_.release(lease, at, false);
   }
-  const bool has_no_leader = !lease.leader && !lease.is_others && !lease.expected;
+  const bool has_no_leader = !lease.leader && !lease.is_others;
   if (has_no_leader || finding.is_leader_done(lease)) table_.hand_over(found);
 }
 

@@ -62,7 +62,7 @@ enum class BuildStep {
 struct FlightDescription {
   std::string path;
   std::string job;  // empty: the lease is for all jobs
-  pid_t leader;     // the builder or the expected one; 0: a process of another daemon
+  pid_t leader;     // the builder; 0: a process of another daemon
   std::size_t waiting;
   std::string leader_job;  // empty for a process of another daemon
   std::vector<std::string> waiting_jobs;

@@ -68,12 +68,6 @@ Flights::Answer Flights::advise(const LeaseRequest& request) {
     table_.fail(found);
     return builds;
   }
-  if (lease.expected && contains(request.lineage, *lease.expected)) {
-    if (auto pidfd = options_.watch(request.process())) {
-      table_.lead(found, request, std::move(pidfd));
-      return {Advice::kLead, 0};
-    }
-  }
   if (lease.count_lookup(request, now) && !lease.waits.empty()) {
     lease.builders.push_back(request.process());
     table_.hand_over(found);
@@ -101,24 +95,9 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   lease.is_others = !file;
   if (lease.is_others) return wait_for(added, request);
   lease.file = *std::move(file);
-  if (expect_builder(lease, request)) return wait_for(added, request);
   table_.lead(added, request, std::move(pidfd));
   lease.last_lookup = options_.now();
   return {Advice::kLead, 0};
-}
-
-// If the builder of the process's last name may take the lease soon, records it as the expected
-// builder and returns true: the process must then wait.
-bool Flights::expect_builder(Lease& lease, const LeaseRequest& request) {
-  const auto expected = table_.past.expected_builder(request, options_.now());
-  if (!expected) return false;
-  if (is_busy(table_.leases, expected->builder)) return false;
-  if (options_.is_stopped(expected->builder) || !options_.watch(expected->builder)) return false;
-  lease.expected = expected->builder;
-  lease.expected_until = expected->until;
-  lease.expecting = request.process().pid;
-  task_.wake();  // to end this wait in time
-  return true;
 }
 
 void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
@@ -240,10 +219,9 @@ std::vector<FlightDescription> Flights::describe() const {
   for (const auto& [key, lease] : table_.leases) {
     std::set<std::string> waiting_jobs;
     for (const auto& wait : lease.waits) waiting_jobs.insert(wait->request().job->id);
-    const auto& leading = lease.leader ? lease.leader : lease.expected;
     all.push_back({key.first,
                    key.second != nullptr ? key.second->id : std::string(),
-                   leading.value_or(Process()).pid,
+                   lease.leader.value_or(Process()).pid,
                    lease.waits.size(),
                    lease.leader && lease.job != nullptr ? lease.job->id : std::string(),
                    {waiting_jobs.begin(), waiting_jobs.end()}});

@@ -32,11 +32,6 @@ namespace cacheshim {
 // holds the lease: the build has failed when the builder's thread has exited, or when the builder
 // has been idle for BuilderActivity::kIdleFor.
 //
-// A waiter that has got one result and looks up the next one waits a short time for the builder of
-// the first to take the lease: that builder has already loaded its compiler, and is late only
-// because its reply came last. If the builder does not take the lease, this waiter never waits in
-// this way again.
-//
 // A process counts together with its descendants. A process does not wait if that would close a
 // cycle, through any number of other processes.
 //
@@ -91,7 +86,6 @@ class Flights {
   Answer advise(const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer wait_for(LeaseTable::Iterator lease, const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer open_lease(const LeaseRequest& request) REQUIRES(table_.mutex);
-  bool expect_builder(Lease& lease, const LeaseRequest& request) REQUIRES(table_.mutex);
   bool begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait)
       REQUIRES(table_.mutex);
   void fail_others_of(const LeaseRequest& request) REQUIRES(table_.mutex);

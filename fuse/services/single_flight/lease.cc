@@ -17,7 +17,6 @@ constexpr auto kLookupPause = std::chrono::milliseconds(1);
 void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now) {
   job = request.job;
   leader = request.process();
-  expected.reset();
   const auto stat = stat_of(request.thread);
   thread = {request.thread, stat ? stat->start_time : 0};
   since = now;
@@ -77,12 +76,6 @@ bool closes_cycle(const Leases& leases, const Lineage& caller, const Lease& leas
 bool waits_for_any(const Leases& leases, const Process& process) {
   return std::any_of(leases.begin(), leases.end(),
                      [&](const auto& each) { return each.second.is_awaited_by(process); });
-}
-
-bool is_busy(const Leases& leases, const Process& process) {
-  return std::any_of(leases.begin(), leases.end(), [&](const auto& each) {
-    return each.second.leader == process || each.second.is_awaited_by(process);
-  });
 }
 
 // A complete entry without the name is the final answer too, unless the name may still be added.

@@ -78,11 +78,6 @@ struct Lease {
   // The builder's job has finished the name, and FlightTender has not checked the result yet. Until
   // then nothing counts as a failure of the build.
   bool is_finished = false;
-  // The process that is expected to take the lease, the time until which no other process may
-  // build, and the process that waits for the expected builder.
-  std::optional<Process> expected;
-  FlightTime expected_until;
-  pid_t expecting = 0;
 };
 
 // A name and, for the lease of a job that does not publish, the job.
@@ -96,8 +91,6 @@ using Leases = std::map<LeaseKey, Lease>;
 bool closes_cycle(const Leases& leases, const Lineage& caller, const Lease& lease);
 // Whether the process or a descendant of it waits for any name.
 bool waits_for_any(const Leases& leases, const Process& process);
-// Whether the process builds with a lease, or waits.
-bool is_busy(const Leases& leases, const Process& process);
 
 // The state of a lease's name in the views of the builder's job and of the waiters' jobs. It was
 // determined with the lock released, so the lease may have changed since.
