@@ -7,7 +7,6 @@ import time
 
 import pytest
 from flights import KEY, NAME, build, look, start_look, wait_for_waits
-from jobs import stop
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
