@@ -27,7 +27,7 @@ def triton_put(entry, name, data):
 
 
 def triton_put_2_1(entry, name, data):
-    """Writes a file as Triton 2.1 does: under a temporary name beside it."""
+    """Writes a file as Triton 2.1 does: to a temporary name in the same directory, which it then renames."""
     os.makedirs(entry, exist_ok=True)
     staged = os.path.join(entry, f"{name}.tmp.pid_{os.getpid()}_0")
     with open(staged, "wb") as file:
@@ -36,9 +36,9 @@ def triton_put_2_1(entry, name, data):
 
 
 def triton_put_groups(top, keys, builder):
-    """Looks each key up as Triton does, and writes the missing ones; returns the errors as text.
+    """Looks up each key as Triton does, and writes the missing entries; returns the errors as text.
 
-    An entry consists of five files with one builder's contents, and their group file.
+    An entry consists of five files, which start with the builder's name, and their group file.
     """
     wrong = []
     for key in keys:
@@ -62,14 +62,13 @@ def triton_put_groups(top, keys, builder):
 
 
 def begin_and_look(entry, name):
-    """Makes an entry's directory and checks whether it contains the file, as every cache of kernels does."""
+    """Creates an entry's directory, as kernel caches do, and returns whether it contains the file."""
     os.makedirs(entry, exist_ok=True)
     return os.path.exists(os.path.join(entry, name))
 
 
 def build_missing(top, keys, seed):
-    """Looks up each key, in an order that depends on `seed`, and builds the missing ones; returns the keys that it
-    built."""
+    """Looks up the keys in an order that depends on `seed`, and builds the missing entries; returns their keys."""
     built = []
     for key in random.Random(seed).sample(keys, len(keys)):
         entry = os.path.join(top, key)
@@ -82,7 +81,7 @@ def build_missing(top, keys, seed):
 
 
 def look_in_child(entry, name):
-    """Calls begin_and_look() in a child process."""
+    """Returns the result of begin_and_look() in a forked child."""
     child = os.fork()
     if child == 0:
         os._exit(begin_and_look(entry, name))
@@ -108,7 +107,8 @@ def look_again_and_again(entry, name, seconds):
 
 
 def watch_entries(top, keys, seconds):
-    """Reads entries as they appear, until all exist; returns those that were incomplete."""
+    """Reads each entry once, as soon as it appears, until all exist or `seconds` have passed; returns the entries that
+    were incomplete or never appeared."""
     wrong, left, deadline = [], set(keys), time.monotonic() + seconds
     while left:
         for key in sorted(left):
@@ -155,7 +155,7 @@ def staged_put_in_child(top, key):
 
 
 def staged_get_all(top, keys):
-    """Builds the missing keys in this order; returns the keys that it built."""
+    """Looks up the keys in this order and builds the missing entries; returns their keys."""
     built = []
     for key in keys:
         entry = os.path.join(top, "kernels", key)

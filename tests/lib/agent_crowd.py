@@ -13,7 +13,8 @@ EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, No
 
 
 def move_about(top, moves):
-    """Renames files between directories, also over others, and creates and removes names beside them."""
+    """Renames files between directories, sometimes over existing files, and creates and removes names beside them;
+    finally creates the file `stop`."""
     pick = random.Random(moves)
     for move in range(moves):
         name = f"{top}/{pick.randrange(3)}/{pick.randrange(2)}"
@@ -31,9 +32,10 @@ def move_about(top, moves):
 
 
 def look_at_the_moved(top):
-    """Opens each file that exists and reads its attributes by the descriptor, until `stop` exists, then once more.
+    """Opens each existing file and reads it and its attributes through the descriptor, until `stop` exists; then once
+    more.
 
-    An open file must stay the same and complete, whatever happens to its name. Returns the errors.
+    An open file must keep its inode and its content when its name is renamed or removed. Returns the errors.
     """
     wrong, looks, is_last = [], 0, False
     while not is_last:
@@ -147,7 +149,7 @@ def crowd(top, seed, actions):
 
 
 def ask_until(directory, stop, core=None):
-    """Looks up missing names one after the other without a pause, until `stop` exists."""
+    """Looks up missing names without a pause until `stop` exists; returns the number of lookups."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     asked = 0

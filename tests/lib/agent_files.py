@@ -27,7 +27,7 @@ def read_file(path):
 
 
 def _told(call, *args):
-    """Returns what the call returns, or the name of its error."""
+    """Returns the call's result, or the name of its error."""
     try:
         return call(*args)
     except OSError as error:
@@ -41,7 +41,7 @@ def _attributes(status):
 
 
 def look(path):
-    """Returns what all calls on this path report about the object."""
+    """Returns what stat, lstat, open, access, readlink and listdir report about a path."""
     def opened():
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -213,7 +213,8 @@ def call_libc(name, *args):
 
 
 def told_by_libc(size, name, *args):
-    """Does the same for a function that writes `size` bytes to the argument given as "out"."""
+    """Calls a libc function like call_libc(), with a buffer of `size` bytes as the argument "out"; returns the
+    buffer's bytes."""
     out = ctypes.create_string_buffer(size)
     call_libc(name, *(out if one == "out" else one for one in args))
     return out.raw
@@ -230,7 +231,7 @@ def bind_socket(path):
 
 
 def fill(path, chunk, most):
-    """Writes up to `most` bytes; returns (bytes written, errno of the last write or 0)."""
+    """Writes `most` bytes, or fewer if a call fails; returns (bytes written, that call's errno or 0)."""
     written = 0
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
@@ -259,13 +260,13 @@ def rename_noreplace(one, two):
 
 
 def exchange_repeatedly(one, two, times):
-    """Calls renameat2(RENAME_EXCHANGE) that many times."""
+    """Exchanges two names `times` times with renameat2(RENAME_EXCHANGE)."""
     for _ in range(times):
         _renameat2(one, two, 2)
 
 
 def work_below_repeatedly(directory, times):
-    """Reads, writes, creates and removes below `directory`; returns the bytes that it has read."""
+    """Reads, writes, creates and removes files below `directory`; returns the contents that it has read."""
     seen = set()
     for number in range(times):
         for call in (lambda: seen.add(read_file(f"{directory}/file")),
@@ -277,12 +278,13 @@ def work_below_repeatedly(directory, times):
             try:
                 call()
             except (PermissionError, FileNotFoundError, NotADirectoryError):
-                pass  # at that time the name was the link
+                pass  # `directory` was the link, or its file was absent
     return {bytes(data) for data in seen if data}
 
 
 def hide_environment():
-    """Overwrites its environment, as a program does that writes its title there: /proc then no longer shows it."""
+    """Overwrites this process's environment, as programs do that store their title there: /proc/PID/environ then no
+    longer shows it."""
     fields = open("/proc/self/stat", encoding="utf-8").read().rpartition(")")[2].split()
     begin, end = int(fields[47]), int(fields[48])
     ctypes.memset(begin, 0, end - begin)

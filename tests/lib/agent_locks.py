@@ -20,7 +20,7 @@ def try_flock(fd):
 
 
 def wait_for_flock(fd, operation):
-    """Waits for a lock until SIGUSR1 arrives; returns the errno, or 0 if it has the lock."""
+    """Calls flock(2); SIGUSR1 ends the wait. Returns 0 if it got the lock, else the errno (EINTR after the signal)."""
     def stop(_signal, _frame):
         raise InterruptedError(errno.EINTR, "signal")
     signal.signal(signal.SIGUSR1, stop)
@@ -32,8 +32,8 @@ def wait_for_flock(fd, operation):
 
 
 def flock_in_threads(path, count):
-    """Makes that many threads wait for one lock, which each gets once. Returns the most threads that had it at a
-    time."""
+    """Locks and unlocks one file in `count` threads, once in each. Returns the largest number of threads that held the
+    lock at the same time."""
     inside, most, guard = [0], [0], threading.Lock()
 
     def one():
@@ -59,8 +59,8 @@ def open_often(path, count):
 
 
 def flock_each(fds, operation):
-    """Makes a thread for each of these descriptors wait for the lock; an exclusive lock is released at once. Returns
-    the number of locks."""
+    """Waits for a lock in one thread per descriptor; releases an exclusive lock at once, and keeps a shared one.
+    Returns the number of locks obtained."""
     had = []
 
     def one(fd):
@@ -78,9 +78,9 @@ def flock_each(fds, operation):
 
 
 def lock_again_after_close(path, rounds, use_records=False):
-    """Locks, closes, and locks with a new descriptor without waiting, repeatedly.
+    """Opens the file, locks it without waiting, and closes it, repeatedly.
 
-    Returns for each refused lock how long the call took.
+    Returns for each refused lock the seconds that the call took.
     """
     refused = []
     for _ in range(rounds):
@@ -95,8 +95,8 @@ def lock_again_after_close(path, rounds, use_records=False):
 
 
 def share_flock(path, way):
-    """Locks, passes the descriptor on in the given way, and closes its own; returns at each stage whether the lock
-    is free."""
+    """Locks the file, duplicates or passes the descriptor as `way` says, and closes its own descriptor. Returns whether
+    the lock is free: first while the other descriptor is open, then after its close."""
     fd = os.open(path, os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     held = []
@@ -113,7 +113,7 @@ def share_flock(path, way):
                 os.close(fd)
                 _, (fd,), _, _ = socket.recv_fds(there, 1, 1)
             there.send(b"r")
-            there.recv(1)  # until the parent has tried the lock
+            there.recv(1)  # wait until the parent has tried the lock
             os._exit(0)
         if way == "SCM_RIGHTS":
             socket.send_fds(here, [b"f"], [fd])
@@ -138,12 +138,12 @@ def _try(path, flags, lock):
 
 
 def try_flock_path(path, operation=fcntl.LOCK_EX):
-    """Returns whether the file can be locked at once; releases the lock."""
+    """Returns true if the file can be locked at once; releases the lock."""
     return _try(path, os.O_RDONLY, lambda fd: fcntl.flock(fd, operation | fcntl.LOCK_NB))
 
 
 def try_record(path, start=0, length=0, command=fcntl.F_SETLK, kind=fcntl.F_WRLCK):
-    """Returns whether the range can be locked at once."""
+    """Returns true if the range can be locked at once; releases the lock."""
     return _try(path, os.O_RDWR, lambda fd: fcntl.fcntl(fd, command, _flock(kind, start, length)))
 
 
@@ -163,7 +163,8 @@ def find_record(path, start=0, length=0):
 
 
 def lock_records_and_leave_them_to_a_child(path):
-    """Locks ranges, forks a child that keeps the descriptor, and closes its own. Returns the child."""
+    """Takes a record lock on the whole file, forks a child that inherits the descriptor, and closes its own descriptor.
+    Returns the child's pid."""
     fd = os.open(path, os.O_RDWR)
     fcntl.lockf(fd, fcntl.LOCK_EX)
     child = os.fork()
@@ -174,7 +175,8 @@ def lock_records_and_leave_them_to_a_child(path):
 
 
 def work_in_a_child(directory, how):
-    """Starts a process that outlives this one and works in a directory; returns its pid."""
+    """Starts a process that outlives this one, and returns its pid. The process creates a file in `directory` and keeps
+    it open (`how` is "file"), or has `directory` as its working directory; for "grandchild", its parent has exited."""
     ready, told = os.pipe()
     if os.fork() == 0:
         if how == "grandchild" and os.fork() != 0:

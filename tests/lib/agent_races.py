@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer changes names in turn and announces each change; checkers verify that an announced change can be seen.
+"""A writer changes one name after another and announces each change; checkers verify that announced changes are
+visible.
 
-Each checker completes at least one round before the first change and one after the last, however slow the machine
-is. So no run can pass because a checker was late.
+Each checker completes a round before the first change, one between the last two changes, and one after the last
+change: the writer waits for the first two. So a run cannot pass because a checker was too slow to check anything.
 """
 
 import collections
@@ -56,13 +57,13 @@ def _announce_in_turn(board, count, change):
     board.wait_for_rounds(1)
     for number in range(count):
         if number == count - 1:
-            board.wait_for_rounds(2)  # the second one has begun after the last announcement
+            board.wait_for_rounds(2)  # the second round begins after the previous announcement
         change(number)
         board.announce(number + 1)
 
 
 def _rounds(board, checker, count):
-    """Yields the number of announced changes, until it is `count`."""
+    """Yields the number of announced changes once per round, until it is `count`."""
     announced = 0
     while announced < count:
         announced = board.announced()
@@ -78,7 +79,7 @@ def _announced_names(announced, pick):
 
 
 def replace_in_turn(top, count, board):
-    """Replaces one file of the base after the other."""
+    """Replaces the files 0 to count - 1 of the base, one after another."""
     def change(number):
         write_file(f"{top}/{number}.new", b"new")
         os.rename(f"{top}/{number}.new", f"{top}/{number}")
@@ -87,7 +88,8 @@ def replace_in_turn(top, count, board):
 
 
 def check_replaced(top, count, board, checker):
-    """Reads announced files; returns the number of each kind, and the files that still had the base's content."""
+    """Reads files whose replacement was announced; returns the number of checks of each kind, and the files that still
+    had the base's content."""
     checks, wrong, pick = collections.Counter(), [], random.Random(count)
     for announced in _rounds(Board(board), checker, count):
         for kind, number in _announced_names(announced, pick):
@@ -98,13 +100,13 @@ def check_replaced(top, count, board, checker):
 
 
 def fill_in_turn(top, count, board):
-    """Makes a directory in one directory of the base after the other."""
+    """Creates a subdirectory in each of the base's directories 0 to count - 1, one after another."""
     _announce_in_turn(Board(board), count, lambda number: os.mkdir(f"{top}/{number}/new"))
 
 
 def check_filled(top, count, board, checker):
-    """Lists announced directories; returns the number of each kind, and the directories that were listed without the
-    change."""
+    """Lists directories whose change was announced; returns the number of checks of each kind, and the directories that
+    were listed without the new subdirectory."""
     checks, wrong, pick = collections.Counter(), [], random.Random(count)
     streams = {}
     for announced in _rounds(Board(board), checker, count):

@@ -50,7 +50,7 @@ def read_stream(number, most=None, call="readdir"):
 
 
 def read_stream_into(number, call="readdir_r"):
-    """Returns all remaining entries, by the calls that take a buffer."""
+    """Returns all remaining entries, read by readdir_r or readdir64_r, which take a buffer."""
     entries, room, result = [], _Entry(), ctypes.c_void_p()
     while True:
         error = getattr(_libc, call)(_streams[number], ctypes.byref(room), ctypes.byref(result))
@@ -114,7 +114,7 @@ def scan(path, call="scandir", without=""):
 
 
 def told(call, *arguments):
-    """Returns the result of one of these calls, or its errno."""
+    """Calls the function `call` of this module; returns its result, or the errno of its error."""
     try:
         return globals()[call](*arguments)
     except OSError as error:
@@ -140,7 +140,8 @@ def change_below(fd):
 
 
 def read_in_a_fork(number):
-    """Returns the names that a forked child reads from a stream; the child closes the stream, which stays open here."""
+    """Returns the names that a forked child reads from a stream. The child closes the stream; the parent keeps it
+    open."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

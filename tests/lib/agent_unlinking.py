@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks whose file is unlinked at each release, as by filelock 3.24 to 3.29."""
+"""Operations on locks whose file is unlinked at each release, as filelock 3.24 to 3.29 do it."""
 
 import collections
 import errno
@@ -11,8 +11,8 @@ from agent_files import rename_noreplace
 
 
 class UnlinkingLock:
-    """Opens, locks with flock, and checks st_nlink; unlinks the file before the release. Counts events that do not
-    occur on a local file system."""
+    """A lock that opens its file, locks it with flock, and checks st_nlink; it unlinks the file before it unlocks.
+    `errors` counts results that do not occur on a local file system."""
 
     def __init__(self, path):
         self.path, self.errors, self._fd = path, collections.Counter(), None
@@ -50,9 +50,10 @@ class UnlinkingLock:
 
 
 def lock_and_unlink(path, guard, count, seconds=60):
-    """Takes the lock that often; `guard` is a name outside the mount that only the holder may create.
+    """Acquires and releases the lock `count` times, or until `seconds` have passed.
 
-    Returns how often it had the lock, and the errors.
+    While it holds the lock, it creates `guard`, a name outside the mount, with O_EXCL: that fails if another process
+    holds the lock too. Returns how often it acquired the lock, and the errors.
     """
     lock = UnlinkingLock(path)
     had, deadline = 0, time.monotonic() + seconds
@@ -71,7 +72,7 @@ def lock_and_unlink(path, guard, count, seconds=60):
 
 
 def make_and_unlink(path, count):
-    """Opens a file that another process creates and unlinks too, creates it if necessary, and unlinks it. Returns
+    """Opens a file, creates it if it does not exist, and unlinks it, repeatedly; another process does the same. Returns
     the errors."""
     errors = collections.Counter()
     for _ in range(count):
@@ -89,7 +90,7 @@ def make_and_unlink(path, count):
 
 
 def replace(name):
-    """Renames a new file over the name, and unlinks the name."""
+    """Renames a new file to the name, which replaces the old file, and unlinks the name."""
     os.close(os.open(name + ".new", os.O_WRONLY | os.O_CREAT, 0o644))
     os.rename(name + ".new", name)
     os.unlink(name)
@@ -99,7 +100,7 @@ REMOVALS = {"unlink": os.unlink, "rename": replace}
 
 
 def link_and_remove(path, name, removal, count, checks_links):
-    """Gives a file a second name and removes that name, repeatedly. Returns the errors."""
+    """Links a second name to a file and removes that name, repeatedly. Returns the errors."""
     errors = collections.Counter()
     for _ in range(count):
         for call, args, links in ((os.link, (path, name), 2), (REMOVALS[removal], (name,), 1)):
@@ -113,7 +114,8 @@ def link_and_remove(path, name, removal, count, checks_links):
 
 
 def stat_until(end, path, names, most_links):
-    """Stats a file, and the names that it has at times, until the name `end` exists. Returns the errors."""
+    """Stats a file, and the names that other processes link to it and remove, until the name `end` exists. Returns the
+    errors: a link count of the file below 1 or above `most_links`."""
     errors, was_there = collections.Counter(), False
     while not os.path.lexists(end):
         for name in names:
@@ -128,7 +130,8 @@ def stat_until(end, path, names, most_links):
 
 
 def name_repeatedly(call, path, name, count):
-    """Creates a file and gives it the name, by "link" or "rename", repeatedly. Returns the errors."""
+    """Creates a file at `path` and gives it the name `name` with os.link or os.rename, as `call` says, repeatedly.
+    Returns the errors."""
     errors = collections.Counter()
     for _ in range(count):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
@@ -144,7 +147,8 @@ def name_repeatedly(call, path, name, count):
 
 
 def unlink_repeatedly(name, seconds, times=None):
-    """Unlinks the name repeatedly. Returns how often the file existed. Stops early after `times` of them."""
+    """Unlinks the name repeatedly for `seconds`, or until it has removed `times` files. Returns the number of removed
+    files."""
     had, deadline = 0, time.monotonic() + seconds
     while time.monotonic() < deadline and had != times:
         try:
@@ -165,9 +169,11 @@ CLAIMS = {
 
 
 def claim_repeatedly(how, directory, count):
-    """Creates one name after the other, by calls that replace nothing, and opens the files that others have created.
+    """Creates the names 0 to count - 1 by the call CLAIMS[how], which fails if a name exists; opens the names that
+    other processes have created before.
 
-    Before each one, it creates a file of its own. Returns how many the others had created, and the errors.
+    Before each name, it creates a file of its own, which a rename or link then uses. Returns the number of names that
+    other processes had created, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):

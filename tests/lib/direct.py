@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the tests of direct answers. They count direct answers in the daemon's shared memory, so that no test
-passes because no answer was direct."""
+"""Helpers for the tests of direct answers. They count a job's direct answers by the daemon's figures, so that a test
+can verify that answers were direct."""
 
 import contextlib
 import errno
@@ -14,7 +14,8 @@ KEY = "triton/KEY"
 
 
 def warm(mount, process):
-    """Makes the lookups with which the job begins: before them, there is no shadow filter."""
+    """Begins the process's job by a lookup, so that its shadow filter exists; verifies that later lookups are answered
+    directly. Returns the process."""
     process.exists("none")
     before = mount.job(process.job)["direct_looks"]
     for _ in range(40):
@@ -40,8 +41,8 @@ class Count:
 
 
 def opens_as_the_views_directory(process, path):
-    """Returns whether the opened object is a directory in which the process can create a name, and thus not the
-    base's own."""
+    """Returns true if the process opens the path as the view's directory, in which it can create a name; false if it
+    opens the base's directory or a file."""
     fd = process("hold", path)
     try:
         process("os.mkdir", "mine", dir_fd=fd)
@@ -54,7 +55,7 @@ def opens_as_the_views_directory(process, path):
 
 
 class Turns:
-    """Starts processes with turns.cc preloaded behind the library."""
+    """Starts processes with turns.cc preloaded after the library; turns.cc can hold a call of such a process."""
 
     def __init__(self, mount, scratch, shimmed_job_of):
         self.mount, self.directory = mount, scratch / "turns"
@@ -74,8 +75,8 @@ class Turns:
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
-        """Makes `process` start the call, and holds it before or after its open of `name` for the duration of the
-        block."""
+        """Makes `process` start the call, and holds the call before or after its open of `name`, as `moment` says, until
+        the block ends."""
         (self.directory / moment).symlink_to(name)
         process.start(*call)
         held = self.directory / "held"
@@ -87,7 +88,8 @@ class Turns:
 
 
 class Race:
-    """A process of job j changes names in turn, while two processes with direct answers check them (agent_races.py)."""
+    """A process of job j changes one name after another, while two processes with direct answers check the changes
+    (agent_races.py)."""
 
     CHECKERS = 2
 
@@ -99,7 +101,8 @@ class Race:
         self._checkers = [warm(mount, shimmed_job_of(mount, "j", UID)) for _ in range(self.CHECKERS)]
 
     def run(self, change, check, top, count, kinds):
-        """Verifies that each process checked each kind of name, and found no error."""
+        """Runs the writer and the checkers; asserts that each checker made checks of each of these kinds, and found no
+        error."""
         path = self._writer.path(top)
         for number, checker in enumerate(self._checkers):
             checker.start(check, path, count, str(self._board), number)

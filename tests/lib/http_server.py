@@ -13,7 +13,7 @@ Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
 
 
 class HttpServer:
-    """Answers GET and HEAD with the result of answer(path, with_body), which is called in any thread."""
+    """Answers GET and HEAD with the result of answer(path, with_body), which is called in a thread per connection."""
 
     def __init__(self, answer: Callable[[str, bool], Answer]):
         class Handler(http.server.BaseHTTPRequestHandler):

@@ -13,7 +13,7 @@ import time
 
 PYTHON = "/usr/bin/python3"  # a Python that every user can run
 CALL_TIMEOUT_S = 60
-FEWEST_LOOKS = 20  # a busy machine may stop for longer than the whole timeout
+FEWEST_LOOKS = 20  # polls before wait_until() fails: a busy machine may pause a process for longer than the timeout
 
 
 class JobHung(AssertionError):
@@ -29,7 +29,7 @@ def environment(job=None, extra=None):
 
 
 def as_user(uid, argv, job=None, env=None, timeout=CALL_TIMEOUT_S, **options):
-    """Runs `argv` as `uid` with umask 022 in an environment of its own, with text streams."""
+    """Runs `argv` as `uid` with umask 022 and only the variables of environment(); its streams are text."""
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     options.setdefault("extra_groups", [])
@@ -51,7 +51,7 @@ def wait_until(condition, seconds=10, what="the condition"):
 
 
 def threads(pid):
-    """Yields the /proc directories of a process's threads. Any of them may exit meanwhile."""
+    """Returns an iterator over the /proc directories of a process's threads. A thread may exit meanwhile."""
     return pathlib.Path(f"/proc/{pid}/task").iterdir()
 
 
@@ -60,13 +60,13 @@ def state_of(thread):
 
 
 def waits_for_an_answer(thread):
-    """Returns whether a thread waits for a FUSE daemon, directly or through its vforked child."""
+    """Returns true if a thread waits for a FUSE daemon's answer, or for its vforked child, which may do so."""
     return (thread / "wchan").read_text() in ("request_wait_answer", "kernel_clone")
 
 
 def stop(pid):
-    """Sends SIGSTOP. A thread stops when it next runs, and can answer a request until then; a thread that itself
-    waits for an answer stops only after it."""
+    """Sends SIGSTOP, and waits until each thread has stopped, because a thread can answer a request before it stops. A
+    thread that itself waits for a FUSE daemon's answer stops after that answer; the function does not wait for it."""
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: all(state_of(thread) == "T" or waits_for_an_answer(thread)
                            for thread in threads(pid)), what="a stop")
@@ -82,7 +82,7 @@ def standing_still(pid):
 
 
 def open_files(pid):
-    """Returns the names of the open files of a process, which opens and closes files meanwhile."""
+    """Yields the names of the files that a process has open. The process may open and close files meanwhile."""
     for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             yield os.readlink(fd)
@@ -108,7 +108,7 @@ class Process:
 
     @property
     def stdout_fd(self):
-        """Becomes readable when a call that was started has ended."""
+        """The descriptor that becomes readable when a started call has ended."""
         return self._child.stdout.fileno()
 
     def start(self, name, *args, **kwargs):
@@ -164,7 +164,7 @@ class Job(Process):
         self.mount = pathlib.Path(mount)
 
     def path(self, *parts):
-        """Returns a path below the mount, as a program of the job without the library spells it."""
+        """Returns a path below the mount point, as a program without the library names it."""
         return str(self.mount.joinpath(*parts))
 
     def view(self, *parts):
@@ -186,7 +186,7 @@ class Job(Process):
         self("triton_put", self.path("triton", key), name, data)
 
     def put_group(self, key, files, kernel="kernel"):
-        """Writes all files of an entry, its group file last."""
+        """Writes all files of an entry, its group file last; returns {name: data} of all of them."""
         for name, data in files.items():
             self.put(key, name, data)
         children = {name: self.path("triton", key, name) for name in files}

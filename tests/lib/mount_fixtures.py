@@ -24,7 +24,7 @@ TEST_TIMEOUT_S = 120
 
 @pytest.fixture(scope="session")
 def all_scratch():
-    """The directory of this run, which is removed afterwards even if pytest is killed."""
+    """This run's directory, which is removed after the run even if pytest is killed."""
     mounts.enter_private_mount_namespace()
     top = pathlib.Path(tempfile.mkdtemp(prefix="cacheshim-test-", dir="/tmp"))
     top.chmod(0o755)
@@ -38,7 +38,7 @@ def all_scratch():
 
 @pytest.fixture(autouse=True)
 def hard_timeout(request):
-    """Ends a test that hangs in a mount by removing the mount."""
+    """Fails a test that exceeds its time limit, and unmounts its mounts, so that calls that hang in them return."""
     marker = request.node.get_closest_marker("timeout_s")
     seconds = marker.args[0] if marker else TEST_TIMEOUT_S
 
@@ -57,7 +57,7 @@ def hard_timeout(request):
 
 @pytest.fixture
 def scratch(all_scratch):
-    """A directory of this test that every user can pass through."""
+    """A directory of this test, which every user can search (mode 0755)."""
     path = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     path.chmod(0o755)
     yield path
@@ -105,7 +105,8 @@ def mount_store(program, scratch):
 
 @pytest.fixture
 def mount_allowing(mount_store, store, scratch):
-    """Mounts the store with this table as [publish] allow; without one if it is None."""
+    """mount_allowing(allow) mounts the store with the TOML value `allow` as [publish] allow, or without [publish] if
+    `allow` is None."""
     def mount(allow, more="", name=None):
         config = scratch / f"{uuid.uuid4()}.toml"
         config.write_text("" if allow is None else f"[publish]\nallow = {allow}\n{more}")
@@ -115,7 +116,7 @@ def mount_allowing(mount_store, store, scratch):
 
 @pytest.fixture
 def own_profiles(scratch):
-    """A profiles.d of this test, instead of root's."""
+    """An empty profiles.d, which replaces /etc/cacheshim/profiles.d during this test."""
     directory = scratch / "etc"
     (directory / "profiles.d").mkdir(parents=True)
     pathlib.Path("/etc/cacheshim").mkdir(exist_ok=True)
@@ -151,7 +152,7 @@ def device(scratch):
 
 @pytest.fixture
 def sbin(scratch):
-    """An /sbin in which mount(8) and umount(8) find the helpers, only in this run's mount namespace."""
+    """Adds the helpers for mount(8) and umount(8) to /sbin; only in this run's mount namespace."""
     helpers = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin"
     names = ("mount.fuse.cacheshim", "umount.fuse.cacheshim")
     added = scratch / "sbin"
@@ -192,7 +193,7 @@ def job_of(agent):
 
 @pytest.fixture
 def shimmed_job_of(job_of, library, scratch):
-    """Does the same as job_of, with the library preloaded into the process."""
+    """Starts a process like job_of, with the library preloaded."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
 
     def start(mount, job, uid, env=None, **options):

@@ -58,7 +58,8 @@ def times_mounted(path):
 
 
 def processes_naming(text):
-    """Yields the processes with `text` in their command line. The path of a scratch directory is unique."""
+    """Yields the pids of the processes whose command line contains `text`, for example the path of a scratch
+    directory."""
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -83,10 +84,9 @@ def free(scratch):
 
 
 def remove_run_directories(scratch):
-    """Removes the run directories of daemons that were killed, for example by free(); daemons that end normally remove
-    theirs.
+    """Removes the run directories of this test's killed daemons; a daemon that exits normally removes its own.
 
-    Unmounts a base that is still bound there first, so that nothing below it is removed.
+    First unmounts the base, which may still be bound in a run directory, so that the base's files are not removed.
     """
     escaped = str(scratch).strip("/").replace("-", "\\x2d").replace("/", "-")
     top = pathlib.Path("/run/cacheshim")
@@ -109,7 +109,7 @@ def remove(scratch):
 
 
 class Watchdog:
-    """A process that frees the scratch directory if pytest dies without doing so."""
+    """A process that unmounts and removes the scratch directory when pytest has ended, even if pytest was killed."""
 
     def __init__(self, scratch):
         code = ("import sys; sys.path.insert(0, sys.argv[1]); import mounts; "
@@ -126,8 +126,8 @@ class Watchdog:
 
 
 def run_mounting(argv, log):
-    """Runs a command that mounts. Its output goes to a file: the daemon may keep stderr, so that a pipe would never
-    end."""
+    """Runs a command that mounts. Its output goes to a file, because the daemon may keep stderr open, and reading a pipe
+    would then never end."""
     with open(log, "w+", encoding="utf-8") as file:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         code = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=file,
@@ -170,7 +170,7 @@ class Overlay:
 
 
 class Mount:
-    """One mounted store. close() removes everything."""
+    """One mounted store. close() unmounts it."""
 
     def __init__(self, store, point):
         self.store, self.path = pathlib.Path(store), pathlib.Path(point)
@@ -188,7 +188,7 @@ class Mount:
         return run(PROGRAM, "unmount", self.path)
 
     def cli(self, *argv, check=True):
-        """Runs `cacheshim ARGV --mount HERE`."""
+        """Runs `cacheshim ARGV --mount PATH` for this mount; asserts that it succeeds, unless `check` is false."""
         result = run(PROGRAM, *argv, "--mount", self.path)
         if check:
             assert result.returncode == 0, f"{argv}: {result.returncode}: {result.stderr}"
@@ -218,7 +218,7 @@ class Mount:
         return self.store.joinpath(*parts)
 
     def uppers(self, job):
-        """Returns the directories that contain the files of a job's layers."""
+        """Returns the upper directories of a job's layers."""
         return sorted((self.store / ".cacheshim/layers" / job).glob("*/upper"))
 
     def layer_files(self, job):
