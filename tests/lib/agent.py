@@ -2,9 +2,8 @@
 """A process of a job: calls functions by name for the test that started it.
 
 It imports only the standard library and the modules beside it, so that any user can run it with any Python of the
-system. The test sends (name,
-args, kwargs), pickled, and receives (True, value) or (False, exception). A dotted name is looked up in its module
-("os.replace"), a plain name in the modules beside this one.
+system. The test sends (name, args, kwargs), pickled, and receives (True, value) or (False, exception). A dotted name
+is looked up in its module ("os.replace"), a plain name in the modules beside this one.
 """
 
 import builtins

@@ -20,7 +20,7 @@ MOST_WAIT_S = 1.0
 
 def tuners(lab: Lab, prefix: str, log: PtxasLog, caches: list[str] | None = None,
            count: int = JOBS) -> list[Job]:
-    """Creates jobs that use cacheshim, or jobs that use a private cache each."""
+    """Creates `count` jobs; if `caches` is given, job i uses the directory caches[i], otherwise all use cacheshim."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -31,7 +31,7 @@ def tuners(lab: Lab, prefix: str, log: PtxasLog, caches: list[str] | None = None
 
 
 def expect_own_failures(verdict: Verdict, done: Storm) -> None:
-    """Verifies that every job learned which configurations fail, whoever tried them first."""
+    """Verifies that every job has seen the same configurations fail: those that cannot be compiled."""
     expected = [factor for factor in range(CONFIGS) if factor % 3 == 2]
     for one in done.results:
         seen = one.report["failed"] if one.report else None
@@ -72,7 +72,8 @@ def told(figures: dict[str, Any]) -> str:
 
 
 def run(lab: Lab, count: int) -> int:
-    """Compares the two in alternating rounds, and reports whether the result meets the requirements."""
+    """Runs `count` rounds, each with private caches and then with cacheshim; compares wall times and waits with MOST_WALL
+    and MOST_WAIT_S. Returns the exit status."""
     verdict = Verdict("autotuner")
     ratios, waits = [], []
     print(f"{JOBS} jobs, {CONFIGS} configurations, of which {CONFIGS // 3} fail")

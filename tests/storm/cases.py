@@ -32,7 +32,7 @@ class Verdict:
     complaints: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
-    skipped: str = ""  # the reason
+    skipped: str = ""  # why the scenario was skipped; empty if it ran
 
     def expect(self, condition: bool, complaint: str) -> None:
         if not condition:
@@ -60,7 +60,8 @@ def judge(lab: Lab, name: str, scenario: Scenario) -> Verdict:
 
 
 def end_leftovers() -> list[str]:
-    """Kills processes that still run as a job's user, so that no scenario disturbs the next; returns their names."""
+    """Kills the processes that still run as a job's user, so that they cannot disturb the next scenario; returns their
+    pids and names."""
     left = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -74,7 +75,7 @@ def end_leftovers() -> list[str]:
 
 
 class PtxasLog:
-    """Counts ptxas runs, and records the digest of each result."""
+    """A log in which ptxas-wrapper records each run of ptxas and its result's digest."""
 
     def __init__(self, lab: Lab) -> None:
         lab._made += 1
@@ -95,18 +96,18 @@ class PtxasLog:
         return self.path.read_text().splitlines()
 
     def compiled_once(self) -> str:
-        """Returns how many of the compiled kernels were compiled only once: "23 of 24"."""
+        """Returns how many of the compiled kernels were compiled only once, for example "23 of 24"."""
         runs = Counter(self.digests())
         return f"{sum(1 for count in runs.values() if count == 1)} of {len(runs)}"
 
 
 def without_library(job: str, family: str) -> dict[str, str]:
-    """Returns the environment of processes without the library: a job's name, and Triton's own variable."""
+    """Returns the variables of a job without the library: its name, and TRITON_CACHE_DIR in the cache family `family`."""
     return {"CACHESHIM_JOB": job, "TRITON_CACHE_DIR": f"/ci-cache/{family}"}
 
 
 def preload(lab: Lab, job: str) -> dict[str, str]:
-    """Returns everything that a job script sets for cacheshim."""
+    """Returns the variables that a job script sets for cacheshim."""
     return {"LD_PRELOAD": str(lab.library), "CACHESHIM_JOB": job}
 
 
@@ -122,8 +123,8 @@ def triton_jobs(
     arguments: tuple[str, ...] = ("--launcher",),
     unshimmed: str | None = None,
 ) -> list[Job]:
-    """Creates jobs of `count` users with the same kernels. If `cache` is None, they use cacheshim: with the library,
-    or without it and in the cache family `unshimmed`."""
+    """Creates jobs of `count` users that compile the same kernels. Their cache is the directory `cache`; if that is None,
+    they use cacheshim with the library, or, if `unshimmed` is given, without the library in that cache family."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -161,7 +162,7 @@ def expect_no_rejection(verdict: Verdict, mount: CacheMount) -> None:
 
 
 def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: str) -> None:
-    """Verifies that one job compiles each kernel and the others wait; one kernel in twenty may be compiled again."""
+    """Verifies that each kernel is compiled once, except for one kernel in twenty, which may be compiled again."""
     runs = len(log.digests())
     verdict.expect(
         kernels <= runs <= kernels * 1.05, f"{what}: {runs} ptxas runs for {kernels} kernels"
@@ -190,7 +191,7 @@ def is_launcher(files: set[str]) -> bool:
 
 
 def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "axpy") -> None:
-    """Verifies that the base contains nothing incomplete: no temporary names, and every entry has all its files."""
+    """Verifies that the base contains no temporary names, and that no entry lacks a file or has an empty one."""
     left = temporary_names(base)
     verdict.expect(not left, f"{what}: temporary names in the base: {left[:3]}")
     expected = {f"{name}.{suffix}" for suffix in ENTRY_SUFFIXES} | {f"__grp__{name}.json"}
@@ -207,8 +208,8 @@ def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "a
 def expect_cubins(
     verdict: Verdict, base: Path, storms: list[Storm], compiled: set[str], kernels: int, what: str
 ) -> None:
-    """Verifies that every cubin in the base is, byte for byte, one that ptxas made, and the one that the jobs
-    loaded."""
+    """Verifies that the base has one complete entry per kernel, that its cubins equal ones that ptxas made (`compiled`),
+    and that each job loaded the base's cubin."""
     expect_whole_entries(verdict, base, what)
     every = list(base.iterdir()) if base.is_dir() else []
     entries = [entry for entry in every if not is_launcher({file.name for file in entry.iterdir()})]

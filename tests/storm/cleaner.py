@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that cleans the cache: every 50 ms it removes a random key directory, as users do.
 
-It removes what it sees as the cache. In a plain shared directory, that is everybody's. It ends when its stdin is
-closed. It prints the same lines as worker.py: READY, REPORT.
+In a plain shared directory, it thus removes the entries of all users; through cacheshim, only those of its own view. It
+ends when its stdin is closed. It prints the lines READY and REPORT, as worker.py does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 
 
 def remove_one(root: str, errors: list[dict[str, object]]) -> int:
-    """Removes one key directory; returns the number of removed ones (0 or 1)."""
+    """Tries to remove one key directory; returns 0 if there is none, otherwise 1."""
     keys = os.listdir(root) if os.path.isdir(root) else []
     if not keys:
         return 0

@@ -18,12 +18,12 @@ from passes import error_kinds, shared_directory
 
 TIMEOUT_S = 420.0
 TEMPORARY = re.compile(r"\.tmp$|^tmp\.|tmp\.pid_|_CxxBuild$")
-# Families whose entries are named by their contents: GRAPHS/…/KEY/NAME.
+# Directories of the inductor cache whose entries are named by their contents: GRAPHS/…/KEY/NAME.
 GRAPHS = ("fxgraph", "aotautograd")
 
 
 class GxxLog:
-    """The record of g++'s results: a name and a digest for each run."""
+    """A log in which g++-wrapper records each run of g++: the result's name and digest."""
 
     def __init__(self, lab: Lab) -> None:
         self.path = lab.fresh("gxx") / "log"
@@ -38,7 +38,7 @@ class GxxLog:
             "STORM_GXX_LOG": str(self.path),
             "OMP_NUM_THREADS": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            # Inductor keeps precompiled headers below TMPDIR, wherever the cache is.
+            # Inductor keeps precompiled headers below TMPDIR, not in its cache directory.
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         }
 
@@ -47,8 +47,8 @@ class GxxLog:
 
 
 def compile_jobs(lab: Lab, prefix: str, count: int, log: GxxLog, cache: str | None) -> list[Job]:
-    """Creates jobs that use cacheshim with the library. If `cache` names a plain directory, they use that one
-    instead, all as one user, because users cannot enter each other's directories."""
+    """Creates jobs that use cacheshim with the library. If `cache` names a plain directory, the jobs use that directory
+    instead, all as one user, because users cannot enter the directories that another user creates in it."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -90,8 +90,8 @@ def content_name(path: Path) -> str:
 def expect_sound_base(
     verdict: Verdict, base: Path, builds: list[tuple[str, str]], jobs: int
 ) -> dict[str, int]:
-    """Verifies that every entry exists and is complete, that there are no temporary files, and that lock files are
-    only where they belong. Returns the number of files of each kind."""
+    """Verifies that every entry exists and is complete, that there are no temporary files, and that lock files are empty
+    and in `locks`. Returns the number of files of each kind."""
     files = [path for path in base.rglob("*") if not path.is_dir()]
     names = [path.name for path in base.rglob("*")]
     left = [name for name in names if TEMPORARY.search(name)]

@@ -41,7 +41,7 @@ def plain(lab: Lab) -> dict[str, Any]:
 
 
 def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Runs a cold pass of eight jobs and a warm pass of a ninth."""
+    """Runs a cold pass of eight jobs and a warm pass of a ninth job, and verifies both; returns their figures."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         jobs = triton_jobs(lab, "job", JOBS, cold_log, kernels=KERNELS, arguments=())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job's process: compiles to C++ for the CPU with an unmodified torch.compile(), and checks the results.
 
-It prints the same lines as worker.py: READY, CALL, REPORT.
+It prints the lines READY, CALL and REPORT, as worker.py does.
 """
 
 from __future__ import annotations

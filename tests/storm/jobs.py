@@ -18,14 +18,14 @@ from typing import Any
 
 from lab import Lab
 
-FIRST_UID = 23001  # on an ordinary machine, nobody has these uids
+FIRST_UID = 23001  # the uids from here on belong to no user of an ordinary machine
 READY_TIMEOUT_S = 120.0
 
 Command = Sequence["str | Path"]
 
 
 class Box(Enum):
-    """What a job has of its own besides its uid."""
+    """The namespaces and directories that a job does not share with others."""
 
     PLAIN = "nothing"
     PIDS = "a PID namespace: every job's process has pid 1"
@@ -35,7 +35,8 @@ class Box(Enum):
 
 @dataclass
 class Job:
-    """What to run. `environment` is added to PATH, HOME and TMPDIR, which the job always has."""
+    """A command and the user, the variables and the namespaces with which it runs. `environment` is added to the
+    variables that every job has, such as PATH, HOME and TMPDIR."""
 
     name: str
     uid: int
@@ -47,7 +48,8 @@ class Job:
 
 @dataclass
 class Result:
-    """How a job ended. If it was killed or crashed, it has no report, and `trouble` describes the reason."""
+    """The exit status and the output of a job. If the job hung, crashed or was killed, `trouble` says so; then it may
+    have no report."""
 
     job: Job
     status: int
@@ -61,12 +63,13 @@ class Result:
 
     @property
     def shim_lines(self) -> list[str]:
-        """Returns the lines that the preloaded library has printed; there are none if there was no error."""
+        """Returns the library's messages on stderr; it prints none if nothing is wrong."""
         return [line for line in self.stderr.splitlines() if line.startswith("cacheshim")]
 
 
 def command_line(lab: Lab, job: Job, home: Path, temporary: Path) -> list[str]:
-    """Returns the whole command. It sets job variables last, so that only the job itself has them."""
+    """Returns the words that run a job's command in its namespaces. `env` sets the job's variables last, so that the
+    programs before it, such as unshare, do not have them."""
     in_container = job.box in (Box.CONTAINER, Box.CONTAINER_AS_ROOT)
     variables = {
         "PATH": "/usr/bin:/bin",
@@ -135,7 +138,7 @@ class Running:
                 self.calls += 1
             elif line.startswith("REPORT "):
                 self._report = json.loads(line[7:])
-        self._ready.set()  # the job has exited: nobody may wait for it
+        self._ready.set()  # the job has exited, so wait_ready() must not wait for it
 
     def wait_ready(self) -> None:
         self._ready.wait(READY_TIMEOUT_S)
@@ -149,18 +152,18 @@ class Running:
             self._process.stdin.write(text)
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it ended; finish() reports how
+            pass  # the job has exited; finish() returns how
 
     def end_input(self) -> None:
-        """Closes the job's stdin, at which readers and cleaners end."""
+        """Closes the job's stdin, which makes readers and cleaners exit."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """Sends SIGKILL to the job's first process, which ends its PID namespace, and to `unshare`.
+        """Sends SIGKILL to the first process of the job's PID namespace, which ends all processes there, and to unshare.
 
-        unshare's own --kill-child has no effect after the change of uid.
+        unshare's --kill-child does not suffice, because the kernel drops that setting when the child changes its uid.
         """
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children")
@@ -191,7 +194,7 @@ class Running:
 
 
 def start_all(lab: Lab, jobs: Sequence[Job]) -> list[Running]:
-    """Starts jobs, and returns when each has imported its modules."""
+    """Starts jobs, and returns when each has imported its modules and printed READY, or has exited."""
     running = [Running(lab, job) for job in jobs]
     for one in running:
         one.wait_ready()
@@ -204,7 +207,8 @@ def go_all(running: Sequence[Running]) -> None:
 
 
 def watch(lab: Lab, running: Sequence[Running], what: str, timeout: float) -> float:
-    """Waits until all have exited, and prints their progress; returns the seconds waited."""
+    """Waits at most `timeout` seconds until all jobs have exited, and prints their progress; returns the seconds
+    waited."""
     start = time.monotonic()
     while any(one.running for one in running) and time.monotonic() - start < timeout:
         lab.progress.tick(f"{what}: {sum(one.calls for one in running)} calls done")
@@ -236,7 +240,8 @@ class Storm:
         return [error for one in self.results for error in one.errors]
 
     def complaints(self) -> list[str]:
-        """Returns everything that must not occur in a pass through cacheshim, one line each."""
+        """Returns a line for each thing that must not occur in a pass through cacheshim: a job without a report, an
+        error, or a message of the library."""
         lines = []
         for one in self.results:
             name = one.job.name
@@ -252,7 +257,7 @@ class Storm:
 
 
 def storm(lab: Lab, jobs: Sequence[Job], what: str, timeout: float = 180.0) -> Storm:
-    """Runs jobs at the same time; all start together."""
+    """Runs jobs, which begin their work at the same time, and returns their results."""
     lab.progress.tick(f"{what}: starting {len(jobs)} jobs")
     running = start_all(lab, jobs)
     go_all(running)

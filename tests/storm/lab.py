@@ -43,7 +43,7 @@ MOUNT_POINT = Path("/ci-cache")
 
 
 class Progress:
-    """Prints a line on stderr now and then, to show that the program does not hang."""
+    """Prints lines on stderr, at most one per `interval` seconds by tick(), to show that the program does not hang."""
 
     def __init__(self, interval: float = 2.0) -> None:
         self._interval = interval
@@ -54,7 +54,7 @@ class Progress:
         self._last = time.monotonic()
 
     def tick(self, text: str) -> None:
-        """Prints `text` if nothing was printed for some time."""
+        """Prints `text` if nothing was printed for `interval` seconds."""
         if time.monotonic() - self._last >= self._interval:
             self.say(text)
 
@@ -68,8 +68,8 @@ class Lab:
     """Paths and helpers that scenarios share."""
 
     area: Path
-    cacheshim: Path  # the program that root runs
-    venvs: frozenset[str]  # "triton" (the newest), "triton-2.1.0", …: those that the system's Python allows
+    cacheshim: Path  # the program, which scenarios run as root
+    venvs: frozenset[str]  # the installed ones: "triton" (the newest), "triton-2.1.0", …
     progress: Progress = field(default_factory=Progress)
     _made: int = 0
 
@@ -115,7 +115,7 @@ class Lab:
 
 
 def prepare(repo: Path, work: Path, venvs: dict[str, Path]) -> Lab:
-    """Prepares AREA with bind mounts and copies."""
+    """Creates the directories of AREA by bind mounts and copies."""
     area = Path(os.environ["CACHESHIM_LAB"])  # set by enter-lab.sh
     os.umask(0o022)
     binds = {"work": work, **{f"share/venv/{name}": path for name, path in venvs.items()}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measured pass of jobs, and its results."""
+"""Runs one pass of jobs and measures it; turns the results of a pass into figures and error texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def error_lines(done: Storm) -> list[str]:
 
 
 def shared_directory(lab: Lab, name: str) -> Path:
-    """Creates what clusters use today: one directory to which everybody may write."""
+    """Creates a directory to which every user may write, as clusters share caches without cacheshim."""
     directory = lab.fresh(name)
     directory.chmod(0o1777)
     return directory
@@ -46,7 +46,7 @@ def figures_of(done: Storm, log: PtxasLog, daemon_cpu: float = 0.0) -> dict[str,
 def measured_pass(
     lab: Lab, mount: CacheMount, jobs: list[Job], log: PtxasLog, what: str
 ) -> tuple[Storm, dict[str, Any]]:
-    """Runs one pass through cacheshim and measures the daemon's CPU time too; then ends all its jobs."""
+    """Runs one pass through cacheshim, and then ends its jobs; the figures include the daemon's CPU time."""
     before = mount.daemon_cpu()
     done = storm(lab, jobs, what)
     figures = figures_of(done, log, mount.daemon_cpu() - before)

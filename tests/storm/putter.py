@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job's process that writes entries through Triton's own cache manager, without compiling.
 
-All jobs write the same keys, each with its own contents, so that a reader can determine which job wrote a file. The
-test fails if an entry contains files of two jobs. It works with Triton 2.1 (names end in .tmp.pid_<pid>_<random>) and
-3.x (directories tmp.pid_<pid>_<uuid>).
+All jobs write the same keys, each with its own contents, so that a reader can determine which job wrote a file. An
+entry with files of two jobs is reported as an error. The script works with Triton 2.1 (temporary names end in
+.tmp.pid_<pid>_<random>) and 3.x (temporary directories tmp.pid_<pid>_<uuid>).
 
-It prints the same lines as worker.py: READY, CALL, REPORT.
+It prints the lines READY, CALL and REPORT, as worker.py does.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LAUNCHER = "__triton_launcher.so"
 
 
 def contents(job: str, key: int, stage: str) -> str:
-    """Returns a text that names its writer in every line; 1 to 40 KiB, depending on job and stage."""
+    """Returns a text of 1 to 40 KiB, in which every line names the job, the key and the stage."""
     size = int.from_bytes(hashlib.sha256(f"{job}{key}{stage}".encode()).digest()[:2], "big") % 39000
     line = f"{job} {key} {stage}\n"
     return line * (1 + (1024 + size) // len(line))
 
 
 def writer_of(text: str) -> str:
-    """Returns the job that wrote this file, or what is wrong with the file."""
+    """Returns the job that wrote this text, or "torn: …" if it is not one job's complete text."""
     lines = set(text.splitlines())
     if len(lines) != 1 or not text.endswith("\n"):
         return f"torn: {sorted(lines)[:3]}"
@@ -63,7 +63,7 @@ class Putter:
         self.look_first = look_first
         self.hits = 0
         self.errors: list[dict[str, Any]] = []
-        # 2.1 writes every stage twice, and finds a group's files by name; 3.x passes paths along.
+        # Triton 2.1 writes every stage twice; 3.x writes it once.
         self.puts_a_stage = 1 if "uuid" in inspect.getsource(cache) else 2
 
     def visit(self, key: int) -> None:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads every entry of a cache directory repeatedly while putter.py jobs write it.
 
-An entry must be complete as soon as it is visible: all its files exist, and all have one writer. The process ends
-when its stdin is closed. It prints the same lines as worker.py: READY, REPORT.
+An entry must be complete as soon as it is visible: all its files exist, and one job wrote them all. The process ends
+when its stdin is closed. It prints the lines READY and REPORT, as worker.py does.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> int:
     print("READY", flush=True)
     while True:
         ended = stdin_ended()
-        look(root, faults, entries)  # once more after stdin is closed
+        look(root, faults, entries)  # a last time after stdin is closed
         rounds += 1
         if ended:
             break

@@ -77,10 +77,10 @@ def cold_then_warm(
 
 
 def spellings(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """TRITON_CACHE_DIR names the cache by other paths than the mount's; the jobs must still share it.
+    """Verifies that jobs share the cache if their TRITON_CACHE_DIR names it by different paths, such as a relative one.
 
-    Triton writes the path that it was given into its entries, and an entry with another path than the mount's is not
-    published.
+    Triton writes the path of TRITON_CACHE_DIR into its entries, and cacheshim publishes an entry only if that path is
+    the mount's own. So the library must replace the other paths.
     """
     links = lab.fresh("links")
     (links / "cache").symlink_to("/ci-cache/triton")
@@ -108,7 +108,7 @@ def spellings(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
             expect_warm(verdict, done, logs["later"], what)
 
 
-# A separate family that the program does not know: Triton's rules under another name.
+# The profile of a family that the program does not know: Triton's name rules under another name.
 OWN_FAMILY = """
 name = "storm-cache"
 evidence = "run"
@@ -125,7 +125,8 @@ flight = ["__grp__*.json", "*.so"]
 
 @contextmanager
 def own_profile(lab: Lab) -> Iterator[str]:
-    """Installs the cache family that exists only as a TOML file, in a profiles.d that replaces root's."""
+    """Installs this profile in a new profiles.d, which replaces /etc/cacheshim/profiles.d during the block. Yields the
+    family's name."""
     directory = lab.fresh("etc")
     (directory / "profiles.d").mkdir()
     (directory / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)
@@ -139,7 +140,7 @@ def own_profile(lab: Lab) -> Iterator[str]:
 
 
 def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Runs the same storm for a user-defined family, and for processes without the library."""
+    """Runs a cold and a warm pass in a user-defined family, by jobs without the library."""
     with own_profile(lab) as family:
         cold_then_warm(lab, verdict, jobs=jobs, kernels=kernels, unshimmed=family)
 
@@ -147,7 +148,7 @@ def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
 def container_jobs(
     lab: Lab, mount: CacheMount, prefix: str, count: int, log: PtxasLog, kernels: int, box: Box
 ) -> list[Job]:
-    """Creates jobs as SLURM with enroot does: the mount is bound into the container, and the script sets LD_PRELOAD
+    """Creates jobs as SLURM with enroot does: the mount is bound into the container, and the job script sets LD_PRELOAD
     and CACHESHIM_JOB."""
     jobs = triton_jobs(lab, prefix, count, log, kernels=kernels, box=box)
     for job in jobs:
@@ -156,7 +157,7 @@ def container_jobs(
 
 
 def containers(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box) -> None:
-    """Jobs in containers use the shared cache instead of ~/.triton/cache in their own /root."""
+    """Verifies that jobs in containers use the shared cache instead of ~/.triton/cache in their own /root."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         make = partial(container_jobs, lab, mount, kernels=kernels, box=box)
@@ -196,7 +197,7 @@ def bound_view_jobs(
 
 
 def bound_views(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Containers see one job's view as /ci-cache and nothing else of cacheshim."""
+    """Runs jobs in containers that have one job's view at /ci-cache, and neither the library nor the rest of the mount."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         make = partial(bound_view_jobs, lab, mount, kernels=kernels)

@@ -28,7 +28,8 @@ CLEANER_UID = FIRST_UID + 90
 
 
 def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Kills two jobs by SIGKILL inside ptxas, each with half an entry; no other job may be affected."""
+    """Kills two jobs by SIGKILL while they run ptxas and their entries are incomplete; verifies that no other job is
+    affected."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         log, later = PtxasLog(lab), PtxasLog(lab)
         everyone = triton_jobs(lab, "first", jobs, log, kernels=kernels)
@@ -48,7 +49,7 @@ def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int
             time.sleep(0.02)
         verdict.expect(all(mark.exists() for mark in marks), "the victims never reached ptxas")
         go_all(others)
-        time.sleep(1.0)  # the others should find what the killed jobs have begun
+        time.sleep(1.0)  # the other jobs reach the entries that the victims have begun
         for victim in victims:
             victim.kill()
         wall = watch(lab, others, "after the kill", 180)
@@ -67,8 +68,8 @@ def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int
 
 
 class Cleaners:
-    """Keeps a cleaning job running all the time. Each one lives a second: what it has removed stays removed in its
-    view, so that it soon has nothing left to do."""
+    """Runs one cleaning job after another, each for a second. An entry that a job has removed stays absent from the
+    job's view, so a single job would soon find nothing to remove."""
 
     def __init__(self, lab: Lab, cache: str | None) -> None:
         self.lab = lab
@@ -99,14 +100,15 @@ class Cleaners:
         result = self._current.finish(30)
         self._current = None
         self.removed += result.report["calls"] if result.report else 0
-        # In a plain directory, the cleaning job fails too; in its own view, no other job interferes with it.
+        # A cleaning job must have no errors in its own view. In a plain directory it may, because other jobs interfere.
         self.complaints += Storm([result], 0.0).complaints()
 
 
 def cleaner(
     lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, passes: int, plain: bool = False
 ) -> None:
-    """While jobs compile and load kernels, another job removes a key directory of its own view every 50 ms."""
+    """Runs jobs that compile and load kernels, while another job removes a key directory of its own view every 50 ms:
+    the jobs must have no errors. With `plain`, only measures the same in a plain shared directory."""
     if plain:
         directory = shared_directory(lab, "cleaned")
         log = PtxasLog(lab)
@@ -145,8 +147,8 @@ def storm_with_cleaners(
 
 
 def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Kills the daemon by SIGKILL during the storm: calls may fail with a clear error, none may hang, and the base
-    stays correct and serves the next mount."""
+    """Kills the daemon by SIGKILL during the storm. Calls may fail with an error, but no job may hang, and the next
+    mount must serve a correct base."""
     store = lab.fresh("store")
     log, later = PtxasLog(lab), PtxasLog(lab)
     mount = CacheMount(lab, store)
@@ -168,7 +170,7 @@ def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> Non
         mount.force_away()
         raise
     expect_whole_entries(verdict, store / "triton", "after the kill")
-    # Mounts over the dead mount, which `cacheshim mount` must free itself.
+    # The dead mount still exists: `cacheshim mount` must remove it.
     with CacheMount(lab, store) as mount:
         again, _ = measured_pass(
             lab, mount, triton_jobs(lab, "again", jobs, later, kernels=kernels), later, "next mount"
@@ -179,8 +181,9 @@ def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> Non
 
 
 def unmounted_in_use(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box) -> None:
-    """Runs `cacheshim unmount` during the storm. In this namespace it is refused, in one line, as long as a file is
-    open; jobs in their own mount namespaces keep their mounts. In both cases no job is affected."""
+    """Runs `cacheshim unmount` during the storm. If the jobs run in this mount namespace, it must fail with a one-line
+    error while a file is open. If they have their own mount namespaces, it succeeds, and they keep their mounts. In both
+    cases no job may be affected."""
     log = PtxasLog(lab)
     mount = CacheMount(lab, lab.fresh("store"))
     try:
@@ -218,15 +221,15 @@ def expect_refusal(verdict: Verdict, mount: CacheMount) -> None:
 
 
 def wait_for_calls(running: list[Running], count: int) -> None:
-    """Returns once that many calls are done."""
+    """Returns when the jobs have made `count` calls, or after 60 s."""
     deadline = time.monotonic() + 60
     while sum(one.calls for one in running) < count and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
 def full_disk(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The store is a tmpfs of 256 KiB: jobs get ENOSPC, and the base contains no incomplete entry; when there is
-    space again, everything works."""
+    """Runs jobs on a store of 256 KiB (a tmpfs): they must get ENOSPC and no other error, and the base must contain no
+    incomplete entry. After the tmpfs is enlarged, the next jobs must have no errors."""
     store = lab.fresh("small-store")
     run("mount", "-t", "tmpfs", "-o", "size=256k,mode=0755", "tmpfs", store)
     log, later = PtxasLog(lab), PtxasLog(lab)

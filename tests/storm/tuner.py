@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job's process: Triton's own autotuner tries configurations, every third of which cannot be compiled.
 
-No GPU is needed: the kernel's run() only compiles for a given target and launches nothing, and the "benchmark" measures
-that. The autotuner itself catches the failures and continues.
+No GPU is needed: the kernel's run() compiles for a given target and launches nothing, and the function that replaces the
+autotuner's benchmark only calls it. The autotuner itself catches the failures and continues.
 
-It prints the same lines as worker.py: READY, CALL, REPORT. In the report, `failed` has the numbers of the
-configurations that failed, and `longest_wait` is the longest time that the cache lookup of a failing one has taken.
+It prints the lines READY, CALL and REPORT, as worker.py does. In the report, `failed` contains the numbers of the
+configurations that failed, and `longest_wait` is the longest cache lookup of such a configuration, in seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def scale(x, n, FACTOR: tl.constexpr):
 
 
 class CompiledOnly:
-    """Replaces the kernel in the autotuner, which itself uses `fn`."""
+    """Replaces the autotuner's kernel: compiles it and does not launch it. The autotuner reads `fn`."""
 
     fn = scale
 
@@ -50,7 +50,7 @@ class CompiledOnly:
 
 
 class Lookups:
-    """Measures the cache lookups of whole kernels."""
+    """Measures the time and counts the hits of Triton's get_group(), the cache lookup of a kernel."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

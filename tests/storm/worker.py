@@ -6,7 +6,7 @@ It runs as an ordinary user in an ordinary environment, and contains nothing spe
 triton.compile() with an explicit target runs the whole compiler, the bundled ptxas and the real cache manager, and
 stops before anything is loaded onto a device.
 
-Lines on stdout: READY once Triton is imported (then it waits for a line on stdin, so that all jobs start together),
+It prints READY once Triton is imported, and then waits for a line on stdin, so that all jobs start together. It prints
 CALL after each kernel, and at the end REPORT with a JSON object.
 """
 
@@ -42,7 +42,7 @@ def axpy(x, y, n, FACTOR: tl.constexpr):
 
 
 def kernel_source(index: int) -> ASTSource:
-    """Returns kernel number `index`; its constant gives it a key of its own."""
+    """Returns kernel number `index`, whose constant makes its cache key unique."""
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "FACTOR": "constexpr"}
     return ASTSource(fn=axpy, signature=signature, constexprs={"FACTOR": index + 2})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of a job's processes on errors and times."""
+"""The errors and CPU times in the REPORT lines of jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def describe(error: BaseException, kernel: int) -> dict[str, Any]:
-    """Returns the parts of an error that a person needs: its class, its errno and the path that it names."""
+    """Returns an error as a JSON object: its kernel, class, errno, path and message."""
     return {
         "kernel": kernel,
         "type": type(error).__name__,

@@ -37,8 +37,8 @@ def putter_jobs(
 
 
 def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
-    """Jobs write the same keys with different contents, while a ninth job reads the base and a tenth a view: each
-    entry must contain the files of one job only."""
+    """Runs jobs that write the same keys with different contents, while one further job reads the base and another reads
+    its view: each entry must contain the files of one job only."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         mount.base.mkdir(exist_ok=True)
         reader = [lab.python, lab.stage / "reader.py"]
@@ -78,7 +78,7 @@ def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
 
 
 def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
-    """Returns whether this version is installed; if not, notes that in the verdict."""
+    """Returns true if this version is installed; otherwise records in the verdict why the scenario is skipped."""
     if f"triton-{version}" in lab.venvs:
         return True
     verdict.skipped = f"Triton {version} has no wheel for this system's Python (newer than 3.11)"
@@ -86,7 +86,8 @@ def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
 
 
 def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
-    """A control: in a plain directory, names made of a pid and a seeded random number collide, even for one user."""
+    """Verifies that the jobs of old_triton() fail in a plain directory, even as one user: Triton 2.1 makes temporary
+    names of a pid and a seeded random number, which are the same in all jobs."""
     if not has_triton(lab, verdict, version):
         return
     directory = shared_directory(lab, "plain-old")
@@ -103,7 +104,8 @@ def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, key
 
 
 def old_triton(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
-    """Runs an older Triton's cache manager in containers, where 2.1 chooses the same temporary names in all jobs."""
+    """Runs an older Triton's cache manager in containers, where Triton 2.1 chooses the same temporary names in all jobs;
+    verifies that no job fails, and that a later job finds all keys."""
     if not has_triton(lab, verdict, version):
         return
     python = lab.python_of(f"triton-{version}")
