@@ -17,7 +17,7 @@ from family import BUILDS, Family, MountedPlace, NativePlace
 
 FIRST_UID = 21000
 START_TIMEOUT_S = 120
-STEPS_TIMEOUT_S = 240  # the limit for a user that hangs; most take seconds
+STEPS_TIMEOUT_S = 240  # a user that takes longer counts as hung; most take seconds
 
 
 class UserHung(AssertionError):
@@ -32,7 +32,7 @@ class Report:
 
 
 class User:
-    """One user's process. `place` defines the location of its cache."""
+    """One user's process, with its cache in `place`."""
 
     def __init__(self, family: Family, place: NativePlace | MountedPlace, home: pathlib.Path,
                  number: int, builds: pathlib.Path, extra: dict[str, str]):
@@ -68,7 +68,7 @@ class User:
         self._child.wait(30)
 
     def kill(self) -> None:
-        """Kills the process and everything that it has started."""
+        """Kills the user's process group: the process and its children."""
         try:
             os.killpg(self._child.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -91,12 +91,12 @@ class User:
 
 
 class Crowd:
-    """The users of one family in one place, and the number of their builds."""
+    """The users of one family in one place, and the log of their builds."""
 
     def __init__(self, family: Family, place: NativePlace | MountedPlace, scratch: pathlib.Path,
                  extra: dict[str, str], first: int = 1):
         self._family, self._place, self._scratch, self._extra = family, place, scratch, extra
-        self._first = first  # the number of the first user, which is part of the job's name
+        self._first = first  # the first user's number; a user's number determines its uid and its job's name
         self._users: list[User] = []
         self.builds_log = scratch / "builds"
         self.builds_log.touch()
@@ -106,7 +106,7 @@ class Crowd:
         return len(self.builds_log.read_text().splitlines())
 
     def add(self, count: int, fails: bool = False) -> list[User]:
-        """Starts that many users, which then wait for their first step."""
+        """Starts `count` users, and returns when all have printed READY; they wait for User.start()."""
         extra = {**self._extra, **({"FAMILY_FAILS": "1"} if fails else {})}
         new = []
         for _ in range(count):
@@ -120,7 +120,7 @@ class Crowd:
         return new
 
     def run(self, count: int, fails: bool = False) -> list[Report]:
-        """Runs that many users at once, and then ends their jobs successfully."""
+        """Runs `count` users at once, and then ends their jobs as successful; returns their reports."""
         users = self.add(count, fails)
         for user in users:
             user.start()

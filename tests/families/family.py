@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description of a family, and the two kinds of places in which its users work."""
+"""The description of a family, and the two kinds of places for its cache: a plain directory and a mount."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ BUILDS = "{builds}"  # in Family.environment: the file to which each build adds 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Each user runs the `user.py` in the family's directory (shared/steps.py)."""
+    """A family: its program, its cache, and the limits of its tests. Each user runs `user.py` in the family's directory
+    (shared/steps.py)."""
 
     title: str                       # the title in the table, as title.format(version)
     directory: pathlib.Path
@@ -31,8 +32,8 @@ class Family:
     variant: str = ""                # distinguishes several families in one directory
     newest_python: tuple[int, int] | None = None  # the newest system Python for which the program has a wheel
     server: str = ""                 # "index" or "hub": the server from which results are downloaded
-    is_long: bool = False            # tested only by `scripts/test --families`
-    # How many builds four users, and a later one, may make through cacheshim: in total, and by the later user.
+    is_long: bool = False            # if true, only `scripts/test --families` tests it
+    # The most builds that are allowed through cacheshim: by four users at once, and by a later user.
     most_builds: int = 0
     most_later_builds: int = 0
 
@@ -53,7 +54,7 @@ def version_in_venv(venv: str, package: str) -> Callable[[], str]:
 
 def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool = True,
            most_builds: int = 16) -> Family:
-    """Returns the family of a program that needs a GPU and which shared/replaying.py simulates."""
+    """Returns the family of a program that needs a GPU and is therefore simulated (shared/replaying.py)."""
     return Family(title=f"{program}, replayed", directory=directory, profile=directory.name,
                   variable=variable, python=pathlib.Path("/usr/bin/python3"), version=lambda: "",
                   steps=4, is_long=is_long, most_builds=most_builds)
@@ -70,7 +71,7 @@ def torch_extensions(title: str, directory: pathlib.Path, most_builds: int) -> F
 
 
 class NativePlace:
-    """One directory that all users may write to, as clusters share caches without cacheshim."""
+    """A plain directory to which all users may write, as clusters share caches without cacheshim."""
 
     def __init__(self, scratch: pathlib.Path):
         self._path = scratch / "shared"
@@ -107,10 +108,10 @@ class MountedPlace:
         self._mount.end_job(job, "success")
 
     def flight_timeouts(self) -> int:
-        """Returns how many users have waited for another user's build until `flight_timeout`."""
+        """Returns the number of waits for another user's build that `flight_timeout` has ended."""
         return self._mount.stats()["flight_timeouts"]
 
     def rejections(self) -> int:
-        """Returns how many users have opened an entry of the base and then built it again."""
+        """Returns how often a user has opened an entry of the base and then built it again."""
         stats = self._mount.stats()
         return stats["entries_rejected"] + stats["rebuilds_equal"]

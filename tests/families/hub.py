@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face Hub over HTTP on this machine, with small kernels of two files each.
+"""Simulates a Hugging Face Hub: an HTTP server on this machine with small kernels of two files each.
 
-It answers the requests that huggingface_hub 2.4 makes for a repository of kind `kernel`, for files and for trees.
-One repository, `test/broken`, has a file that cannot be downloaded.
+It answers the requests of huggingface_hub 2.4 for repositories of kind `kernel`: their revisions, their file lists and
+their files. The files of the repository `test/broken` cannot be downloaded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def describe(path: str, data: bytes) -> dict[str, object]:
 
 
 class Hub(HttpServer):
-    """Records each download of a file as a build, in the file that `builds_log` names."""
+    """The server. It records each download of a file as a build, in the file `builds_log`."""
 
     VARIABLE = "HF_ENDPOINT"  # the variable that contains its address
 

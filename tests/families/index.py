@@ -16,7 +16,7 @@ from package_index import PackageIndex, wheel, wheel_members, wheel_name
 WHEELS = ("alpha", "beta", "gamma")
 PADDING = 50_000  # bytes
 
-# The build takes some time, so that builds by several users overlap.
+# The build is slow enough that builds by several users overlap.
 BACKEND = '''\
 import os
 import time
@@ -62,7 +62,7 @@ def _source(name: str) -> bytes:
 
 
 class Index:
-    """Records each download of a wheel as a build, in the file that `builds_log` names."""
+    """The server. It records each download of a wheel as a build, in the file `builds_log`."""
 
     VARIABLE = "FAMILY_INDEX"  # the variable that contains its address
 

@@ -15,12 +15,12 @@ def module_of(name):
 
 
 def load(name):
-    """Returns the FAMILY of a directory here."""
+    """Returns the FAMILY that `name`/family.py defines."""
     return module_of(name).FAMILY
 
 
 def load_all():
-    """Returns each FAMILY, and the members of each FAMILIES."""
+    """Returns all families: each family.py defines one (FAMILY) or several (FAMILIES)."""
     modules = [module_of(path.parent.name) for path in sorted(HERE.glob("*/family.py"))]
     return [family for module in modules
             for family in getattr(module, "FAMILIES", None) or [module.FAMILY]]

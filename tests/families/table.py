@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of the families that tests/families has tested into docs/profiles.md.
+"""Writes the table of the tested families into a document (docs/profiles.md).
 
     table.py FIGURES DOCUMENT
 
-FIGURES is a directory with a JSON file for each family, as test_families.py writes them. DOCUMENT contains the table between
+FIGURES is a directory with one JSON file per family, written by test_families.py. DOCUMENT contains the table between
 two comments, `families: begin` and `families: end`.
 """
 

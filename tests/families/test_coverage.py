@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies that every profile has a family test, except those whose evidence is a guess."""
+"""Verifies that a profile has a family test unless its `evidence` is "guess", and that its other claims match the test."""
 
 import tomllib
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout_s(900)
 
 @pytest.fixture
 def crowds(family, scratch, mount_store, library, server):
-    """crowds("native" or "cacheshim") returns a new, empty place and users for it."""
+    """crowds(kind) yields a Crowd with an empty cache, in a plain directory ("native") or on a mount ("cacheshim")."""
     made = []
 
     @contextlib.contextmanager
@@ -69,7 +69,7 @@ def run_after_a_kill(crowd):
 
 
 def run_failing(crowd):
-    """All users request a result that cannot be built, in addition to their other results."""
+    """Runs users that request a result that cannot be built, before their other results."""
     reports = crowd.run(USERS, fails=True)
     return {"failures": sum("broken" in report.errors for report in reports),
             "failing_errors": count_errors(reports) - USERS}, reports

@@ -29,7 +29,7 @@ def outcomes(home, env, job=None):
 
 
 def kinds(found):
-    """Returns the first word of each result: the text of a failure may contain a path."""
+    """Returns each result ("ok", "failed" or "skipped") without its text, which may contain a path."""
     return {name: outcome.partition(":")[0] for name, outcome in found.items()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs users of torch ≤ 2.13 and of torch ≥ 2.14 at once on one store, where the lock files of both kinds have the
+"""Runs users of torch ≤ 2.13 (FileBaton) and of torch ≥ 2.14 (FileLock) at once on one store; their lock files have the
 same name."""
 
 import contextlib
@@ -28,7 +28,7 @@ def test_builders_by_either_lock_share_a_store(scratch, mount, library):
         reports = [user.report() for user in users]
         assert [report.errors for report in reports] == [{}] * 4
         built = [crowd.builds() for crowd in crowds]
-        # Users with a FileBaton build their own copies if nothing was published before.
+        # Each of the two users with a FileBaton may build all three extensions, if none was published before.
         assert built[0] <= 3 and built[1] <= 6
         later = [crowd.run(1)[0] for crowd in crowds]
         assert [report.errors for report in later] == [{}] * 2

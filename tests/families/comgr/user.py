@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROCm/llvm-project@d2a7cd1a, amd/comgr/src/comgr-cache.cpp (CommandCache::execute); llvm/llvm-project@1f75f7c0,
-llvm/lib/Support/Caching.cpp (localCache: the lookup, CacheStream::commit)."""
+"""Replays the compiler cache of ROCm's comgr: ROCm/llvm-project@d2a7cd1a, amd/comgr/src/comgr-cache.cpp
+(CommandCache::execute); llvm/llvm-project@1f75f7c0, llvm/lib/Support/Caching.cpp (localCache: the lookup,
+CacheStream::commit)."""
 
 import os
 import pathlib
@@ -27,7 +28,7 @@ def get(key: str) -> bytes:
     os.write(fd, data)
     try:
         os.rename(temporary, entry)
-    except PermissionError:  # tolerated: the data that was written is used
+    except PermissionError:  # the program ignores a failed rename, and uses the data that it has written
         temporary.unlink()
     os.close(fd)
     return data

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cupy/cupy@6b6d9563, cupy/cuda/compiler.py: _compile_with_cache_cuda, DiskKernelCacheBackend."""
+"""Replays CuPy's kernel cache: cupy/cupy@6b6d9563, cupy/cuda/compiler.py (_compile_with_cache_cuda,
+DiskKernelCacheBackend)."""
 
 import hashlib
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles four kernels with CuTe DSL. Their launch fails because there is no driver, but only after they are
-compiled and stored."""
+"""Compiles four kernels with CuTe DSL, and launches them. The launch fails because there is no driver, but the kernels
+are compiled and stored in the cache before."""
 
 import functools
 import pathlib

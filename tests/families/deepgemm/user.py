@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deepseek-ai/DeepGEMM@54e22612, csrc/jit/compiler.hpp (Compiler::build), kernel_runtime.hpp (check_validity)."""
+"""Replays DeepGEMM's kernel cache: deepseek-ai/DeepGEMM@54e22612, csrc/jit/compiler.hpp (Compiler::build),
+kernel_runtime.hpp (check_validity)."""
 
 import os
 import pathlib
@@ -15,7 +16,7 @@ CACHE = pathlib.Path(os.environ["DG_JIT_CACHE_DIR"])
 
 
 def is_valid(entry: pathlib.Path) -> bool:
-    """The program aborts if the directory lacks one of its files."""
+    """Returns true if the entry exists; raises an error if it lacks a file, because the program then aborts."""
     if not entry.exists():
         return False
     if not ((entry / "kernel.cu").exists() and (entry / "kernel.cubin").exists()):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flashinfer 0.7.2.post1 (PyPI), flashinfer/jit/core.py: JitSpec.build_and_load, JitSpecNvcc.build, run_ninja;
-utils.py: write_if_different.
+"""Replays FlashInfer's JIT cache: flashinfer 0.7.2.post1 (PyPI), flashinfer/jit/core.py (JitSpec.build_and_load,
+JitSpecNvcc.build, run_ninja), utils.py (write_if_different).
 
-ninja rebuilds a file that is older than its source or is not in .ninja_log.
+run_ninja() simulates ninja, which rebuilds a file that is older than its source or is not in .ninja_log.
 """
 
 import fcntl

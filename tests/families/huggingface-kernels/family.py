@@ -8,4 +8,4 @@ FAMILY = Family(
     profile="huggingface-kernels", variable="KERNELS_CACHE", python=VENVS / "kernels/bin/python",
     version=version_in_venv("kernels", "kernels"), steps=4, library_sets_variable=False,
     server="hub", environment={"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
-    is_long=True, most_builds=8)  # each kernel has two files, and each is downloaded once, under its lock
+    is_long=True, most_builds=8)  # four kernels of two files; each file is downloaded once, under its lock

@@ -36,5 +36,5 @@ def main():
     print("OUTCOMES " + json.dumps(result.outcomes), file=sys.__stdout__)
 
 
-if __name__ == "__main__":  # multiprocessing imports this file again
+if __name__ == "__main__":  # false in the tests' child processes, into which multiprocessing imports this file
     main()

@@ -13,7 +13,7 @@ from numba.core import event  # noqa: E402
 
 
 class Builds(event.Listener):
-    """Numba reports only compilations, and not what it finds in its cache."""
+    """Records a build for each "numba:compile" event; Numba sends none for a function that it finds in its cache."""
 
     def on_start(self, _: event.Event) -> None:
         steps.note_build("compile")

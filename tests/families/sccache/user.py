@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles six C files with sccache, with a separate server for this user.
+"""Compiles six C files with sccache, through a server that this process starts and ends.
 
-By default, all users of a machine would share the server of the one who started it first. This server ends with its
-user.
+By default, all users of a machine would share the server of the first user.
 """
 
 import os

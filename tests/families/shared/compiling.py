@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a user who compiles six C files with a compiler cache; they are the same for every user."""
+"""The steps of a user who compiles six C files with a compiler cache. The files are the same for every user."""
 
 from __future__ import annotations
 

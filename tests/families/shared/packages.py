@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a user who installs packages of the index (index.py)."""
+"""The steps of a user who installs packages from the package index (index.py)."""
 
 import functools
 import pathlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates users of a program that does not run without a GPU: they look up, build and write as its source does, call
-by call.
+"""Simulates users of a program that does not run without a GPU. They make the file-system calls of the program's source,
+which each user.py cites, in the same order.
 
-Each user.py cites that source. A simulated build takes some time, so that builds by several users overlap.
+A simulated build takes BUILD_S, so that builds by several users overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BuildFailed(Exception):
 
 
 def build(key: str) -> bytes:
-    """Simulates the compiler: returns the output for a key."""
+    """Simulates the compiler: records a build, and returns the output for a key; fails for the key "broken"."""
     steps.note_build(key)
     time.sleep(BUILD_S)
     if key == "broken":
@@ -54,7 +54,8 @@ def write_and_rename(path: pathlib.Path, temporary: pathlib.Path, data: bytes) -
 
 
 def run(get: Callable[[str], bytes]) -> None:
-    """`get(key)` returns the cached result for a key, and builds it if necessary."""
+    """Runs the steps of a user: each calls `get(key)`, which returns the cached result for a key and builds it if it is
+    missing, and checks the result."""
     def step(key: str) -> None:
         check(key, get(key))
 

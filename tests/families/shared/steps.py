@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The common part of each family's user.py.
 
-A user.py calls run() with its steps: names, each with a function that gets one result through the cache and checks it.
-The process prints READY and starts with the first step when it reads a line from stdin, so that users start together.
-At the end it prints REPORT with a JSON object: the names of the steps that succeeded, those of them during which nobody
-built anything (hits, if no other user runs), and the errors of the others. The process then waits until stdin is
-closed, as a real job would continue with its work: processes that wait for its builds must not depend on its exit.
+A user.py calls run() with its steps. Each step has a name, and a function that gets one result through the cache and
+checks it. The process prints READY, and starts the first step when it reads a line from stdin, so that users start
+together. At the end it prints REPORT with a JSON object: `right`, the steps that succeeded; `hits`, those of them during
+which no user built anything; and `errors`, the errors of the failed steps. Then the process waits until stdin is closed,
+because a real job also continues after its builds: other processes must not have to wait for its exit.
 
-With FAMILY_FAILS, a user also requests a result that cannot be built: the step `broken`. Each build adds a line to
-the file FAMILY_BUILDS when it begins.
+If FAMILY_FAILS is set, a user has one more step, `broken`, whose result cannot be built. Each build adds a line to the
+file FAMILY_BUILDS when it begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Step = Callable[[], None]
 
 
 def note_build(name: str) -> None:
-    # With O_APPEND and one short write per line, the lines of several writers are not mixed.
+    # O_APPEND and a single write per line keep the lines of several writers apart.
     fd = os.open(os.environ["FAMILY_BUILDS"], os.O_WRONLY | os.O_APPEND)
     os.write(fd, f"{name}\n".encode())
     os.close(fd)

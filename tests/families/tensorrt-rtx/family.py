@@ -4,8 +4,8 @@ import pathlib
 
 from family import VENVS, replay
 
-# No variable of the program sets the path: an application passes it, so the replay uses a variable of its own. The
-# program uses filelock.
+# The program gets the cache's path from the application and not from a variable, so the replay defines a variable for
+# it. The replay needs filelock, which the virtual environment `pytest` contains.
 FAMILY = dataclasses.replace(
     replay("Torch-TensorRT's cache of TensorRT-RTX (d7f20628)", pathlib.Path(__file__).parent,
            "FAMILY_RUNTIME_CACHE"),

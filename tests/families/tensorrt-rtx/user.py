@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytorch/TensorRT@d7f20628, py/torch_tensorrt/runtime/_runtime_cache.py: runtime_cache(), RuntimeCache.load and save.
+"""Replays Torch-TensorRT's runtime cache: pytorch/TensorRT@d7f20628, py/torch_tensorrt/runtime/_runtime_cache.py
+(runtime_cache(), RuntimeCache.load and save).
 
-One file contains everything that was compiled. The program reads it before the engine runs and replaces it
-afterwards, both under a filelock beside it, for which it waits 10 s at most. What other users save in between is
-lost, natively as well as through cacheshim.
+One file contains all compiled kernels. The program reads the file before the engine runs, and replaces it afterwards.
+It takes a filelock beside the file for each, and waits at most 10 s for the lock. Kernels that another user saves
+between the two are lost, natively as well as through cacheshim.
 """
 
 import json
@@ -40,7 +41,7 @@ def get(key: str) -> bytes:
     kernels = load()
     if key not in kernels:
         kernels[key] = replaying.build(key).decode()
-    save(kernels)  # even if nothing was compiled
+    save(kernels)  # the program saves the file even if it has compiled nothing
     return kernels[key].encode()
 
 

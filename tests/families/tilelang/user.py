@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tilelang 0.1.15 (PyPI), tilelang/cache/kernel_cache.py: KernelCache.__new__, cached, _load_kernel_from_disk, _save_kernel_to_disk."""
+"""Replays TileLang's kernel cache: tilelang 0.1.15 (PyPI), tilelang/cache/kernel_cache.py (KernelCache.__new__, cached,
+_load_kernel_from_disk, _save_kernel_to_disk)."""
 
 import errno
 import functools

@@ -2,8 +2,8 @@
 """Builds three extensions as torch ≤ 2.13 does, under a FileBaton: torch 2.13.0 (PyPI), torch/utils/cpp_extension.py:
 _jit_compile. A process that finds the baton waits until it is removed, and then loads the result without building it.
 
-torch 2.15 still contains FileBaton, but uses FileLock instead. The wait has a timeout here, so that users of a dead
-builder's baton fail in the native run instead of waiting forever.
+torch 2.15 still contains FileBaton, but uses FileLock; this script replaces FileLock by FileBaton. Unlike torch, it
+waits at most LONGEST_WAIT_S: in the native run, a killed builder's baton stays, and torch would wait forever.
 """
 
 import os
@@ -26,7 +26,7 @@ build = cpp_extension._write_ninja_file_and_build_library
 
 
 class Baton:
-    """Replaces FileLock."""
+    """Replaces FileLock in cpp_extension: holds a FileBaton, or waits for another process's baton."""
 
     def __init__(self, path: str):
         self._path = path

@@ -3,14 +3,15 @@ import pathlib
 
 from family import BUILDS, REPOSITORY, VENVS, Family, version_in_venv
 
-# The location of ptxas in each version, and the variable by which the wrapper replaces it.
+# The directories in Triton's package in which its versions contain ptxas.
 BUNDLED_NVIDIA = "backends/nvidia/bin"
 BUNDLED_CUDA = "third_party/cuda/bin"
 
 
 def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
               most_builds: int = 4, most_later_builds: int = 0) -> Family:
-    """Returns the newest version for "", else the version with this number."""
+    """Returns the family of the Triton version `variant`, or of the newest one for "". `ptxas` is the program's path in
+    Triton's package, and `variable` the variable by which a wrapper replaces it."""
     venv = "-".join(filter(None, ("triton", variant)))
     package = next((VENVS / venv).glob("lib/python3*/site-packages/triton"), pathlib.Path("missing"))
     return Family(
@@ -27,5 +28,5 @@ def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
 FAMILIES = [family_of("", f"{BUNDLED_NVIDIA}/ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"),
             family_of("3.0.0", f"{BUNDLED_NVIDIA}/ptxas"),
             family_of("2.1.0", f"{BUNDLED_CUDA}/ptxas"),
-            # This version rejects copies of its kernels because their ctime differs: each job builds its own.
+            # Triton 2.0.0 rejects published kernels, because their ctime differs: each job builds its own kernels.
             family_of("2.0.0", f"{BUNDLED_CUDA}/ptxas", most_builds=16, most_later_builds=4)]

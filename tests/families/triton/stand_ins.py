@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Triton 2 needs besides itself to compile: torch, of which it only reads the version, and the driver's
-library, with which its launchers are linked."""
+"""Replacements for what Triton 2 needs to compile: torch, whose version it reads, and the CUDA driver's library, to
+which it links its launchers."""
 
 import ctypes
 import importlib
@@ -18,7 +18,8 @@ int cuPointerGetAttribute(void) { return 1; }
 
 
 class Torch(types.ModuleType):
-    """Triton 2.0's own operators, which the test does not use, read more attributes when they are imported."""
+    """A torch without CUDA functions. Triton 2.0's operators, which the test does not use, read further attributes when
+    they are imported: these are mock objects."""
 
     version = types.SimpleNamespace(hip=None, cuda="11.8")
     autograd = types.SimpleNamespace(Function=type("Function", (), {"apply": None}))
@@ -34,7 +35,7 @@ def replace_torch() -> None:
 
 
 def compiler_module() -> types.ModuleType:
-    """2.1 has a package `compiler` that contains a module of the same name."""
+    """Returns Triton's compiler module: in 2.1, it is in a package of the same name."""
     try:
         return importlib.import_module("triton.compiler.compiler")
     except ModuleNotFoundError:
@@ -46,7 +47,8 @@ def instance_descriptor() -> object:
 
 
 def replace_driver() -> None:
-    """Loaded once for all launchers, which need a library named libcuda.so.1."""
+    """Builds a libcuda.so.1, loads it for all launchers, which need a library of that name, and makes Triton link to
+    it."""
     directory = pathlib.Path("driver").resolve()
     directory.mkdir()
     library = directory / "libcuda.so"

@@ -32,7 +32,7 @@ TYPES = {"x": "*fp32", "y": "*fp32", "n": "i32"}
 
 
 def compile_with_source(factor: int):
-    """For Triton 3.0 and later."""
+    """Compiles a kernel with Triton 3.0 or later."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -42,7 +42,7 @@ def compile_with_source(factor: int):
 
 
 def compile_by_numbers(factor: int):
-    """For Triton 2.x, which identifies arguments by number."""
+    """Compiles a kernel with Triton 2.x, which identifies arguments by number."""
     signature = dict(enumerate(TYPES.values()))
     options = {"device_type": "cuda"} if VERSION > (2, 0) else {}
     return triton.compile(scaled, signature=signature, constants={3: factor}, cc=80,

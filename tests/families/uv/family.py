@@ -9,4 +9,4 @@ FAMILY = Family(
     version=version_in_venv("installers", "uv"), steps=4, server="index",
     environment={"FAMILY_UV": str(VENVS / "installers/bin/uv"), "UV_NO_CONFIG": "1",
                  "UV_PYTHON": "/usr/bin/python3", "UV_LINK_MODE": "copy"},
-    most_builds=12)  # it would be 16 if each user downloaded each wheel
+    most_builds=12)  # four users without a shared cache would make 16 downloads and builds

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm 0.33.0 (PyPI), vllm/compilation/decorators.py: save_aot_compiled_function, and the code that loads its
-results."""
+"""Replays vLLM's cache of compiled models: vllm 0.33.0 (PyPI), vllm/compilation/decorators.py
+(save_aot_compiled_function, and the code that loads its results)."""
 
 import os
 import pathlib
