@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of a malicious process of a job."""
+"""Functions that a malicious process of a job calls (lib/agent.py)."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,7 @@ import os
 
 
 def send_requests(control, count, text):
-    """Sends each request on an open file of its own, and closes it without reading the reply."""
+    """Sends `count` requests. Opens the control file for each one, and closes it without reading the reply."""
     for _ in range(count):
         fd = os.open(control, os.O_RDWR)
         with contextlib.suppress(OSError):
@@ -16,7 +16,7 @@ def send_requests(control, count, text):
 
 
 def make_deep(top, most):
-    """Makes nested directories, and returns their number."""
+    """Creates up to `most` nested directories, as deep as possible, and returns their depth."""
     before = os.getcwd()
     os.chdir(top)
     depth = 0
@@ -31,7 +31,8 @@ def make_deep(top, most):
 
 
 def try_to_lock(path, exclusive=True):
-    """Tries every kind of lock on the file; returns the kinds that succeeded, and keeps those locks."""
+    """Tries flock and fcntl locks on the file, and keeps those that it gets. Returns their kinds, or the errno of the
+    open. The fcntl lock is shared, because the file is open only for reading."""
     taken = []
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -46,7 +47,7 @@ def try_to_lock(path, exclusive=True):
 
 
 def lock_all_below(top):
-    """Tries to lock every file below `top` that can be opened; returns the locked ones."""
+    """Tries to lock every file and directory below `top`; returns those that it could open."""
     locked = []
     for directory, _, files in os.walk(top):
         for name in [".", *files]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for users who attack others. All of them are uids in a mount namespace that only these tests use."""
+"""Fixtures of the tests in which one user attacks others. The users are uids without accounts, in this run's mount
+namespace."""
 
 import pathlib
 import shutil

@@ -18,7 +18,7 @@ LOCK = f"{ENGINE}.lock"
 
 @pytest.fixture
 def lock_name(program):
-    """Returns the name of a lock file in a shipped profile."""
+    """Returns the path of a file that the shipped profile tensorrt-rtx names as a lock file."""
     shown = mounts.run(program, "profile", "show", "tensorrt-rtx").stdout
     assert "*.lock" in shown
     return LOCK
@@ -31,14 +31,14 @@ def take(job, name):
 
 
 def let_go(job, fd):
-    """Unlocks the file, then closes it: after close(2) alone, the daemon may hold the lock for a short time, which
-    processes on the bare store see."""
+    """Unlocks the file, then closes it. After close(2) alone, the daemon may hold the lock on the store's file for a
+    short time longer."""
     job("fcntl.flock", fd, fcntl.LOCK_UN)
     job("os.close", fd)
 
 
 def assert_free(job, name):
-    """Fails unless the file can be locked at once."""
+    """Asserts that the job can lock the file at once; unlocks it."""
     fd = job("os.open", job.path(name), os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     let_go(job, fd)
@@ -105,14 +105,15 @@ def test_publishers_exclude_each_other_beside_the_mount(mount_allowing, job_of,
 
 
 def test_every_user_locks_a_lock_file_in_his_view(mount_allowing, job_of, lock_name):
-    """The file keeps its mode and owner in a view, and each user locks a file of his own."""
+    """While a publisher holds the lock on the base's file, another user's view shows the file with that user as the owner
+    and mode 0666, and the user can lock and write it there."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     held = take(trusted, lock_name)
     assert stat.S_IMODE(trusted("os.stat", trusted.path(lock_name)).st_mode) == 0o666
     seen = stranger("os.stat", stranger.path(lock_name))
     assert (seen.st_uid, stat.S_IMODE(seen.st_mode)) == (STRANGER, 0o666)
-    for _ in range(2):  # first the file of the base, then that of its own layer
+    for _ in range(2):  # first the base's file, then the file in the stranger's layer
         assert_free(stranger, lock_name)
     stranger.write(lock_name, b"mine")
     assert stranger.read(lock_name) == b"mine"

@@ -18,7 +18,8 @@ UID = 20001
 
 @pytest.fixture
 def mount_with_io_uring(mount_store, store):
-    """The kernel checks the parameter only until the mount's first request is answered, so it is reset then."""
+    """Enables FUSE over io_uring until the mount has answered its first request; the kernel does not read the parameter
+    after that."""
     if not os.access(PARAMETER, os.W_OK):
         pytest.skip("FUSE over io_uring came with Linux 6.14")
     with mounts.setting(PARAMETER, "Y"):
@@ -31,8 +32,8 @@ def mount_with_io_uring(mount_store, store):
 
 @contextlib.contextmanager
 def traced(pid, scratch):
-    """Records the calls on the mount that threads of this process make meanwhile, without those of its child
-    processes."""
+    """Traces statfs and umount2 calls of a process and its children during the block. Then the yielded list contains the
+    calls of the process's own threads, and finally the number of all traced calls."""
     log = scratch / "calls"
     tracer = subprocess.Popen(["strace", "-f", "-e", "trace=statfs,umount2", "-o", log,
                                "-p", str(pid)], stderr=subprocess.PIPE, text=True)
@@ -43,7 +44,7 @@ def traced(pid, scratch):
     tracer.terminate()
     try:
         tracer.wait(10)
-    except subprocess.TimeoutExpired:  # strace waits for a child that it has stopped and that waits for the daemon
+    except subprocess.TimeoutExpired:  # strace may wait for a stopped child that itself waits for the daemon
         tracer.kill()
         tracer.wait(10)
     calls = log.read_text().splitlines()
@@ -60,7 +61,7 @@ def children(pid):
 
 
 def test_a_daemon_that_is_killed_while_requests_wait_exits(mount_with_io_uring, job_of, scratch):
-    """Late answers make the daemon probe its own mount repeatedly."""
+    """The waiting requests make the daemon probe its own mount repeatedly, which only its child processes may do."""
     mount = mount_with_io_uring
     holder, crowd = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")
@@ -80,7 +81,7 @@ def test_a_daemon_that_is_killed_while_requests_wait_exits(mount_with_io_uring, 
 
 
 def test_a_daemon_that_is_killed_while_it_probes_its_mount_exits(mount_with_io_uring, job_of):
-    """The test stops the child process that makes the call, so that the daemon waits for it."""
+    """The test stops the child process that probes the mount, so that the daemon waits for that process."""
     mount = mount_with_io_uring
     holder, waiter = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")
@@ -98,7 +99,7 @@ def test_a_daemon_that_is_killed_while_it_probes_its_mount_exits(mount_with_io_u
                 stopped.add(child)
         return stopped
 
-    # If every child exits before it can be stopped, none is stopped when the daemon is killed.
+    # Each child may exit before it can be stopped. Then the daemon is killed with no stopped child.
     with contextlib.suppress(AssertionError):
         wait_until(has_stopped_one, seconds=3, what="a process that asks")
     mount.kill_daemon()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a layer's owner outlives the daemon: it is written before the daemon sends the owner its first
-answer."""
+"""The record of a layer's owner survives the daemon's death: the daemon writes the record before it sends the owner the
+first answer."""
 
 import fcntl
 import json
@@ -63,7 +63,7 @@ def test_a_layer_that_root_began_is_claimed_by_job_start(mount, crash, store, jo
 
 
 def test_a_layer_that_was_locked_at_the_daemons_start_is_not_taken_over(mount, mount_store, store, job_of):
-    """The new daemon does not take over the layer, and no other user gets it later."""
+    """The new daemon does not take over the layer, and gives it to no other user after it is unlocked."""
     job_of(mount, "j", OWNER).write("triton/x", b"x")
     [layer] = (store / ".cacheshim/layers/j").iterdir()
     mount.kill_daemon()
@@ -72,7 +72,7 @@ def test_a_layer_that_was_locked_at_the_daemons_start_is_not_taken_over(mount, m
         fcntl.flock(lock, fcntl.LOCK_EX)
         again = mount_store(store)
     stranger = job_of(again, "j", STRANGER)
-    stranger.write("triton/y", b"y")  # write before any lookup: the kernel would cache that the name does not exist
+    stranger.write("triton/y", b"y")  # before the lookup of triton/x, which the kernel would cache as absent
     assert stranger.listdir("triton") == ["y"] and not stranger.exists("triton/x")
     assert (layer / "upper/triton/x").read_bytes() == b"x"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and files that any user can pass to the daemon do not affect other users."""
+"""Malformed requests, large numbers of requests, and unusual file names of one user do not affect other users."""
 
 import json
 import os
@@ -10,13 +10,13 @@ import pytest
 from jobs import wait_until
 
 USER, STRANGER = 20001, 20002
-NAME = b"triton/\xff\xfe\n\x80"  # not UTF-8, and with control characters that could break a log line
+NAME = b"triton/\xff\xfe\n\x80"  # not UTF-8, and with a newline, which could break a log line
 DEEP = 200_000
 
 
 @pytest.fixture
 def alive(mount):
-    """Fails if the daemon has been replaced."""
+    """The mount. Asserts after the test that the same daemon still serves it."""
     before = mount.daemon_pid()
     yield mount
     assert mount.daemon_pid() == before
@@ -24,7 +24,7 @@ def alive(mount):
 
 
 def ask(mount, text):
-    """Returns the last line of the reply, or the errno of the write."""
+    """Sends a request to the daemon; returns the last line of the reply, or the errno of the write."""
     fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
     try:
         os.write(fd, text if isinstance(text, bytes) else text.encode())
@@ -126,7 +126,7 @@ def test_explain_accepts_names_that_are_not_utf8(alive, job_of):
 
 @pytest.fixture
 def limited(mount_store, store, scratch):
-    """A store above its limits that contains a name that is not UTF-8."""
+    """A mount whose store exceeds max_size, so that gc evicts an entry whose name is not UTF-8."""
     directory = os.fsencode(store) + b"/" + NAME
     os.makedirs(directory)
     with open(directory + b"/__grp__k.json", "wb") as file:
@@ -198,7 +198,7 @@ def test_malformed_lines_of_records(alive, job_of, line):
 
 @pytest.fixture
 def deep_job(alive, job_of):
-    """A job with a directory tree deeper than the longest path, made with relative names."""
+    """A job with a directory tree so deep that its path exceeds PATH_MAX; the job creates it with relative names."""
     job = job_of(alive, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)
     assert job("agent_hostile.make_deep", job.path("mine"), 3000) > 2500

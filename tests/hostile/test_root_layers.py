@@ -16,7 +16,8 @@ KEY = "triton/k.so"
 
 @pytest.fixture
 def plant(mount_allowing, job_of):
-    """plant(job) returns a mount where nobody may publish and where STRANGER has begun `job` with a file in it."""
+    """plant(job) mounts a store where nobody may publish, and starts a process of STRANGER that writes the file KEY as
+    the first process of `job`. Returns the mount and the process."""
 
     def make(job, allow="{}", **options):
         mount = mount_allowing(allow)
@@ -32,7 +33,7 @@ def plant(mount_allowing, job_of):
 
 
 def assert_own_view(root):
-    """Fails unless root sees nothing of the stranger's files and can work."""
+    """Asserts that root's view lacks the stranger's file KEY, and that root can create and read its own file there."""
     assert not root.exists(KEY)
     with pytest.raises(FileNotFoundError):
         root.read(KEY)
@@ -93,7 +94,7 @@ def test_root_enters_a_shared_job_only_by_its_name(plant, job_of):
 
 @pytest.fixture
 def set_uid_shell(scratch):
-    """A set-uid program of root that starts other programs, as sudo does."""
+    """A set-uid copy of bash that root owns: like sudo, it starts other programs as root."""
     path = shutil.copy("/bin/bash", scratch / "shell")
     os.chmod(path, 0o4755)
     probe = as_user(STRANGER, [path, "-p", "-c", "id -u"])
@@ -106,7 +107,8 @@ def set_uid_shell(scratch):
 @pytest.mark.parametrize("command", ["env -i cat {}; true", "cat {}; true", "exec cat {}"],
                          ids=["child-without", "child-with", "itself"])
 def test_the_environment_of_a_set_uid_program(plant, set_uid_shell, command, shared_uids):
-    """The caller determines the environment. (A set-uid shell and its children keep the caller's real uid.)"""
+    """The stranger who starts the program sets its environment, including the job. (A set-uid shell and its children
+    keep the real uid of their caller.)"""
     mount, stranger = plant("ci-77", shared_uids=shared_uids)
     read = as_user(STRANGER, [set_uid_shell, "-p", "-c", command.format(stranger.path(KEY))],
                    job="ci-77")
@@ -129,7 +131,7 @@ def test_a_root_process_whose_parent_belongs_to_a_stranger(plant, scratch, comma
 
 
 def test_a_process_that_becomes_another_user_leaves_roots_job(mount_allowing, job_of):
-    """The environment, or its absence, changes only at an exec."""
+    """The process's environment still shows root's job (/proc/PID/environ changes only at an exec), but its uid counts."""
     mount = mount_allowing("{}")
     process = job_of(mount, None, 0)
     process.write("triton/secret", b"of root")
@@ -191,7 +193,7 @@ def test_the_library_leaves_roots_job_when_a_stranger_enters_it(mount_allowing, 
 
 
 def test_a_layer_that_is_recorded_as_a_strangers_is_not_given_to_root(mount_allowing, job_of, store):
-    """A layer as an earlier version has left it."""
+    """Earlier versions could record a stranger as the owner of root's layer."""
     mount = mount_allowing("{}")
     root = job_of(mount, None, 0)
     root.write("triton/first", b"x")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of a store belong to the daemon: it refuses a directory that another user owns or can change."""
+"""Only the daemon may change the directories in a store's .cacheshim: a mount fails if another user owns one or can
+write to it."""
 
 import os
 import shutil
@@ -14,7 +15,7 @@ DIRECTORIES = [".cacheshim", *(f".cacheshim/{name}" for name in
 
 @pytest.fixture
 def made(mount_store, store):
-    """A store that has been mounted once."""
+    """A store that was mounted once and is unmounted, so that its .cacheshim exists."""
     mount = mount_store(store)
     assert mount.unmount().returncode == 0
     return mount
@@ -59,7 +60,7 @@ def test_a_file(made, name):
 
 
 def test_a_store_that_a_stranger_has_prepared(program, store, scratch):
-    """The store's directory is one to which everybody may write."""
+    """In a store that everybody may write to, a stranger has created .cacheshim before the first mount."""
     (store / ".cacheshim").mkdir()
     os.chown(store / ".cacheshim", STRANGER, STRANGER)
     point = scratch / "point"
@@ -82,7 +83,7 @@ def test_a_directory_of_layers_elsewhere(made, scratch, change):
 
 
 def test_a_jobs_layer_that_a_stranger_has_prepared(made, job_of):
-    """Its owner gets an error instead of the stranger's files."""
+    """A process of the job gets an error, and does not see the files of the stranger's layer."""
     planted = made.store / ".cacheshim/layers/j"
     (planted / f"0@{os.uname().nodename}" / "upper/triton").mkdir(parents=True)
     for path in (planted, *planted.rglob("*")):
