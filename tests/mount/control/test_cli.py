@@ -23,7 +23,7 @@ STATS = {
 
 
 def check_refusal(result, code, *parts):
-    """Verifies that stderr has one line that contains all parts, and verifies the exit code."""
+    """Verifies the exit code, that stderr has one line, which contains all parts, and that stdout is empty."""
     assert result.returncode == code, result.stderr
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert result.stderr.startswith("cacheshim: ")
@@ -161,7 +161,7 @@ def test_the_daemon_keeps_no_descriptor_of_its_caller(program, mount_store, stor
     point = scratch / "p"
     point.mkdir()
     reader, writer = os.pipe()
-    # stdout and stderr are pipes, and there is one more descriptor: each must reach its end.
+    # The caller passes three pipes: stdout, stderr and one more. If the daemon kept one, reading it would not end.
     result = subprocess.run([program, "mount", "--store", store, point], capture_output=True,
                             pass_fds=[writer], timeout=30, check=False)
     os.close(writer)
@@ -356,7 +356,7 @@ def test_run_passes_signals_on(mount):
 
 @pytest.mark.usefixtures("library")
 def test_a_shells_redirection_into_the_cache_is_published_whole(mount):
-    # The shell closes a duplicate of the descriptor before anything is written to it.
+    # The shell closes a duplicate of the file's descriptor before `echo` writes: that close must not publish the file.
     script = f"mkdir -p {mount.path}/triton/K && echo whole > {mount.path}/triton/K/k.json"
     assert run_on(mount, "sh", "-c", script).returncode == 0
     assert (mount.store / "triton/K/k.json").read_text() == "whole\n"
@@ -411,7 +411,8 @@ def test_a_missing_store_is_an_error_for_run(program, scratch):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scratch, uid, how):
     os.chown(store, uid, uid)
-    # One child runs in the background, one ignores SIGTERM; both name the scratch directory.
+    # The shell starts two children, of which the second ignores SIGTERM. The shells' command lines contain the scratch
+    # directory, so that the fixture kills them if this test fails.
     script = (f"(exec sleep 600.5) & (trap '' TERM; echo ready; "
               f": {scratch}/; sleep 600) & sleep 600")
     process = subprocess.Popen([program, "run", "--store", store, "sh", "-c", script],

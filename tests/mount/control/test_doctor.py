@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim doctor finds each fault, which the test really causes, and prints what to do about it."""
+"""Each test causes a real fault: `cacheshim doctor` must report it and print what to do about it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class Report:
         self.stderr = result.stderr
 
     def of(self, check, *healths):
-        """Returns the findings of one check that report a problem, or those with one of `healths`."""
+        """Returns the findings of one check with one of `healths`; without `healths`, its warnings and problems."""
         return [one for one in self.json["checks"]
                 if one["check"] == check and one["health"] in (healths or ("warning", "problem"))]
 
@@ -37,7 +37,8 @@ class Report:
 
 
 def check_finding(report, check, health, where, *parts):
-    """Verifies that one finding of this check has this health and text, and prints what to do."""
+    """Asserts that the report has a finding of `check` with this health at `where` whose text contains all parts, and
+    that the finding advises what to do."""
     for one in report.of(check, health):
         text = f"{one['what']}; {one['advice']}"
         if str(where) in one["where"] and all(str(part) in text for part in parts):
@@ -85,7 +86,7 @@ def test_each_check_prints_one_line(mount, program, home):
     for line, check in zip(lines, report["checks"]):
         assert line.split()[0] == check["health"]
         assert line[9:].startswith(check["check"]) and check["where"] in line
-        if not check["check"].startswith("free"):  # other programs also write to the file system
+        if not check["check"].startswith("free"):  # the free space may differ between the two runs
             assert line.endswith(check["advice"] or check["what"])
 
 
@@ -271,7 +272,7 @@ def test_a_file_system_without_locks(mount_store, store, doctor, job_of, scratch
         fds = [job("os.open", job.path("triton/KEY/lock"), os.O_RDWR | os.O_CREAT)
                for job in (one, two)]
         one("fcntl.flock", fds[0], 2)
-        assert not two("try_flock_path", two.path("triton/KEY/lock"))  # within this mount, locks work
+        assert not two("try_flock_path", two.path("triton/KEY/lock"))  # the jobs of this mount exclude each other
         assert mount.status()["locks"] == "this mount"
         report = doctor("--mount", point)
         check_finding(report, "locks", "warning", point, "exclusion ends at this mount")
@@ -301,7 +302,7 @@ def test_a_device_that_is_not_there_or_not_open_to_users(doctor, store, scratch,
 
 
 def test_no_user_namespaces(program, store, home, scratch):
-    """Run in a user namespace in which no further ones can be created."""
+    """Runs doctor in a user namespace in which no further user namespace can be created."""
     code = ("echo 0 > /proc/sys/user/max_user_namespaces && "
             f"exec {program} doctor --json --store {store}")
     result = subprocess.run(["unshare", "--user", "--map-root-user", "sh", "-c", code], text=True,
@@ -413,13 +414,13 @@ def test_default_caches_that_belong_to_another(doctor, store, home):
     (home / ".triton/cache").mkdir(parents=True)
     for path in (home / ".triton", home / ".triton/cache"):
         path.chmod(0o755)
-    for user in (20001, None):  # also if root runs it: the owner of HOME counts
+    for user in (20001, None):  # the owner of HOME counts, even if root runs doctor
         report = doctor("--store", store, user=user)
         check_finding(report, "default caches", "warning", home / ".triton/cache", "belongs to uid 0",
                       "PermissionError", "chown -R 20001")
     os.chown(home / ".triton/cache", 20001, 20001)
     assert doctor("--store", store, user=20001).of("default caches") == []
-    (home / ".cache").mkdir(mode=0o755)  # as `sudo pip` leaves it
+    (home / ".cache").mkdir(mode=0o755)  # owned by root, as `sudo pip` creates it
     report = doctor("--store", store, user=20001)
     assert [one["where"] for one in report.of("default caches")] == [str(home / ".cache")]
     gone = doctor("--store", store, env={"HOME": str(home / "none")})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about a mount whose daemon is dead or hangs: if there is a standby, none advises to unmount."""
+"""Messages about a mount whose daemon is dead or hangs: they must not advise to unmount it if a standby exists."""
 
 import fcntl
 import json
@@ -43,7 +43,7 @@ def advice(program, mount, check):
 
 
 def dead_messages(program, mount):
-    """Returns everything that the program prints about the dead mount."""
+    """Returns the commands' error messages and doctor's advice about the dead mount."""
     texts = [mount.cli(*argv, check=False).stderr for argv in COMMANDS]
     return texts + advice(program, mount, "mount") + advice(program, mount, "dead mounts")
 
@@ -58,7 +58,7 @@ def test_messages_advise_to_unmount_a_dead_mount_without_a_standby(program, moun
 
 def test_no_message_advises_to_unmount_a_dead_mount_that_a_standby_takes_over(program, mount, run_lock):
     mount.kill_daemon()
-    with open(run_lock, encoding="utf-8") as file:  # like a standby that is about to mount
+    with open(run_lock, encoding="utf-8") as file:  # take the lock, as a standby does before it mounts
         fcntl.flock(file, fcntl.LOCK_EX)
         texts = dead_messages(program, mount)
         refused = mount.unmount()

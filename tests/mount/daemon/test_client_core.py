@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's receiver shares the core of a single client, and makes progress in any case."""
+"""With a single client, the daemon's receiver runs on the client's core as SCHED_IDLE, and becomes an ordinary thread
+again if it makes no progress there."""
 
 import os
 import subprocess
@@ -37,16 +38,16 @@ def guests(pid):
 
 
 def are_ordinary(pid, uses_io_uring):
-    """Returns whether no thread of a process is SCHED_IDLE, and, without rings, each may run on every core. (The
-    threads of rings are bound to cores.)"""
+    """Returns true if no thread of the process is SCHED_IDLE, and each may run on every core; with io_uring, threads
+    are bound to cores, so their cores are not checked."""
     tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
     return not guests(pid) and (uses_io_uring or all(
         os.sched_getaffinity(task) == os.sched_getaffinity(0) for task in tasks))
 
 
 def are_none_for_a_while(pid):
-    """Returns whether no thread is SCHED_IDLE for some time. A receiver that had become ordinary for another reason
-    would be SCHED_IDLE again after 64 requests."""
+    """Returns true if the process has no SCHED_IDLE thread for 200 ms. A receiver that becomes ordinary for another
+    reason than a lack of progress is SCHED_IDLE again after 64 requests, which takes less time."""
     for _ in range(20):
         if guests(pid):
             return False
@@ -70,10 +71,10 @@ def test_a_receiver_with_a_single_client_runs_on_its_core(mount_store, store, jo
 
 
 def is_let_go(daemon):
-    """Returns whether the receiver becomes an ordinary thread again when another process occupies its core.
+    """Occupies the receiver's core with a SCHED_FIFO process; returns true if the receiver becomes an ordinary thread.
 
-    The client may move to another core; the receiver can do so only if it is released. The result is unreliable if
-    the client has just moved.
+    The client may leave that core, but the receiver may not while it is SCHED_IDLE. The result may be wrong if the client
+    changes its core at the same time, so the caller repeats the call until it returns true.
     """
     cores = next(iter(guests(daemon).values()), None)
     if cores is None:

@@ -38,7 +38,7 @@ def limits_of(pid):
 
 @pytest.fixture
 def hard():
-    """A hard limit that is high enough, and that no test exceeds."""
+    """The hard limit that tests give to daemons; skips the test if this process's own hard limit is lower."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit < 8192:
         pytest.skip(f"the hard limit here is {limit}")

@@ -178,7 +178,7 @@ def test_a_store_stays_a_plain_directory(mount, two_jobs):
     one.put_group("KEY", KERNEL)
     two("shutil.rmtree", two.path("triton/KEY"))
     two("os.mkdir", two.path("triton/KEY"))
-    families = mount.status()["profiles"]  # each family has a directory from the start
+    families = mount.status()["profiles"]  # the mount has created a directory for each family
     for job in two_jobs:
         job.close()
     wait_until(lambda: mount.unmount().returncode == 0, what="unmount")
@@ -200,7 +200,7 @@ def test_the_contents_of_a_plain_cache_directory_are_served_and_kept(mount_store
     job = job_of(mount, "one", 20001)
     assert job.read("triton/OLD/deep/er/file") == b"from before"
     assert job.read("triton/OLD/link") == b"from before"
-    # All families have directories, which are empty except triton's.
+    # The mount has created an empty directory for every other family.
     families = {name: None for name in mount.status()["profiles"]}
     assert tree_of(store) == {**families, **before}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests over io_uring: they use the rings, and no caller waits for another caller's request."""
+"""FUSE over io_uring: requests use the rings, and no caller waits for another caller's request."""
 
 import contextlib
 import errno
@@ -88,8 +88,8 @@ def waiting_threads(pid):
 
 def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
                                                                      job_of, core):
-    """The delayed requests arrive together and occupy all ring entries of their core, so that the kernel has none
-    for others."""
+    """A hundred lock requests, which are made at the same time and must wait, occupy all ring entries of their core until
+    the daemon takes them; another request on that core must then be answered."""
     mount = mount_store(store)
     assert mount.status()["requests"] == "io_uring"
     holder, crowd, other = (on_core(job_of(mount, "j", UID), core) for _ in range(3))
@@ -110,7 +110,8 @@ def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
 
 @pytest.fixture
 def disk(rings, scratch, overlay):
-    """A plain overlay with its own file, over the mount of a daemon that the test can stop."""
+    """Mounts `overlay` with two lowers: a directory with the file `here`, and the mount of another daemon, which a test
+    can stop to simulate a slow disk. Returns the overlay of that daemon."""
     (scratch / "disk").mkdir()
     lower = mounts.Overlay(scratch / "disk")
     (overlay.lowers[0] / "here").write_text("x")
@@ -127,7 +128,7 @@ def parent_of(pid):
 
 
 def daemon_of(overlay):
-    """The overlay's daemon forks to probe its own mount; such children do not count."""
+    """Returns the pid of the overlay's daemon, and not that of a child by which the daemon probes its mount."""
     found = set(mounts.processes_naming(str(overlay.work)))
     daemon, = (pid for pid in found if parent_of(pid) not in found)
     return daemon
@@ -151,13 +152,14 @@ def test_a_request_that_waits_for_a_disk_delays_at_most_one_other(disk, overlay,
 
 
 def is_at_rest(pid):
-    """Returns whether the daemon has taken all available requests."""
+    """Returns true if all threads of the daemon sleep, so that it has taken all available requests."""
     return all(state_of(thread) == "S" for thread in threads(pid))
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, count):
-    """Verifies the reply to a lock request whose receiver is blocked by the disk, as one of two receivers is."""
+    """The disk blocks one of the two receivers of the core. Lock requests that this receiver has taken must still be
+    answered when the lock is released."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
     fd = holder("os.open", holder.path("here"), os.O_RDONLY)
@@ -170,7 +172,7 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
         holder("os.close", fd)
-        # A few of many requests may have waited for a ring entry, so that the daemon has not received them.
+        # One of 20 requests may have found no free ring entry, so that the daemon has not received it.
         wait_until(lambda: waiting_threads(crowd.pid) <= count // 20, what="their answers")
     assert crowd.result(timeout=10) == count
     assert waiting.result() is False
@@ -179,7 +181,8 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core,
                                                                        number):
-    """The kernel sends no interrupt for such a request, and some requests are with a receiver that is blocked."""
+    """The kernel sends no FUSE_INTERRUPT for a request that the daemon has not taken, and some of these requests are in
+    the queue of a receiver that the disk blocks."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
     holder("fcntl.flock", holder("os.open", holder.path("here"), os.O_RDONLY), fcntl.LOCK_EX)
@@ -188,7 +191,7 @@ def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, ove
     with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
-        with standing_still(daemon_of(overlay)):  # every receiver gets a share of the next requests
+        with standing_still(daemon_of(overlay)):  # so that the kernel gives requests to every receiver
             for other, fd in zip(others, fds):
                 other.start("wait_for_flock", fd, fcntl.LOCK_EX)
                 wait_until(lambda: waiting_threads(other.pid) == 1, what="a request")

@@ -212,7 +212,7 @@ KINDS = ["write", "append", "replace", "unlink", "mkdir", "rmdir", "rename", "sy
 @pytest.mark.parametrize("seed", range(4))
 def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shimmed_job_of, job_of,
                                                         seed):
-    """Checks each name as two preloaded processes see it, one of them idle, and as the mount shows it."""
+    """Verifies that two preloaded processes, one of which makes no changes, see each name as the mount shows it."""
     pick = random.Random(seed)
     for key in ("A", "B", "C"):
         (store / "triton" / key / "sub").mkdir(parents=True)
@@ -247,7 +247,7 @@ def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shim
 
 
 def test_the_mount_answers_for_an_absent_awaited_name(mount, shimmed):
-    """Another job may be building the entry."""
+    """Another job may be building the entry, so the library must not answer that such a name is absent."""
     for name, looks in (("__grp__k.json", 0), ("k.ptx", 1)):
         with Count(mount) as count:
             assert not shimmed.exists(f"{KEY}/{name}")

@@ -82,7 +82,7 @@ def test_a_file_that_was_not_used_for_a_day_is_opened_by_the_mount_once(mount, s
 
 
 def test_a_use_is_recorded_once_for_the_files_of_an_entry(mount, shimmed, store):
-    """For eviction, the latest use of an entry's files counts."""
+    """Eviction counts the latest use of any file of an entry, so the library need not record the use of a second one."""
     os.utime(store / KEY / "sub/deep", (1, 1))
     for name in ("file", "sub/deep"):
         with Count(mount) as count:
@@ -192,7 +192,7 @@ def test_a_descriptor_whose_file_was_replaced_stays_unchanged(mount, shimmed, pl
     fd = open_directly(mount, shimmed)
     plain.write(f"{KEY}/n", b"new")
     plain("os.rename", plain.path(KEY, "n"), plain.path(KEY, "file"))
-    assert shimmed("try_flock", fd)  # the lock is on a file without a name
+    assert shimmed("try_flock", fd)  # locks the old file, which has no name any more
     assert shimmed("os.read", fd, 100) == BYTES
 
 

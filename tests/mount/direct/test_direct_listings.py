@@ -40,7 +40,7 @@ def test_a_direct_listing_is_that_of_the_mount(mount, shimmed, plain, base, call
         assert listed == plain("list_stream", plain.path(directory), call)
         for name, inode, kind in listed:
             if name == ".." and looks == 0:
-                continue  # the path leads out of the view
+                continue  # the parent of a top directory is outside the view
             status = shimmed("os.lstat", shimmed.path(directory, name))
             assert (inode, kind) == (status.st_ino, stat.S_IFMT(status.st_mode) >> 12), (directory, name)
 
@@ -179,8 +179,8 @@ def test_published_and_evicted_entries_are_listed_at_once(mount, shimmed, job_of
 
 
 def test_a_lock_file_that_the_view_hides_is_in_no_listing(own_profiles, mount_store, base, shimmed_job_of, job_of):
-    """Other processes still hold a lock on the file: it stays in the base, but disappears from the view of the job
-    that removed it."""
+    """Another job still holds a lock on the file, so the file stays in the base when a job removes it, and disappears
+    only from that job's view."""
     (own_profiles / "mine.toml").write_text('name = "mine"\nvariable = "MINE_DIR"\nevidence = "read"\n'
                                             '[class]\nlock = ["*.lock"]\n')
     (base / "mine/directory").mkdir(parents=True)
@@ -279,14 +279,14 @@ def test_a_removed_directory_is_not_listed_anew(mount, shimmed, plain):
     plain.write(f"{KEY}/sub/other", b"of another directory")
     assert names_of(shimmed, shimmed.path(KEY, "sub")) == [".", "..", "other"]
     shimmed("rewind_stream", stream)
-    assert "other" not in shimmed("names_of_stream", stream)  # a new directory of the same name
+    assert "other" not in shimmed("names_of_stream", stream)  # `other` is in the new directory of the same name
     shimmed("close_stream", stream)
 
 
 def test_many_streams_can_be_open_at_once(mount, shimmed):
     with Count(mount) as count:
         streams = [shimmed("open_stream", shimmed.path(KEY)) for _ in range(200)]
-    assert 32 <= count.looks <= 64  # the size of the library's table
+    assert 32 <= count.looks <= 64  # the library's table has no room for more
     for stream in streams:
         assert shimmed("names_of_stream", stream) == KEY_NAMES
         shimmed("close_stream", stream)

@@ -9,7 +9,7 @@ from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 HOURS = 3600
-BASE_CHANGES = 48  # the offsets in MountPage (common/direct_page.h)
+BASE_CHANGES = 48  # the counter's offset in MountPage (common/direct_page.h)
 
 
 def base_changes(mount):
@@ -92,8 +92,8 @@ def is_ours():
 
 
 def run_code(turns, scratch, code):
-    """Runs code in a process, with a second directory whose files have the same names as those of the base but other
-    bytes."""
+    """Runs Python code, after PROLOGUE, in a new process of job j. Its `path` is a file of the base, and `other` is a
+    directory outside the mount that contains a file of the same name and other content."""
     process = warm(turns.mount, turns.job("j", UID))
     other = scratch / "elsewhere"
     (other / KEY).mkdir(parents=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes read from the base directly, and for how long: users, owners, daemons, and changes of a process's
-identity."""
+"""Which processes get direct answers, and when these end: with several users and owners, after the end of a job or a
+daemon, and after a process has changed its user."""
 
 import errno
 import os
@@ -37,7 +37,8 @@ def test_root_has_a_view_of_its_own_once_another_comes(mount, shimmed_job_of):
 
 
 def test_root_gets_no_direct_answers_if_the_daemon_cannot_read_its_job(mount, shimmed_job_of):
-    """The daemon reads root's job from root's environment; if it cannot read that, root gets another job."""
+    """The daemon reads the job of a root process from the process's environment. If it cannot read that, the process
+    belongs to another job than the library assumes."""
     warm(mount, shimmed_job_of(mount, "h", 0))
     hidden = shimmed_job_of(mount, "h", 0)
     hidden("hide_environment")
@@ -64,7 +65,7 @@ def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimme
 def test_a_process_that_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     assert process("os.stat", process.path(KEY, "file")).st_uid == 0
-    process("os.setresuid", UID, UID, 0)  # the user to whom root's job, which has no owner yet, belongs from now on
+    process("os.setresuid", UID, UID, 0)  # root's job has no owner yet, so it becomes this user's job
     assert process("os.stat", process.path(KEY, "file")).st_uid == UID
     warm(mount, process)
     process("os.setresuid", 0, 0, 0)
@@ -90,7 +91,7 @@ def test_the_end_of_a_job_ends_its_filter(mount, shimmed, plain):
     shimmed.read("other/file")
     mount.end_job("j", "failure")
     assert not (mount.run_directory() / "views/j").exists()
-    assert shimmed.read(f"{KEY}/file") == b"of the base"  # the job has begun again
+    assert shimmed.read(f"{KEY}/file") == b"of the base"  # this call begins the job again
     plain.write(f"{KEY}/file", b"of the second layer")
     assert shimmed.read(f"{KEY}/file") == b"of the second layer"
     warm(mount, shimmed)
@@ -109,7 +110,7 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
     directory = mount.run_directory()
     mount.kill_daemon()
     with pytest.raises(OSError):
-        process.read("other/file")  # `other` is not a family, so no default path replaces it
+        process.read("other/file")  # not a family, so the library does not redirect it to a default path
     assert mounts.times_mounted(directory / "base") == 1
     mount.detach()
     mount.mount()
@@ -134,8 +135,8 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
 
 
 def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mount, shimmed):
-    """Each daemon counts the base's changes from 0: what the library recorded at a count of the old daemon is no
-    longer valid."""
+    """Each daemon counts the base's changes from 0. What the library recorded at a count of the old daemon must not be
+    valid at the same count of the new one."""
     assert shimmed.read(f"{KEY}/file") == b"of the base"
     assert mount.unmount().returncode == 0
     (mount.store / KEY / "file").unlink()
@@ -192,7 +193,7 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
 
 @pytest.fixture
 def container(mount):
-    """A process in its own mount namespace that keeps all mounts of this time."""
+    """A process in a copy of this mount namespace: the test's mount stays there when the test detaches it here."""
     own = os.readlink("/proc/self/ns/mnt")
     with subprocess.Popen(["unshare", "-m", "sleep", "600"]) as process:
         wait_until(lambda: os.readlink(f"/proc/{process.pid}/ns/mnt") != own, what="a namespace")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel caches a name as absent until the daemon invalidates it, after the name has appeared in the base.
-Direct answers show the name before that: the calls that follow must not fail with ENOENT."""
+"""When a name appears in the base, the kernel may have cached it as absent, until the daemon invalidates it. Direct
+answers show the name before that: the process's next calls on the name must not fail with ENOENT."""
 
 import contextlib
 import errno
@@ -35,7 +35,7 @@ CALLS = {
 
 def is_absent(process, path):
     with contextlib.suppress(FileNotFoundError):
-        process("os.close", process("os.open", path, os.O_DIRECTORY))  # through the mount
+        process("os.close", process("os.open", path, os.O_DIRECTORY))  # the mount answers this open
         return False
     return True
 
@@ -76,7 +76,8 @@ def test_a_name_of_which_the_directory_is_missing_still_gives_enoent(mount, shim
 
 @pytest.mark.parametrize("how", ["rename", "link", "create", "mkdir", "symlink"])
 def test_a_name_that_another_process_has_created_meanwhile_is_found(mount_store, store, job_of, how):
-    """The kernel has just cached the name as absent when the daemon finds it."""
+    """A process of a job creates each name right after the name has appeared in the base, while the kernel may have it
+    cached as absent: the call must fail with EEXIST, and an open must find the name."""
     mount = mount_store(store)
     job = job_of(mount, "one", 20001)
     (store / "other").mkdir()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a preloaded process finds the mount when it starts: by the daemon's record, or by
-/proc/self/mountinfo if the record is uncertain. Each case has a mount namespace of its own."""
+"""How a preloaded process finds the mount when it starts: by the record in the run directory, or by
+/proc/self/mountinfo if the record does not suffice. Each case has its own mount namespace."""
 
 import shutil
 import subprocess
@@ -13,7 +13,8 @@ SAY_WHERE = 'echo "$TRITON_CACHE_DIR"'
 
 @pytest.fixture
 def start_in(mount, two_jobs, library, scratch):
-    """Runs a shell script as a process of the first job after another script has changed the mounts."""
+    """start_in(change, script) runs both shell scripts in a new mount namespace: `change` as root, to change the mounts,
+    and then `script` as a preloaded process of job one."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
 
     def start(change, script):
@@ -65,7 +66,8 @@ def test_a_view_that_is_bound_over_the_mount_is_that_view(start_in, mount):
 
 
 def test_a_record_that_a_killed_daemon_has_left(start_in, mount):
-    """The dead mount still exists, and the first call on it reports that."""
+    """The library uses the record as long as the dead mount exists; the first call on the mount then reports the daemon's
+    death."""
     mount.kill_daemon()
     done = start_in("true", SAY_WHERE)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")

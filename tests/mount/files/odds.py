@@ -86,7 +86,7 @@ def read_names(stream, most=1 << 30):
 
 
 def listing_positions(_):
-    """seekdir returns to the same names as telldir recorded, anywhere in the directory."""
+    """After seekdir to a position from telldir, readdir returns the same names as before, anywhere in the directory."""
     stream = libc.opendir(b"many")
     places = []
     while True:
@@ -138,7 +138,7 @@ INOTIFY_ISDIR = 0x40000000
 
 
 def inotify_events(fd):
-    """Returns all events so far, as text. Cookies are numbered in the order of their arrival."""
+    """Returns the available events as text. Cookies are replaced by numbers in the order of their first events."""
     try:
         data, cookies, events = os.read(fd, 1 << 20), {0: ""}, []
     except BlockingIOError:
@@ -155,8 +155,8 @@ def inotify_events(fd):
 
 
 def inotify_events_to_the_end(fd):
-    """Returns the events of a watch that ends when its object is removed, which may be before or after its
-    directory's event."""
+    """Returns the events until a watch ends because its object is removed. They are sorted, because the watch may end
+    before or after the event of the object's directory."""
     events, deadline = [], time.monotonic() + 10
     while not any("ignored" in event for event in events) and time.monotonic() < deadline:
         select.select([fd], [], [], 10)
@@ -165,7 +165,7 @@ def inotify_events_to_the_end(fd):
 
 
 def is_of_a_reader(event):
-    """Returns whether the event is an open or close of a directory, which any process may cause, for example a file
+    """Returns true if the event is an open, read or close of a directory, which any process may cause, for example a file
     indexer."""
     return event.endswith("directory") and event.split()[1] in ("open", "access", "close")
 
@@ -285,7 +285,7 @@ def link_from_descriptor(fd, name):
 
 
 def still_open(_):
-    """Tests descriptors whose file was renamed, replaced, or has another name left."""
+    """Tests descriptors whose file was renamed or replaced, or lost one of its names."""
     fd = os.open("held/file", os.O_RDWR)
     link_from_descriptor(fd, "held/linked")
     print("nlink", os.fstat(fd).st_nlink, os.stat("held/linked").st_nlink)
@@ -307,7 +307,7 @@ def still_open(_):
 
 
 def hard_links(_):
-    """A change by one name is visible by the other name, whose attributes and bytes are already cached."""
+    """A change through one name of a file is visible through its other name, whose attributes and bytes are cached."""
     for name in sorted(os.listdir("linked")):
         with open(f"linked/{name}", "rb") as file:
             print(name, os.fstat(file.fileno()).st_nlink, file.read())

@@ -70,8 +70,8 @@ def test_dots_do_not_climb_out(job, secret):
 
 
 def test_a_directory_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount, job_of, secret):
-    """One process repeatedly exchanges a directory and a link that leads out of the store; another works below the
-    name."""
+    """One process repeatedly exchanges a directory and a link to a directory outside the store. Another process works
+    below the directory's name, and must never read the file outside."""
     swapper, worker = job_of(mount, "one", 20001), job_of(mount, "one", 20001)
     worker("os.makedirs", worker.path("triton/swap"))
     worker.write("triton/swap/file", b"in the view")
@@ -155,7 +155,7 @@ def test_a_directory_that_a_view_has_removed_is_unchanged_in_the_base(mount_stor
 
 def test_a_removed_directory_that_an_earlier_run_of_the_job_had_stays_the_bases(mount_store, store,
                                                                             job_of):
-    """The kernel still has the directory cached from the time when it was in the job's layer."""
+    """The process still holds a descriptor of the directory from the time when it was in the job's layer."""
     (store / "triton/directory").mkdir(parents=True)
     mount = mount_store(store)
     one = job_of(mount, "one", 20001)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the same calls in a plain directory and in a view: tests/parity, run on a real mount."""
+"""Runs the program of tests/parity on a real mount: it makes the same calls in a plain directory and in a view, and
+compares the results."""
 
 import os
 import random
@@ -15,7 +16,8 @@ ROUNDS = int(os.environ.get("CACHESHIM_MODEL_ROUNDS", "20"))
 
 @pytest.fixture
 def parity(scratch, store, mount_store, request):
-    """Prepares both directories, mounts, and compares them as a user: parity(uid, "", options)."""
+    """parity(uid, kind, directory, *options) prepares a plain directory and a base, mounts, and compares as that user;
+    `kind` selects the kind of calls."""
     if not os.access(PROGRAM, os.X_OK):
         pytest.fail(f"no program at {PROGRAM}: build first, or set CACHESHIM_PARITY")
 
@@ -54,7 +56,8 @@ def test_every_operation_on_every_state_of_a_name(parity, uid):
 
 
 def chosen_round():
-    """Selects the round in CACHESHIM_MODEL_SCRIPT, a file with the output of a failure; without it, random rounds."""
+    """Returns the options that select the round in the file CACHESHIM_MODEL_SCRIPT, which contains the output of a
+    failure; without that variable, those for random rounds."""
     if script := os.environ.get("CACHESHIM_MODEL_SCRIPT"):
         return ["--script", script]
     seed = os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30))
@@ -80,7 +83,7 @@ def test_random_data(parity, uid):
 
 @pytest.fixture
 def overlay_parity(scratch, overlay):
-    """Does the same in a plain overlay with real owners: overlay_parity(owner, "", uid, options)."""
+    """overlay_parity(owner, kind, uid, *options) compares like parity(), with a plain overlay with real owners."""
     def compare(owner, kind, uid, *options):
         native = scratch / "native"
         native.mkdir()
@@ -90,7 +93,7 @@ def overlay_parity(scratch, overlay):
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
                               overlay.lowers[0], "--owner", owner, *same, timeout=200)
         assert prepared.returncode == 0, prepared.stderr
-        # Half of them use nodiratime, for which the overlay copies the mounts of its directories.
+        # Ordinary users' runs also test nodiratime, for which the overlay copies the mounts of its directories.
         overlay.mount(*(["nodiratime"] if uid else []))
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", overlay.path,
                                *same], timeout=500)
@@ -122,7 +125,7 @@ def test_random_operations_on_a_plain_overlay(overlay_parity, uid):
 
 @pytest.mark.timeout_s(600)
 def test_random_data_on_a_plain_overlay(overlay_parity):
-    """In this mode, the kernel itself also reads and writes files that are open for both reading and writing."""
+    """In a plain overlay, passthrough is used even for files that are open for both reading and writing."""
     seed = int(os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30)))
     overlay_parity(0, "-data", 0, "--seed", seed, "--rounds", ROUNDS)
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(KERNEL < (6, 9), reason="FUSE passthrough came w
 
 
 def bytes_moved(pid):
-    """Returns the number of bytes that a process has read and written so far, including requests and replies."""
+    """Returns the number of bytes that the daemon has read and written so far, including FUSE requests and replies."""
     with open(f"/proc/{pid}/io", encoding="ascii") as file:
         fields = dict(line.split(": ") for line in file)
     return int(fields["rchar"]) + int(fields["wchar"])
@@ -52,7 +52,7 @@ def test_writes_of_a_job_of_several_uids_go_through_the_daemon(mount, job_of):
 
 
 def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_of):
-    """Through the mapping, the job could otherwise change the published file."""
+    """The entry is published only after the mapping's end, because the job could change a published file through it."""
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))
     job("write_and_keep_mapped", job.path("triton/KEY/kernel.cubin"), b"written")
@@ -65,7 +65,8 @@ def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_o
 
 
 def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
-    """The file keeps the I/O mode of the mapping: the kernel keeps no pages of the other mode."""
+    """While the mapping exists, the file keeps the mapping's I/O mode, so that the kernel caches no pages that the
+    mapping's writes would make outdated."""
     one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
                   for _ in range(2))
     one("os.makedirs", one.path("triton/KEY"))
@@ -100,7 +101,7 @@ def test_a_base_file_is_copied_up_and_not_touched(store, mount_store, job_of, fl
 
 
 def test_a_layer_on_a_stacked_file_system_is_served_as_before(scratch, overlay):
-    """The kernel refuses passthrough to a file of overlayfs."""
+    """The kernel refuses passthrough to files of overlayfs, so the daemon itself must read and write them."""
     for name in ("l", "stacked"):
         (scratch / name).mkdir()
     tmpfs = scratch / "tmpfs"

@@ -24,7 +24,8 @@ def program_of_odds(scratch):
 
 @pytest.fixture
 def directories(scratch, store, mount_store):
-    """directories(uid, fill) returns a native directory and one in a view, filled as root before the mount."""
+    """directories(uid, fill) mounts a store, and returns a native directory and a directory in a view. Before the mount,
+    root fills both by fill(directory)."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"
@@ -54,7 +55,7 @@ def test_a_view_does_what_a_plain_directory_does(directories, program_of_odds, u
     if not in_base:
         for directory in (native, view):
             prepare(directory, uid)
-    # In a view, every object belongs to its user and the user's group.
+    # In a view, every object belongs to the job's user and that user's group.
     expected = [f"gid {uid}" if line.startswith("gid ") else line
                 for line in odds(name, native, uid)]
     assert expected

@@ -35,12 +35,12 @@ def test_subdirectories_are_counted_where_one_layer_has_the_directory(filled):
     assert os.stat(new / "c").st_nlink == 2
     os.rmdir(filled.path / "removed/below")
     os.rmdir(filled.path / "removed")
-    (filled.path / "removed").mkdir()  # opaque from its creation on
+    (filled.path / "removed").mkdir()  # the new directory is opaque
     assert count_of_subdirectories(filled.path / "removed") == 0
-    (filled.path / "directory/made").mkdir()  # merged from now on
+    (filled.path / "directory/made").mkdir()  # now the lower and the upper have the directory
     assert os.stat(filled.path / "directory").st_nlink == 1
     assert os.stat(filled.path).st_nlink == 1
-    os.rename(filled.path / "directory", filled.path / "moved")  # only in the upper from now on
+    os.rename(filled.path / "directory", filled.path / "moved")  # now only the upper has it
     assert count_of_subdirectories(filled.path / "moved") == 2
 
 

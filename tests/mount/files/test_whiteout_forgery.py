@@ -50,7 +50,7 @@ def errno_of(call, *args, **options):
 
 
 def markers_in(directory):
-    """Returns reserved names, devices and attributes that would hide something."""
+    """Returns the reserved names, character devices and overlay attributes below `directory`, which may hide names."""
     found = []
     for path, directories, files in os.walk(directory):
         for name in (*directories, *files):
@@ -127,7 +127,7 @@ def test_attributes_of_overlayfs_are_refused(filled, attribute):
 
 
 def test_an_opaque_directory_of_a_lower_is_copied_up_without_its_mark(program, scratch):
-    """Otherwise the copy would hide its original if its directory became a lower itself."""
+    """With the mark, the copy would hide the original directory if the upper were used as a lower on top of it."""
     overlay = mounts.Overlay(scratch, lowers=2)
     top = overlay.lowers[0] / "directory"
     top.mkdir()

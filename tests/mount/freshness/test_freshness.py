@@ -21,7 +21,7 @@ SETTLE_SECONDS = 7  # the kernel caches attributes of a file that changed less t
 
 @pytest.fixture(params=["fanotify", "inotify"])
 def watched(request, scratch, store, mount_store):
-    """Mounts the store with one way of watching the base."""
+    """watched() mounts the store, whose base the daemon watches by this test's kernel interface."""
     def mount():
         config = scratch / "watch.toml"
         config.write_text(f'watch = "{request.param}"\n')
@@ -64,7 +64,7 @@ def views(watched, key, job_of):
         assert job.listdir("triton/KEY") == ["a", "b"]
         assert job.read("triton/KEY/a") == b"old a"
         assert job.read("triton/KEY/b") == b"old b"
-        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # reading changes the atime
+        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # again: the reads have changed the atime
         for missing in ("triton/KEY/c", "triton/NEW", "triton/KEY/d/e"):
             assert not job.exists(missing)
     return jobs
@@ -126,7 +126,7 @@ def test_changed_attributes_are_seen(views, key):
     os.chmod(key / "b", 0o750)
     seen(views, "the time",
          lambda job: job("os.stat", job.path("triton/KEY/a")).st_mtime_ns == 1_000_000_123)
-    # With mode 0750 and another owner, the directory is closed to this view's user, so the view shows the real mode.
+    # The file's owner is root, so mode 0750 gives no right to the views' users. The views then show the real mode.
     seen(views, "the mode", lambda job: stat.S_IMODE(job("os.stat", job.path("triton/KEY/b")).st_mode)
          == 0o750)
 
