@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eviction and verification: removed and remaining entries, and what each view sees."""
+"""Eviction and verification: which entries they remove, and what each view sees."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def entry(store, key, days_ago, family="triton"):
 
 @pytest.fixture
 def mount_with(mount_store, store, scratch):
-    """Mounts the store with these lines of [gc], after other lines."""
+    """mount_with(lines, before) mounts the store with a configuration: `before`, and `lines` in a table [gc]."""
     def mount(lines, before=""):
         config = scratch / "cacheshim.toml"
         config.write_text(f"{before}\n[gc]\n{lines}\n")
@@ -52,7 +52,7 @@ def test_every_open_counts_as_a_use(
         used(store / "triton/USED" / name, 10)
     again = request.getfixturevalue(process_of)(mount, "one", 20001)
     for _ in range(50):
-        again.exists("triton/USED/k.json")  # so that a preloaded process answers directly
+        again.exists("triton/USED/k.json")  # after these lookups, a preloaded process answers directly
     again.read("triton/USED/k.json")
     assert evicted(gc(mount)) == ["triton/LEFT"]
     assert keys(mount) == ["USED"]
@@ -87,7 +87,7 @@ def test_gc_evicts_whole_entries_by_last_use(mount_with, store, job_of):
     job = job_of(mount, "one", 20001)
     assert job.listdir("triton") == ["NEW", "OLDER", "OLDEST"]
     held = job("hold", job.path("triton/OLDEST/k.cubin"))
-    used(store / "triton/OLDEST/k.cubin", 30)  # as if they were used long ago
+    used(store / "triton/OLDEST/k.cubin", 30)  # restores the old time of use, which the open has changed
     planned = gc(mount, "--dry-run")
     assert evicted(planned) == ["unknown/x", "triton/OLDEST"]
     assert planned["dry_run"] and keys(mount) == ["NEW", "OLDER", "OLDEST"]

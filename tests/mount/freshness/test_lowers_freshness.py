@@ -19,7 +19,7 @@ TOP, BOTTOM = 0, LOWERS - 1
 
 
 def is_watched_by(mode, overlay):
-    """Returns whether the overlay's daemon uses this kernel interface, and not the other one."""
+    """Returns true if the overlay's daemon uses the kernel interface `mode`, and not the other one."""
     kinds = set()
     for daemon in mounts.processes_naming(str(overlay.path)):
         for file in open_files(daemon):
@@ -34,7 +34,7 @@ def mode(request):
 
 @pytest.fixture
 def mount(mode):
-    """Mounts an overlay whose lowers are watched in the given way."""
+    """mount(overlay) mounts an overlay, whose daemon watches the lowers by the kernel interface `mode`."""
     def mount_watched(overlay):
         with contextlib.ExitStack() as limits:
             if mode == "inotify":
@@ -128,7 +128,7 @@ def test_changed_data_and_attributes_are_seen(stack, lower):
 
 
 def test_a_directory_that_comes_into_another_lower_brings_its_files(stack):
-    """The name was missing in this lower before, and the other lower's directory of that name was looked up."""
+    """Before the change, only the other lower has a directory of that name, and the kernel has looked it up."""
     for number, other in ((TOP, BOTTOM), (BOTTOM, TOP)):
         directory = stack.lowers[number] / f"only{other}"
         directory.mkdir()
@@ -199,7 +199,8 @@ def test_changes_of_nested_lowers_are_reported_for_both(program, scratch, mount)
 
 
 def test_a_bound_lower_is_reported_by_its_own_path(program, scratch, mount):
-    """With two mounts of one file system, the kernel reports a directory's path as seen from one of them."""
+    """The lower is a bind mount. With two mounts of one file system, the kernel may report a directory by its path in
+    either, and the daemon must recognize it."""
     overlay = mounts.Overlay(scratch, lowers=2)
     hidden = scratch / "hidden"
     hidden.mkdir()

@@ -101,13 +101,13 @@ def test_a_lock_that_its_job_unlinked_while_another_holds_it_has_no_name_there(m
     one("os.unlink", one.path(LOCK))
     assert one("os.fstat", own).st_nlink == 0
     assert two("os.fstat", held).st_nlink == two("os.stat", two.path(LOCK)).st_nlink == 1
-    one("os.fchmod", own, 0)  # the lock still belongs to the other job
+    one("os.fchmod", own, 0)  # must not change the file, which the other job has locked
     assert mount.base(LOCK).stat().st_mode & 0o777 == 0o666
 
 
 def test_a_lock_that_is_made_between_the_lookup_and_the_creation_is_opened(mount, two_jobs):
-    """Two views repeatedly create the file at the same time: the kernel's lookup does not find it, but its creation
-    does."""
+    """Two views repeatedly create and remove the file at the same time. It may appear between the kernel's lookup, which
+    does not find it, and the creation, which must then open it."""
     for job in two_jobs:
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
         job.start("make_and_unlink", job.path(LOCK), 1000)
@@ -132,7 +132,8 @@ def test_a_job_that_has_ended_keeps_its_lock(mount, job_of):
 # ---- plain files of the base
 
 def record_kernel(mount, job_of):
-    """Replaces the kernel's entry by one of the same content that cacheshim has published and recorded."""
+    """Replaces the kernel's entry by an entry with the same content that a job has published, so that its digests are on
+    record."""
     mounts.run("rm", "-r", mount.base(PLAIN).parent)
     maker = job_of(mount, "maker", 20009)
     maker.put_group("KEY", KERNEL)
@@ -165,9 +166,9 @@ def take_away(who, mount, job_of):
 
 @pytest.fixture(params=["raw", "replaced", "gc", "repair", "publisher"])
 def taken_away(request, mount_store, store, scratch, job_of, shimmed_job_of):
-    """taken_away(kind) starts a process that opens PLAIN, whose name another process then removes or replaces.
+    """taken_away(kind) starts a process that opens PLAIN; another process then removes or replaces that name.
 
-    It returns (mount, process, descriptor, its fstat before the removal, whether the name was replaced).
+    Returns (mount, process, descriptor, fstat of the descriptor before that, whether the name was replaced).
     """
     who = request.param
     old = store / "triton/KEY"

@@ -38,7 +38,7 @@ def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, se
 @pytest.mark.parametrize("kind", ["view", "plain"])
 def test_a_process_with_an_open_file_does_not_notice_its_move(mount_store, store, overlay, job_of,
                                                            kind):
-    """Names are changed and looked up at the same time."""
+    """One process renames and removes files while the others open them."""
     mount = mount_store(store) if kind == "view" else overlay.mount().path
     jobs = [job_of(mount, "job", 20001 if kind == "view" else 0) for _ in range(4)]
     top = jobs[0].path("triton/KEY" if kind == "view" else "KEY")

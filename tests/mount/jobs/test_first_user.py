@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that only root has used: the kernel caches root's attributes, and the first user must see new ones."""
+"""A job that only root has used: the kernel has cached files with root as the owner, but the job's first user must see
+itself as the owner."""
 
 import json
 import os
@@ -11,11 +12,11 @@ import pytest
 from jobs import as_user, standing_still, wait_until
 
 USER, JOB = 20001, "begun"
-KEEP_SECONDS = 1  # what the kernel caches only for a short time has expired after that
+KEEP_SECONDS = 1  # after this time, what the kernel caches only for a short time has expired
 
 
 class Rooted:
-    """A job that root has used: `view`, and the paths in it that root has looked up."""
+    """A job that root has used: `view`, and `paths`, the paths in the view that root has looked up."""
 
     def __init__(self, mount):
         self.mount = mount
@@ -36,7 +37,7 @@ class Rooted:
         assert (self.view / "triton/OLD/file").read_text() == "of the base"
 
     def by(self, directory):
-        """Returns all paths as seen from another path of the view, without the view itself."""
+        """Returns all paths except the view's own, as they are below `directory`, another path of the view."""
         return [str(directory / path.relative_to(self.view)) for path in self.paths[1:]]
 
 
@@ -57,7 +58,7 @@ def bound(rooted, scratch):
 
 
 def sees_its_own(paths, job=JOB):
-    """Makes the first calls of the user, the deepest path first."""
+    """Stats the paths as the user, the deepest one first, and asserts that the user owns all of them."""
     result = as_user(USER, ["stat", "-L", "-c", "%u:%g %n", *reversed(paths)], job=job)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [f"{USER}:{USER} {path}" for path in reversed(paths)]
@@ -114,9 +115,10 @@ def test_an_inherited_open_file_gives_no_access_to_the_view(rooted):
 
 
 def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(rooted, job_of):
-    """The kernel has cached so much of the view that the invalidation takes some time. Each process stats its own
-    files: if two processes stat the same file, the kernel (6.18) may show one of them the new owner before the
-    invalidation is complete."""
+    """The kernel has cached 3000 files of the view, so that their invalidation takes longer than the first calls of four
+    processes of the user. All of them must see themselves as the owner. Each process stats its own files: if two
+    processes stat the same file, the kernel (6.18) may show one of them the new owner before the invalidation is
+    complete."""
     many = rooted.view / "triton/many"
     many.mkdir()
     paths = [str(many / f"f{number}") for number in range(3000)]
@@ -150,8 +152,8 @@ def test_roots_opens_look_up_only_the_views_name(rooted):
 
 
 def answers_alone(mount, directory, name):
-    """Returns whether the kernel answers a stat of `name` in an open directory from its long-lived cache, after the
-    lookup of the view's name, while the daemon is stopped."""
+    """Returns true if the kernel answers a stat of `name` in an open directory from its long-lived cache. Waits until
+    the short-lived cache has expired, looks up the view's name, and stops the daemon during the stat."""
     code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-I", "-c", code, str(directory), name],
                           stdin=subprocess.PIPE, pass_fds=[directory]) as asking:

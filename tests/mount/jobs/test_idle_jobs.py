@@ -34,7 +34,8 @@ def short_mount(mount_store, store, scratch):
 
 @pytest.fixture
 def start_job(short_mount, scratch):
-    """Runs a shell script as a job; the fixture kills all its processes after the test."""
+    """start_job(job, script) runs a shell script as a job, and returns its process when the job is active. After the
+    test, the fixture kills the job's processes."""
     groups = []
 
     def start(job, script, env=None):

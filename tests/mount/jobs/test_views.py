@@ -12,7 +12,7 @@ USERS = range(20001, 20009)
 
 
 def work_as_caches_do(job, key):
-    """Does with a key what caches and their tools do, through paths below the mount."""
+    """Makes the calls of caches and their tools on a key, through paths below the mount."""
     directory = job.path("triton", key)
     job("os.makedirs", directory, exist_ok=True)
     job.put(key, "kernel.cubin", b"cubin of " + job.job.encode())

@@ -44,7 +44,7 @@ def test_a_dead_creators_baton_is_removed_and_waiters_continue(mount, build):
 def test_a_living_creator_keeps_its_baton_and_may_remove_it(mount, build, job_of):
     builder, waiter = build
     other = job_of(mount, "one", 20001)
-    other.kill()  # the death of another process does not affect it
+    other.kill()  # must not affect the baton, which another process has created
     assert waiter.exists(BATON)
     builder("os.unlink", builder.path(BATON))
     waiter("os.close", waiter("os.open", waiter.path(BATON), EXCLUSIVE))
@@ -135,7 +135,7 @@ def test_a_baton_of_a_dead_daemon_is_removed_when_its_creator_dies(mount, build,
 @pytest.mark.parametrize("child_works", [False, True], ids=["alone", "with a child"])
 def test_a_baton_whose_creator_died_after_the_daemon_is_removed(mount, build, job_of, child_works):
     builder, waiter = build
-    # The path of a directory on a dead mount still identifies the directory.
+    # The new daemon recognizes the child's working directory by its path, although the directory's mount is dead.
     child = builder("work_in_a_child", builder.path(DIRECTORY), "cwd") if child_works else None
     mount.kill_daemon()
     builder.kill()
@@ -157,11 +157,11 @@ def test_a_new_daemon_identifies_a_batons_creator(mount, build, job_of, change):
     record = json.loads(file.read_text())
     assert (record["path"], record["pid"]) == (BATON, builder.pid)
     if change == "boot":
-        record["boot"] = "another"  # the machine has rebooted: no process of that time is alive
+        record["boot"] = "another"  # the machine has rebooted since, so the creator is dead
     elif change == "unknown":
-        record["pid_namespace"] = "pid:[1]"  # the creator was in a container
+        record["pid_namespace"] = "pid:[1]"  # the creator was in another PID namespace
     elif change == "inode":
-        record["inode"] += 1  # the record is of another file
+        record["inode"] += 1  # the record describes another file
         record["boot"] = "another"
     record["newer"] = {"field": 1}
     file.write_text("junk\n" + json.dumps(record) + "\n" if change != "none" else "")

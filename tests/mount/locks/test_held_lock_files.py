@@ -18,7 +18,7 @@ def test_looked_up_lock_files_use_few_descriptors_and_can_be_locked_again(mount,
         job("write_file", name, b"")
     held = len(list(open_files(mount.daemon_pid())))
     assert held < MOST
-    # The daemon has closed the first ones: it finds them again by name, and they exclude as before.
+    # The daemon has closed the first files. It must open them again by name, and their locks must still exclude.
     fd = job("os.open", names[0], os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with open(mount.base("inductor/locks/0.lock"), "rb") as raw:

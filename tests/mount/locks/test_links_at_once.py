@@ -15,13 +15,14 @@ def process_of(request):
 
 @pytest.fixture
 def link_and_remove(mount, process_of, scratch):
-    """Returns the errors of processes that each link and remove a name of one file while two others stat all names."""
+    """link_and_remove(family, removal, linkers) runs `linkers` processes that each link and remove one name of a common
+    file, while two others stat all names. Returns the errors of all processes."""
 
     def run(family, removal, linkers):
         jobs = [process_of(mount, "one", 20001) for _ in range(linkers + 2)]
         directory, end = jobs[0].path(family), scratch / "end"
         path, names = f"{directory}/file", [f"{directory}/{number}/name" for number in range(linkers)]
-        for name in names:  # the kernel allows only one change of a directory at a time
+        for name in names:  # each in its own directory, because the kernel serializes the changes of a directory
             jobs[0]("os.makedirs", str(pathlib.Path(name).parent))
         jobs[0].write(f"{family}/file", b"x")
         for job in jobs[linkers:]:

@@ -115,12 +115,12 @@ def delayed(call, pid, scratch):
 
 @pytest.mark.parametrize("name", [NAME, "other/x.lock"], ids=["class lock", "unknown cache"])
 def test_a_new_lock_file_has_its_mode_from_the_first_instant(mount, job_of, scratch, name):
-    """A process outside the mount may open the file before the daemon's fchmod, which sets the mode independently of
-    the umask."""
+    """The daemon creates the file, and then calls fchmod, because the umask does not affect that call. A process outside
+    the mount may open the file before the fchmod, so it must already have mode 0666."""
     one = job_of(mount, "one", 20001)
     one("os.makedirs", one.path(os.path.dirname(name)), exist_ok=True)
     call = ("os.open", one.path(name), os.O_RDWR | os.O_CREAT, 0o644)
-    if name != NAME:  # it is the job's own file until a process locks it
+    if name != NAME:  # the file is the job's own until a process locks it
         call = ("fcntl.flock", one(*call), fcntl.LOCK_EX)
     assert not mount.base(name).exists()
     with delayed("fchmod", mount.daemon_pid(), scratch):
@@ -170,7 +170,7 @@ def test_unlink_hides_a_lock_file_until_others_have_released_it(mount, both, who
         wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
     one("os.unlink", one.path(NAME))
     assert not one.exists(NAME) and one.listdir("triton/KEY") == []
-    assert who == "waiter" or two.exists(NAME)  # a waiting process cannot answer
+    assert who == "waiter" or two.exists(NAME)  # as the waiter, job two's process cannot make this call
     assert mount.base(NAME).stat().st_ino == inode
     if who == "waiter":
         one("os.close", own)
@@ -269,7 +269,7 @@ def test_an_entry_is_begun_again_although_its_lock_exists(mount, both):
     one.put_group("KEY", {"k.cubin": b"of one"}, kernel="k")
     wait_until(lambda: mount.base("triton/KEY/__grp__k.json").exists(), what="publishing")
     assert mount.base("triton/KEY/k.cubin").read_bytes() == b"of one"
-    assert not one("try_flock_path", one.path(NAME))  # it is the same file
+    assert not one("try_flock_path", one.path(NAME))  # the name still leads to the locked file
 
 
 def test_a_job_that_may_not_publish_has_locks_of_its_own(mount, job_of):

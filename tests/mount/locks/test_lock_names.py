@@ -162,7 +162,7 @@ def test_a_lock_file_is_renamed_away(mount, both):
     lock(one, make(one, LOCK, b"fresh"))
     assert two.read(LOCK) == b"fresh" and not can_lock(two, LOCK)
     assert two("os.pread", held, 10, 0) == b"stale"
-    assert not can_lock(one, ASIDE)  # it is the file that job two has locked
+    assert not can_lock(one, ASIDE)  # the renamed file, which job two has locked
     one("os.unlink", one.path(ASIDE))
 
 

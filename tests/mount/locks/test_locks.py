@@ -39,7 +39,7 @@ def open_in(worker, path, flags=os.O_RDWR):
 
 
 def start_waiting(mount, worker, fd, operation=fcntl.LOCK_EX, call="fcntl.flock"):
-    """Returns once the daemon has put the request into the queue."""
+    """Starts a lock request, and returns when the daemon has queued it."""
     before = mount.stats()["lock_waits"]
     worker.start(call, fd, operation)
     wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
@@ -56,7 +56,7 @@ def test_waiters_get_the_lock_in_the_order_they_came(lock_mount, workers, place)
         start_waiting(lock_mount, worker, own)
     holder("fcntl.flock", fd, fcntl.LOCK_UN)
     for number, worker in enumerate(waiters):
-        worker.result(timeout=10)  # it has the lock, and no other process has it
+        worker.result(timeout=10)  # this worker now has the lock
         assert not holder("try_flock_path", path)
         for later in waiters[number + 1:]:
             with pytest.raises(AssertionError, match="did not come back"):
@@ -89,7 +89,7 @@ def test_a_process_with_a_shared_lock_gets_another_past_a_waiting_writer(lock_mo
     first, second = open_in(reader, path), open_in(reader, path)
     reader("fcntl.flock", first, fcntl.LOCK_SH)
     start_waiting(lock_mount, writer, open_in(writer, path))
-    reader("fcntl.flock", second, fcntl.LOCK_SH)  # otherwise it would wait for itself
+    reader("fcntl.flock", second, fcntl.LOCK_SH)  # behind the writer's request, the reader would wait for itself
     reader("os.close", first)
     reader("os.close", second)
     writer.result(timeout=10)
@@ -144,7 +144,8 @@ def test_a_lock_is_free_when_close_has_returned(workers, place, use_records):
     worker, = workers(1)
     path = path_of(worker, place)
     refused = worker("lock_again_after_close", path, 3000, use_records)
-    # A flock waits 3 ms for the kernel's report of a close, which is too short if the machine stalls.
+    # A flock request waits up to 3 ms for the kernel's report of the close. If the machine stalls, the report may be
+    # late, and the request is refused.
     late = [] if use_records else [seconds for seconds in refused if seconds >= 0.003]
     assert refused == late and len(late) <= 3
 
@@ -191,7 +192,7 @@ def test_record_locks_are_of_ranges_and_processes(lock_mount, workers, place):
     assert not two("try_record", path, 29, 1)
     assert not two("try_record", path, 0, 0, fcntl.F_OFD_SETLK)
     assert two("find_record", path) == (fcntl.F_WRLCK, 10, 20, one.pid)
-    assert two("try_flock_path", path)  # a different kind of lock
+    assert two("try_flock_path", path)  # record locks and flock locks do not exclude each other
     own = open_in(two, path)
     before = lock_mount.stats()["lock_waits"]
     two.start("set_record", own, 0, 100)
@@ -234,7 +235,7 @@ def test_a_close_releases_record_locks_although_a_child_has_the_file(workers, pl
 def test_any_close_of_the_file_by_a_process_releases_its_record_locks(workers, place):
     one, two = workers(2)
     path = path_of(one, place)
-    one("set_record", open_in(one, path), 0, 10)  # from now on the kernel reports closes
+    one("set_record", open_in(one, path), 0, 10)  # after the first record lock, the kernel reports closes
     one("set_record", open_in(one, path), 0, 10)
     assert not two("try_record", path)
     one("read_file", path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyPI's filelock, the C++ FileLock and `cacheshim lock` exclude each other, in views and beside them."""
+"""PyPI's filelock, the C++ FileLock and `cacheshim lock` exclude each other, in views and on the bare store."""
 
 import os
 import pathlib
@@ -53,7 +53,7 @@ def run(job, *argv, **options):
 
 @pytest.fixture
 def cache(mount):
-    """The path of one runtime cache, as every job spells it."""
+    """The path of a runtime cache below the mount; its directory exists in both jobs."""
     path = mount.path / FAMILY / "kernels.cache"
     for job in ("one", "two"):
         assert run(job, "mkdir", "-p", path.parent).returncode == 0
@@ -94,7 +94,7 @@ def test_cpp_holds_and_python_times_out(mount, cache, where):
 def test_no_update_is_lost_between_two_views_and_the_bare_store(mount, cache, shimmed):
     rounds = 200
     raw = mount.base(FAMILY, "kernels.cache")
-    raw.parent.mkdir(parents=True, exist_ok=True)  # otherwise the first lock creates it
+    raw.parent.mkdir(parents=True, exist_ok=True)  # for the raw writer; a view's first lock would create it later
     writers = [start("one", sys.executable, "-c", ADD, cache, rounds, "python", shimmed=shimmed),
                start("two", CACHE, "add", cache, rounds, "cpp", shimmed=shimmed),
                start("raw", CACHE, "add", raw, rounds, "raw")]
@@ -164,7 +164,8 @@ def is_free(job, path, kind):
 
 
 def kill_at_random(mount, rounds, kind, workers=6):
-    """Kills holders and waiters, in two jobs and outside the mount; returns how often one of them held the lock."""
+    """Kills holders and waiters of a lock at random times, in two jobs and outside the mount. Asserts that no two held it
+    at once, and that it is free in the end. Returns how often a process held it."""
     cache = mount.path / FAMILY / "kernels.cache"
     assert run("one", "mkdir", "-p", cache.parent).returncode == 0
     assert run("two", "mkdir", "-p", cache.parent).returncode == 0
@@ -181,7 +182,7 @@ def kill_at_random(mount, rounds, kind, workers=6):
     try:
         for _ in range(rounds):
             number = random.randrange(workers)
-            time.sleep(random.random() * 0.03)  # a random time, to kill the process at any point of its work
+            time.sleep(random.random() * 0.03)  # so that the process may be killed at any point
             processes[number].kill()
             processes[number].communicate()
             processes[number] = begin(number)

@@ -42,7 +42,7 @@ def unlock(job, fd, kind="flock"):
 
 
 def can_lock(job, fd, kind="flock"):
-    """Returns whether the lock is available through an open descriptor; releases it."""
+    """Returns true if the job can lock its open file at once; unlocks it."""
     try:
         lock(job, fd, kind)
     except BlockingIOError:
@@ -52,7 +52,7 @@ def can_lock(job, fd, kind="flock"):
 
 
 def flock_raw(path):
-    """Runs flock(1) on the bare store; returns whether it gets the lock."""
+    """Runs flock(1) on a file of the bare store; returns true if it gets the lock."""
     return subprocess.run(["flock", "--nonblock", path, "true"], check=False).returncode == 0
 
 
@@ -199,7 +199,7 @@ def test_other_names_are_locked_only_in_their_job(mount, two_jobs, name):
 
 
 def test_a_baton_stays_private(mount, two_jobs):
-    """Created with O_EXCL, removed to release, and never locked."""
+    """A baton is created with O_EXCL, removed to release it, and never locked."""
     one, two = two_jobs
     batons = [create(job, flags=OPEN | os.O_EXCL) for job in two_jobs]
     for job, fd in zip(two_jobs, batons):
@@ -288,7 +288,7 @@ def test_unlink_removes_the_name_of_the_job_and_no_lock(mount, two_jobs):
     one("os.unlink", one.path(NAME))
     assert not one.exists(NAME) and two.exists(NAME)
     assert not can_lock(two, fds[1])
-    again = create(one)  # the same name again: its lock is still held
+    again = create(one)  # creates the name again; the lock of that name is still held
     assert not can_lock(one, again)
     one("os.close", fds[0])
     wait_until(lambda: can_lock(one, again), what="the lock")
@@ -312,8 +312,8 @@ def test_a_lock_file_that_is_removed_beside_the_mount_is_made_again(mount, two_j
     with open(base, "rb") as raw:
         fcntl.flock(raw, fcntl.LOCK_EX)
         start_waiting(mount, one, fds[0])
-        base.unlink()  # as filelock does when it unlocks
-    one.result(timeout=10)  # gets the lock of the file that now exists
+        base.unlink()  # as filelock does at a release
+    one.result(timeout=10)  # the daemon has created the file again and locked it
     assert base.exists() and not flock_raw(base)
     assert not can_lock(two, fds[1])
     unlock(one, fds[0])

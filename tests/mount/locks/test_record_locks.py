@@ -65,7 +65,7 @@ def test_a_waiter_gets_the_lock_that_a_close_releases(lock_mount, workers, place
 
 @pytest.mark.parametrize("place", ["base", "layer"])
 def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, workers, place):
-    """The base's own file has the inode number that the view shows."""
+    """The process closes a descriptor of the base's file itself, which has the inode number that the view shows."""
     one, two = workers(2)
     path = path_of(one, place)
     silent = one("os.open", path, os.O_RDONLY)

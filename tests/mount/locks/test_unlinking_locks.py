@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes take turns with a lock whose file is unlinked at each release, as by filelock 3.24 to 3.29.
 
-On a local file system no call fails, and never are there two holders.
+As on a local file system, no call may fail, and there may never be two holders.
 """
 
 import os

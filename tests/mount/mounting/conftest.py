@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount with a profile that the site has written."""
+"""A fixture: a mount with a profile in profiles.d, as a site adds it."""
 
 import pytest
 

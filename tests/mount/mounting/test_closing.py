@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount that is closed permanently: waiting requests fail, and a standby can distinguish this from the daemon's
+"""Closing a mount permanently: requests that wait fail, and a standby distinguishes the closing from the daemon's
 death."""
 
 import contextlib
@@ -26,7 +26,7 @@ def clean_environment(extra=None):
 
 @pytest.fixture
 def start():
-    """Starts a command of the program in the background."""
+    """start(*argv) starts a command of the program in the background, and returns its process."""
     started = []
 
     def begin(*argv, env=None):
@@ -50,7 +50,7 @@ def run_dir_of(mount):
 
 
 def is_waiting(process, path):
-    """Returns whether a standby sleeps in flock(2) on this file."""
+    """Returns true if a standby waits in flock(2) for this file."""
     inode = os.stat(path).st_ino
     return any("-> FLOCK" in line and f" {process.pid} " in line and f":{inode} " in line
                for line in pathlib.Path("/proc/locks").read_text().splitlines())
@@ -116,8 +116,9 @@ def test_sigterm_fails_waiting_lock_requests_with_enolck(mount, two_jobs, lock_f
 
 @pytest.mark.timeout_s(60)
 def test_sigterm_ends_a_daemon_that_publishes_during_lookups(mount, start, scratch, two_jobs):
-    """The kernel processes the invalidation of a name only when the pending lookups in its directory have been
-    answered. A process that has the directory open still sends lookups after the mount is detached."""
+    """The daemon must exit although the kernel completes the invalidation of a name only when the pending lookups in the
+    name's directory are answered, and a process with that directory open sends lookups even after the mount is
+    detached."""
     one, two = two_jobs
     cache = mount.base("own-cache")
     cache.mkdir(mode=0o777)
@@ -197,7 +198,7 @@ def test_with_a_grace_time_the_mount_closes_first_and_then_waits_for_its_users(m
     record = record_of(mount)
     unmount = start("unmount", "--grace", 60, mount.path)
     assert error_of(two) == errno.ENOLCK
-    assert json.loads(record.read_text()) == {"cycle": "0"}  # at the very beginning of the grace time
+    assert json.loads(record.read_text()) == {"cycle": "0"}  # written when the grace time begins
     assert unmount.poll() is None and mounts.is_mounted(mount.path)
     assert error_of(two, "fcntl.flock", lock_fds[1], fcntl.LOCK_EX) == errno.ENOLCK
     assert error_of(two, "fcntl.flock", lock_fds[1], fcntl.LOCK_EX | fcntl.LOCK_NB) == errno.EAGAIN
@@ -278,7 +279,7 @@ def test_a_mount_that_is_in_use_is_not_closed(mount, start, two_jobs):
     assert not run_dir_of(mount).with_name(run_dir_of(mount).name + ".closed").exists()
     assert mounts.is_mounted(mount.path)
     one("os.close", fd)
-    again = wait_for_job(start, mount, "one")  # waits are possible again
+    again = wait_for_job(start, mount, "one")  # after the refused unmount, `job wait` waits again
     with pytest.raises(subprocess.TimeoutExpired):
         again.wait(0.3)
     assert wait.poll() is None
@@ -328,7 +329,7 @@ def test_a_recorded_closing_ends_a_standby_at_once(mount, stand_by, start, store
     assert json.loads(record.read_text()) == {"cycle": "0"}
     standby = start("mount", "--standby", "--store", store, mount.path)
     assert standby.wait(10) == 0
-    record.write_text('{"cycle": "0", "more": [1, 2]}')  # as a later version writes it
+    record.write_text('{"cycle": "0", "more": [1, 2]}')  # as a later version might write it
     assert start("mount", "--standby", "--store", store, mount.path).wait(10) == 0
 
 
@@ -380,7 +381,7 @@ def test_ten_thousand_jobs_are_listed_consistently(mount):
 
 
 def begin_and_end_jobs(mount, stop):
-    """One of these jobs is always active, and never more than two are."""
+    """Starts and ends jobs until `stop` is set: one or two of them are active at any time."""
     ask(mount, {"op": "job-start", "job": "zz-0", "cycle": "0", "run": False})
     number = 0
     while not stop.is_set():

@@ -12,7 +12,7 @@ import pytest
 from jobs import standing_still
 
 USER = 20001
-# The container gets these directories of this system, and the mount at its own path.
+# The container gets these directories of this machine, and the library and the mount at their own paths.
 BINDS = ("usr", "bin", "lib", "lib64", "etc", "dev", "proc")
 ENTER = """
 set -e
@@ -35,7 +35,8 @@ exec setpriv --reuid=%(user)d --regid=%(user)d --clear-groups "$@"
 
 @pytest.fixture
 def contain(scratch, library):
-    """Runs a command in a container-like root, with the library preloaded only into the command."""
+    """contain(mount, *argv) runs a command in a container's root, which lacks the run directory unless `run_bind` is
+    given. Only the command is preloaded."""
     directory = scratch / "lib"
     directory.mkdir(mode=0o755)
     copy = shutil.copy(library, directory / "libcacheshim.so")
@@ -99,7 +100,7 @@ def test_a_dead_mount_leaves_the_built_in_routes(site_mount, contain):
 
 def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
     with standing_still(site_mount.daemon_pid()):
-        # The bind mounts make no request to the daemon: the kernel has the mount's root cached.
+        # The script hides the run directory by a tmpfs, so the library must ask the daemon, which does not answer.
         began = time.monotonic()
         child = subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -113,8 +114,8 @@ def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
 
 
 def test_a_pipe_reaches_its_end_while_the_daemon_hangs(site_mount):
-    """The child process that sends requests to the daemon, and cannot always be killed, must not hold descriptors of
-    its parent."""
+    """The library sends its request to the daemon by a child process, which cannot always be killed. That child must not
+    hold its parent's descriptors, such as the pipe."""
     with standing_still(site_mount.daemon_pid()):
         pipe = subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c",

@@ -248,7 +248,7 @@ def flags_of(path):
 
 
 def test_suid_and_dev_in_fstab_have_effect_for_an_overlay(overlay, mount8):
-    """mount(8) does not pass on suid and dev, because they are its defaults for every file system."""
+    """mount(8) does not pass suid and dev to the helper, because they are the defaults."""
     program = overlay.lowers[0] / "id"
     program.write_bytes(pathlib.Path("/usr/bin/id").read_bytes())
     program.chmod(0o4755)
@@ -358,7 +358,7 @@ def test_remount_is_refused_where_nothing_of_ours_is_mounted(scratch):
 
 @pytest.fixture
 def tmpfs_overlay(overlay, scratch):
-    """An overlay on a file system whose own mount updates access times by relatime."""
+    """An overlay whose directories are on a tmpfs that is mounted with relatime."""
     top = scratch / "tmpfs"
     top.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "relatime", "tmpfs", top], check=True)
@@ -366,7 +366,7 @@ def tmpfs_overlay(overlay, scratch):
     for directory in (overlay.upper, overlay.work, overlay.lowers[0]):
         (directory / "directory").mkdir(parents=True)
         (directory / directory.name).write_text("x")
-    (overlay.work / "work").unlink()  # a directory must have this name
+    (overlay.work / "work").unlink()  # the daemon creates a directory of this name
     yield overlay
     overlay.close()
 
@@ -393,7 +393,7 @@ def test_reads_move_access_times_as_the_option_says(tmpfs_overlay, mount8, optio
     assert done.returncode == 0, done.stderr
     read_all(overlay)
     assert [os.stat(path).st_atime != 1000 for path in behind(overlay)] == moved
-    (overlay.path / "upper").rename(overlay.path / "renamed")  # upper and work are below one mount
+    (overlay.path / "upper").rename(overlay.path / "renamed")  # would fail if upper and work were on two mounts
     (overlay.path / "lower").write_text("y")
     assert (overlay.upper / "lower").read_text() == "y"
 
@@ -404,7 +404,7 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
     now = time.time()
     files = behind(overlay)[:2]
     for path in files:
-        os.utime(path, (now + 1000, now - 200))  # later than the change time, so that relatime does not update it
+        os.utime(path, (now + 1000, now - 200))  # relatime does not update an access time after the change time
     done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     read_all(overlay)

@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def attempt(program, scratch):
-    """Runs the program, and verifies that a failed one leaves nothing mounted."""
+    """attempt(*words) runs the program. If it fails, asserts that it has mounted nothing and printed one line."""
 
     def run(*words, **options):
         before = pathlib.Path("/proc/self/mountinfo").read_text()
@@ -71,7 +71,7 @@ def test_an_overlay_may_cover_its_own_lower(overlay):
 
 
 def test_a_mount_point_inside_a_lower_is_usable(overlay):
-    """lowerdir=/ is common: the overlay does not contain itself below its mount point."""
+    """Such a mount point is common, with lowerdir=/: below it, the overlay must not contain itself."""
     lower = overlay.lowers[0]
     overlay.path = lower / "merged"
     overlay.path.mkdir()
