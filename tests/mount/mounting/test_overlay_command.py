@@ -284,7 +284,7 @@ def test_an_upper_serves_one_overlay_at_a_time(overlay, scratch):
     assert other.returncode == 69
     assert "another overlay has it" in other.stderr
     assert overlay.unmount().returncode == 0
-    overlay.mount()  # it is free again
+    overlay.mount()  # the upper is free again
 
 
 def test_a_killed_daemons_files_in_the_workdir_are_removed(overlay):
@@ -319,7 +319,7 @@ def test_in_the_foreground_it_ends_with_its_mount(overlay):
 
 @pytest.mark.usefixtures("device")
 def test_a_user_overlays_directories_without_root(program, overlay):
-    """In a user namespace, where the owner of a file cannot be changed: new objects belong to the user."""
+    """The user mounts in a user namespace, in which the daemon cannot change owners: new objects belong to the user."""
     for directory in (overlay.path, overlay.upper, overlay.work):
         os.chown(directory, 20001, 20001)
     theirs = overlay.lowers[0] / "theirs"
@@ -384,7 +384,8 @@ def test_a_store_with_real_owners(mount_store, store):
 
 
 def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratch):
-    """New tmpfs mounts use the same inode numbers."""
+    """The lowers and the upper are new tmpfs mounts, whose files have the same inode numbers; the overlay must show
+    different numbers."""
     for directory in (*three.lowers[:2], scratch / "top"):
         directory.mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "none", directory], check=True)

@@ -8,7 +8,7 @@ from jobs import PYTHON, as_user
 
 USER = 20001
 
-# Runs in the command's own mount: writes an entry, reads it, and prints where.
+# Runs on the private mount: writes an entry, finds it again, leaves an incomplete entry, and prints the keys.
 WORK = """
 import os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays how each cache family writes its cache, call by call, after the program's source (profiles/*.toml cite it).
+"""Replays the calls by which the programs of each cache family write their cache (profiles/*.toml cite their sources).
 
-A replay is a generator that performs one step of one job at a time, so that two can be interleaved. Its data
+A replay is a generator that performs one step of a job at a time, so that two replays can be interleaved. Its data
 contains a mark, which distinguishes the files of two builders.
 """
 

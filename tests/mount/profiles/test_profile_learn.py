@@ -64,7 +64,7 @@ def learn(*words, **options):
 
 
 def learned(tmp_path, *words, name="learned"):
-    """Returns the profile learned from a command, and verifies that it passes `profile check`."""
+    """Learns a profile from a command, and asserts that it passes `profile check`; returns it parsed and as text."""
     output = tmp_path / "learned.toml"
     result = learn("--name", name, *words)
     assert result.returncode == 0, result.stderr

@@ -28,7 +28,7 @@ def read_all(job, paths):
 
 
 def wait_for_all(mount, replay):
-    """Waits until everything is published: an entry that a last close completes is published shortly after the
+    """Waits until all files of the replay are published. An entry that a close completes is published shortly after that
     close."""
     jobs.wait_until(lambda: set(replay.files(MARKS[0])) <= set(base_files(mount)),
                     what=f"that all of {replay.name} is published")
@@ -40,7 +40,8 @@ def run_to_its_end(steps):
 
 
 def expected(replay, mark, found):
-    """Returns the files that `mark` creates; if their content is not known here, uses the content that was found."""
+    """Returns the files that the replay creates with `mark`; takes contents that the replay does not know from
+    `found`."""
     return {path: found.get(path) if data is None else data
             for path, data in replay.files(mark).items()}
 
@@ -65,7 +66,7 @@ def test_a_cold_cache_is_published_and_then_found_warm(mount, two_jobs, replay):
 
 
 def names_in(directory):
-    """Returns the current names; none if the directory itself does not exist."""
+    """Returns the names in a directory, which may not exist."""
     try:
         return set(os.listdir(directory))
     except FileNotFoundError:
@@ -81,7 +82,7 @@ def test_no_entry_is_ever_published_in_part(mount, two_jobs, replay):
     for _ in replay.steps(one, MARKS[0]):
         for directory, names in whole.items():
             there = names & names_in(mount.base(directory))
-            singly = replay.name in ("ccache",)  # each file is an entry
+            singly = replay.name in ("ccache",)  # in ccache, each file is an entry
             assert singly or there in (set(), names), f"half of {directory} is published"
 
 
@@ -132,7 +133,7 @@ def test_uv_links_its_wheels_by_a_relative_path(mount, two_jobs):
 
 
 def test_an_extension_that_is_built_already_is_not_built_again(mount, two_jobs):
-    """PyTorch takes the baton and runs ninja each time it starts."""
+    """PyTorch takes the baton and runs ninja each time it starts; ninja must find the published library."""
     one, two = two_jobs
     run_to_its_end(replays.torch_extensions(one, MARKS[0]))
     before = base_files(mount)

@@ -48,7 +48,8 @@ def homes(scratch, count):
 
 
 def responses(mount):
-    """Returns pip's responses in the base: since 23.3 the body is a separate file, before it was in the same file."""
+    """Returns {path: content} of pip's files in the base. Since pip 23.3, a response's body is a separate file; before,
+    head and body were one file."""
     return {path: path.read_bytes() for path in mount.base("pip").rglob("*") if path.is_file()}
 
 
@@ -90,7 +91,7 @@ ccache --print-stats | grep -E '^(direct_cache_hit|preprocessed_cache_hit|cache_
 
 
 def test_ccache_under_ninja_of_several_jobs_compiles_for_the_next(mount, scratch):
-    # All jobs have their sources at the same path, as in CI; otherwise ccache would treat them as different.
+    # The jobs' sources have different paths; with CCACHE_BASEDIR and CCACHE_NOHASHDIR, ccache ignores the difference.
     def build(number, home):
         env = {"CCACHE_DIR": str(mount.path / "ccache"), "HOME": str(home),
                "CCACHE_BASEDIR": str(home), "CCACHE_NOHASHDIR": "1",

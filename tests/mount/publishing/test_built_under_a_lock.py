@@ -41,7 +41,8 @@ def test_a_job_that_waited_for_the_lock_finds_the_library(mount, build):
 
 
 def locked_by_record(build):
-    """The same with a record lock, held by the first job through a descriptor; the second job requests nothing."""
+    """Replaces the flock lock of `build` by a record lock of the first job; the second job then requests no lock. Returns
+    the jobs and the first job's descriptor."""
     one, two, lock = build
     one("fcntl.flock", lock, fcntl.LOCK_UN)
     two.result()
@@ -117,7 +118,7 @@ def test_open_files_wait_for_the_jobs_success(mount, build):
 
 
 def test_a_library_that_is_renamed_into_place_is_published(mount, build):
-    """Some linkers write a temporary file beside it."""
+    """Some linkers write a temporary file beside the library and rename it."""
     one, two, lock = build
     one.write(LIBRARY + ".12", b"built")
     one("os.rename", one.path(LIBRARY + ".12"), one.path(LIBRARY))
@@ -164,7 +165,7 @@ def test_only_the_end_of_an_exclusive_lock_counts(mount, job_of):
 
 @pytest.mark.parametrize("lock_file", [LOCK, "torch-extensions/py311_cpu/op/lock"])
 def test_a_holder_may_remove_the_lock_file_before_it_unlocks(mount, two_jobs, lock_file):
-    """filelock 3.24 to 3.29 does this."""
+    """filelock 3.24 to 3.29 remove their lock file in this way."""
     one, two = two_jobs
     made = LIBRARY if lock_file == LOCK else os.path.dirname(lock_file) + "/op.so"
     for job in two_jobs:
@@ -229,7 +230,7 @@ class Builder:
 @pytest.fixture(params=[(EXTENSION, BATON), (OPERATOR, "flashinfer/0.7.2/90a/cached_ops/tmp/op.lock")],
                 ids=["within", "beside"])
 def builders(request, mount, two_jobs):
-    """The first one builds; the second one waits for the first one's lock."""
+    """Two builders of one entry: the first one has locked it, and the second one waits for the lock."""
     one, two = (Builder(job, *request.param) for job in two_jobs)
     one.lock()
     two.start_lock(mount)
@@ -246,7 +247,7 @@ def test_a_waiter_that_has_begun_the_entry_finds_the_build(mount, builders):
     for name, data in files.items():
         assert two.job.read(f"{two.entry}/{name}") == mount.base(two.entry, name).read_bytes() == data
         base = mount.base(two.entry, name).stat()
-        # ninja compares these times.
+        # ninja compares the modification times, so the view must show the published ones.
         assert two.modified(name) == base.st_mtime_ns
     assert [name for name in mount.layer_files("two") if not name.endswith("lock")] == []
     assert not mount.base(BATON).exists()
@@ -304,7 +305,7 @@ def test_a_job_that_may_not_publish_neither_waits_nor_is_waited_for(mount, two_j
     assert one.try_lock()
     quiet.build()
     quiet.unlock()
-    assert quiet.try_lock()  # the trusted job has locked it
+    assert quiet.try_lock()  # although job one has locked the base's file
     assert not mount.base(EXTENSION).exists()
     one.build()
     one.unlock()

@@ -62,7 +62,7 @@ def test_another_job_sees_an_entry_at_the_next_call(two_jobs):
 
 
 def test_a_job_that_made_the_directory_and_missed_in_it_sees_the_entry_next(two_jobs):
-    """Triton creates the key's directory before it looks into it."""
+    """Triton creates the key's directory before it looks up the entry's files."""
     one, two = two_jobs
     two("os.makedirs", two.path("triton/KEY"))
     for name in KERNEL:
@@ -306,7 +306,7 @@ def test_a_second_link_of_a_published_file_does_not_lead_into_the_base(mount, tw
 
 
 def test_a_published_file_is_changed_in_its_makers_view_only(mount, two_jobs):
-    """The creator's open handles and its later writes use a private copy."""
+    """The job that has created the file gets a private copy, for open descriptors and for later changes."""
     one, two = two_jobs
     whole = one.put_group("KEY", KERNEL)
     handle = one("hold", one.path("triton/KEY/kernel.ttir"))

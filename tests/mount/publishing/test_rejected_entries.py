@@ -36,7 +36,7 @@ def explain(mount, job):
 
 @pytest.fixture
 def bad(mount, job_of):
-    """A mount whose base has an entry that its user has published and that is useless."""
+    """A mount whose base has an unusable entry, which user FIRST has published."""
     job_of(mount, "first", FIRST).put_group("KEY", BAD)
     assert mount.base(KEY, "kernel.ttir").read_bytes() == b"half of"
     return mount
@@ -151,7 +151,8 @@ def test_cold_builders_at_once_reject_nothing(mount, job_of):
 
 
 def test_a_rank_that_reads_while_another_one_of_its_job_builds_rejects_nothing(mount, job_of):
-    """The builder has begun before the entry was published, and continues to the end."""
+    """A builder begins its entry before another process of its job reads the published one, and completes it after
+    that: this is no rejection."""
     for name, uid in (("two", TWO), ("three", THREE)):
         builder, reader = job_of(mount, name, uid), job_of(mount, name, uid)
         builder("os.makedirs", builder.path(KEY, "tmp.pid_1_x"), exist_ok=True)
@@ -185,8 +186,8 @@ def test_a_job_that_removes_an_entry_before_it_builds_it_rejects_it(bad, job_of)
 
 
 def test_rejections_by_preloaded_jobs_are_detected_from_the_second_on(bad, shimmed_job_of):
-    """The daemon does not see which files a preloaded process opens: after the first rebuild, it makes processes
-    open the entry through the mount."""
+    """The daemon does not see which files a preloaded process opens. After the first rebuild of an entry, it allows no
+    direct answers for it, so that processes open the entry through the mount."""
     for number, uid in enumerate([ONE, TWO, THREE]):
         assert counts(bad) == (max(number - 1, 0), 0, 0)
         before = bad.stats()["hits_direct"]

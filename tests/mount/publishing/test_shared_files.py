@@ -67,7 +67,7 @@ def test_each_close_of_a_descriptor_puts_in_place_what_was_written_until_then(bo
     assert two.read(NAME)[:6] == b"firsto"
     held = open_in(two, os.O_RDONLY)
     one("os.pwrite", fd, b"again", 0)
-    for job, own in ((one, fd), (two, held)):  # the file has been replaced since
+    for job, own in ((one, fd), (two, held)):  # opened before and after the replacement of the file
         assert job("os.fstat", own).st_size == len(OLD)
     assert two.read(NAME)[:5] == two("os.pread", held, 5, 0) == b"first"
     one("os.close", fd)
@@ -231,7 +231,7 @@ def test_opening_a_repeatedly_replaced_file_succeeds(both):
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
 def test_a_reader_never_sees_a_mix(both, shimmed, library):
     mount, one, two = both
-    assert one.exists(NAME) and two.exists(NAME)  # the jobs must have their users before root reads in them
+    assert one.exists(NAME) and two.exists(NAME)  # begin the jobs as their users, because the readers run as root
 
     def environment(job):
         return {**os.environ, "CACHESHIM_JOB": job, "CACHESHIM_MOUNT": str(mount.path),

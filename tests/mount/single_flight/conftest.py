@@ -14,6 +14,6 @@ def crowd(mount, job_of):
 
 @pytest.fixture
 def flights(mount):
-    """Returns the counters of single flight, without their common prefix."""
+    """flights() returns the counters of single flight, without their prefix `flight_`."""
     return lambda: {name.removeprefix("flight_"): value for name, value in mount.stats().items()
                     if name.startswith("flight_")}

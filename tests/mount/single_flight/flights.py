@@ -26,7 +26,7 @@ def wait_for_waits(mount, count):
 
 
 def results_as_they_come(processes):
-    """Yields (process, result) of each started call, in the order in which they end."""
+    """Yields (process, result) for the call that each process has started, in the order in which the calls return."""
     waiting = {process.stdout_fd: process for process in processes}
     while waiting:
         ready = select.select(list(waiting), [], [], 60)[0]

@@ -25,7 +25,8 @@ TICKS_S = 0.3  # several of the 50 ms intervals at which the daemon checks wheth
 
 @pytest.fixture
 def mount_with(own_profiles, mount_store, store, scratch):
-    """Mounts a store with a profile whose flight name completes nothing."""
+    """mount_with(completion, classes, config) mounts a store with a profile, in which the flight name a.o by itself
+    completes no entry."""
 
     def mount(completion='complete = ["DONE"]', classes="", config=""):
         (own_profiles / "objects.toml").write_text(
@@ -38,7 +39,7 @@ def mount_with(own_profiles, mount_store, store, scratch):
 
 @pytest.fixture
 def crowd(job_of):
-    """Starts processes, each with its own job and user, or all in one job."""
+    """crowd(mount, count, job) starts processes, all in `job`, or, if that is None, each with its own job and user."""
 
     def make(mount, count, job=None, **options):
         return [job_of(mount, job or f"job{number}", 20001 + (0 if job else number), **options)
@@ -52,7 +53,7 @@ def look(process):
 
 
 def wait_for(mount, process):
-    """Makes a process wait for the name."""
+    """Starts a lookup of the name in a process, and returns when it waits."""
     waits = mount.stats()["flight_waits"]
     process.start("begin_and_look", process.path(KEY), NAME)
     wait_until(lambda: mount.stats()["flight_waits"] > waits, what="the wait")
@@ -73,7 +74,7 @@ def flights(mount):
 
 
 def begin(mount, crowd, count=4, **options):
-    """Makes one process build, and the others wait."""
+    """Makes one process the builder, and the others wait; returns the builder and the waiters."""
     builder, *waiters = crowd(mount, count, **options)
     assert not look(builder)
     for waiter in waiters:
@@ -218,7 +219,7 @@ def test_nobody_waits_for_completion_longer_than_the_timeout(mount_with, crowd):
 def test_a_refused_builder_hands_over_once_the_entry_is_complete(mount_with, crowd):
     mount = mount_with(config="[publish]\nallow = { users = [20002, 20003] }\n")
     builder, second, third = crowd(mount, 3)
-    assert not look(builder)  # builds for its own job only
+    assert not look(builder)  # may not publish, so it builds for its own job only
     assert not look(second)
     wait_for(mount, third)
     put(builder, NAME)

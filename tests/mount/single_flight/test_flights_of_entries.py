@@ -66,7 +66,8 @@ def flights(mount):
 
 
 def begin(builder, key=KEY):
-    """Looks up the entry, which does not exist; from then on the process is its builder."""
+    """Makes the process the builder of a missing entry, by a lookup; the process then uses CPU time, as a compiler
+    does."""
     builder("keep_busy")
     assert not builder.exists(f"{TOP}/kernels/{key}")
 
@@ -228,7 +229,7 @@ def test_calls_that_make_or_move_the_name_find_it_absent(mount, process_of, flig
 
 
 def test_processes_make_the_directory_at_once_whoever_builds(mount, crowd, flights):
-    """os.makedirs() calls mkdir(2) first, and expects a directory after EEXIST."""
+    """os.makedirs() calls mkdir(2) first. If that fails with EEXIST, the name must be a directory."""
     builder, *others = crowd(4)
     begin(builder)
     for other in others:

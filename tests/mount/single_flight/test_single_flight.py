@@ -212,7 +212,7 @@ def test_a_raw_process_ends_the_wait_as_well(mount, store, crowd):
     assert not look(leader)
     start_look(other)
     wait_for_waits(mount, 1)
-    (store.parent / NAME).write_bytes(b"raw")  # even an empty file would end the wait
+    (store.parent / NAME).write_bytes(b"raw")  # written elsewhere, because an empty file would end the wait
     (store / KEY).mkdir(parents=True)
     os.rename(store.parent / NAME, store / KEY / NAME)
     assert other.result()

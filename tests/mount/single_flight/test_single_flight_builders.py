@@ -60,7 +60,7 @@ def test_a_builder_that_repeats_its_lookup_without_progress_has_failed(mount, cr
     assert not look(leader)
     start_look(other)
     wait_for_waits(mount, 1)
-    time.sleep(0.1)  # longer than kFlightApproach: this is a new call sequence
+    time.sleep(0.1)  # longer than kFlightApproach, so that the next lookup belongs to a new sequence
     assert not look(leader)
     assert not other.result(timeout=10)
     assert flights()["failures"] == 1

@@ -10,6 +10,6 @@ def mount(mount_allowing):
 
 @pytest.fixture
 def shared(mount, job_of):
-    """Starts processes of TRUSTED and STRANGER in one job of several users."""
+    """Processes of TRUSTED and STRANGER in one job, which several users share."""
     mount.cli("job", "start", "both", "--shared-uids")
     return job_of(mount, "both", TRUSTED), job_of(mount, "both", STRANGER)

@@ -66,7 +66,7 @@ def test_an_empty_table_lets_nobody_publish(mount_allowing, job_of):
 
 
 def test_root_must_be_named_as_well(mount_allowing, job_of):
-    """In a container, the job is often root."""
+    """Root is no exception, because jobs in containers often run as root."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     job_of(mount, "root", 0).put_group("KEY", KERNEL)
     assert not is_published(mount)
@@ -78,7 +78,7 @@ def test_root_must_be_named_as_well(mount_allowing, job_of):
 
 @pytest.fixture
 def process_of(agent, mount_allowing):
-    """Starts a process with a primary group and supplementary groups."""
+    """process_of(mount, job, uid, gid, groups) starts a process with this primary group and supplementary groups."""
     started = []
 
     def start(mount, job, uid, gid, groups):

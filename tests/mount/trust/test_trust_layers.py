@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: a stranger's writes stay unpublished, whatever happens to their job; and how such a job affects
-other jobs."""
+"""[publish] allow: a stranger's writes stay unpublished, whatever happens to the stranger's job; and how such a job
+affects other jobs."""
 
 import fcntl
 import os
@@ -84,7 +84,7 @@ def test_reading_does_not_change_the_publish_policy(mount, shared):
 
 
 def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
-    """The child has changed its user, and writes to a file that its parent has opened."""
+    """A child changes its user to STRANGER, and writes to a file that its parent has opened as TRUSTED."""
     code = f"""if 1:
         import os, sys
         entry = sys.argv[1]
@@ -107,7 +107,7 @@ def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
 
 
 def test_a_layer_cannot_be_renamed_or_begun_anew_into_trust(mount_allowing, mount, job_of, store):
-    """An administrator might move the layer's directory, or start another attempt of the job."""
+    """A stranger's layer is renamed to a trusted user's job, and its record is changed to that user."""
     stranger = job_of(mount, "two", STRANGER)
     stranger.put_group("THEIRS", KERNEL)
     mount.kill_daemon()
@@ -186,7 +186,7 @@ def test_discarded_changes_no_longer_count(mount, shared):
     try:
         stranger("os.pwrite", held, b"still", 0)
     except OSError:
-        pass  # its file is gone with the layer
+        pass  # the discard has removed the file with the layer
     trusted.put_group("LATER", KERNEL)
     assert not is_published(mount, "LATER")
 
@@ -212,7 +212,7 @@ def test_a_stranger_in_a_trusted_job_builds_only_for_that_job(mount, shared, job
     trusted, stranger = shared
     other = job_of(mount, "other", TRUSTED)
     trusted("os.makedirs", trusted.path("triton/KEY"))
-    assert not stranger.exists(f"triton/KEY/{NAME}")  # it builds for its own job
+    assert not stranger.exists(f"triton/KEY/{NAME}")  # the stranger builds, but only for its own job
     assert not other("begin_and_look", other.path("triton/KEY"), NAME)
 
 
@@ -241,13 +241,13 @@ def test_a_strangers_job_truncates_no_lock_file_of_the_base(mount, job_of):
 
 
 def test_a_strangers_job_opens_no_lock_file_of_the_base_through_proc(mount, job_of):
-    """A lookup by O_PATH itself is not refused, but the calls that follow are."""
+    """An open with O_PATH succeeds, but an open or truncate through that descriptor must fail."""
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     name = "triton/KEY/lock"
     trusted("os.makedirs", trusted.path("triton/KEY"))
     trusted.write(name, b"123")
     fd = stranger("os.open", stranger.path(name), os.O_PATH)
-    stranger("os.mkdir", stranger.path("triton/OTHER"))  # from now on, the job is not allowed to publish
+    stranger("os.mkdir", stranger.path("triton/OTHER"))  # after this change, the job may not publish
     stranger("os.stat", stranger.path(name))
     with pytest.raises(OSError):
         stranger("os.open", f"/proc/self/fd/{fd}", os.O_RDWR)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the tests of [publish] allow: the users, and what they see."""
+"""Helpers for the tests of [publish] allow: the users, an entry, and what cacheshim publishes and reports."""
 
 import json
 
