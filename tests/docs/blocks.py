@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the blocks of a document: lines indented by four spaces or between two lines of ```; in a manual page,
-literal displays."""
+"""Finds the blocks of a document: lines that are indented by four spaces or between two lines of ```. In a manual page,
+these are the literal displays."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A block as a reader sees it."""
+    """A block without its indentation or fences, with its place in the document."""
 
     document: str
     line: int
@@ -18,7 +18,7 @@ class Block:
         return f"{self.document}:{self.line}"
 
     def commands(self):
-        """Returns the commands of a shell block, each with its continuation lines."""
+        """Yields the commands of a shell block, each with its continuation lines."""
         command = ""
         for line in self.text.splitlines():
             command += line
@@ -30,7 +30,7 @@ class Block:
 
 
 def blocks_of(path, name):
-    """Returns the blocks of the document at `path`, whose name in the tests is `name`, in order."""
+    """Returns the blocks of the document at `path` in order; `name` becomes their `document`."""
     return blocks_of_text(path, name) if path.suffix == ".md" else blocks_of_manual(path, name)
 
 

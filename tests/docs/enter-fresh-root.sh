@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-fresh-root.sh WORK REPOSITORY
 #
-# Prints "ready" from inside its own mount and PID namespaces. Their root is this machine in its state before somebody
+# Creates mount and PID namespaces, prints "ready", and waits. Their root is this machine as it would be before somebody
 # follows the README: nothing in /usr/local, no /ci-cache and no /data, empty home directories, and a writable copy of
 # /etc, /usr/sbin and the repository. Changes made there are invisible outside. All mounts and processes disappear when
 # stdin is closed or this script is killed. WORK is an empty directory.
 set -euo pipefail
 
-# On a real machine some of these are separate file systems; here none may be, so that a tmpfs can cover all of them.
+# These directories are empty in the new root. On this machine, some may be separate file systems; none is mounted there.
 readonly empty=(home root run tmp mnt media opt)
 
 writable() { # DIRECTORY: its changes stay in memory
@@ -52,8 +52,8 @@ inside() { # WORK REPOSITORY: runs as the first process of the new namespaces
     rmdir /.old
     cd /
     echo ready
-    # Not exec: this shell is the first process, and reaps the children of daemons that have exited.
-    { cat <&3 > /dev/null & } 3<&0  # a background process otherwise gets /dev/null as stdin
+    # No exec here: this shell stays the first process of the PID namespace, which must reap orphans.
+    { cat <&3 > /dev/null & } 3<&0  # by descriptor 3, because a background process gets /dev/null as its stdin
     wait $!
 }
 

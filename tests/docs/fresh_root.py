@@ -21,7 +21,7 @@ done"""
 
 
 def high_pipe():
-    """Makes a pipe whose descriptor numbers are none of those that the shell uses itself."""
+    """Makes a pipe whose descriptor numbers are at least 20, so that they do not conflict with the shell's own."""
     low = os.pipe()
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in low]
     for fd in low:
@@ -48,7 +48,8 @@ class Shell:
                  "LANG=C.UTF-8", "bash", "--norc", "-c", f"exec 8>&{statuses} 9<&{commands} "
                  f"{statuses}>&- {commands}<&-\n{SHELL}"]
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
-        # Write-only, because the library treats a file that is also open for reading as a program's data.
+        # Opened only for writing: the library takes a file that is also open for reading for a program's data, and
+        # would not print its messages there.
         out, err = (open(path, "a", encoding="utf-8") for path in self._texts)
         with out, err:
             self._process = subprocess.Popen([*enter, *become, *words], stdin=subprocess.DEVNULL,
@@ -57,7 +58,7 @@ class Shell:
         os.close(statuses)
 
     def run(self, command, timeout=COMMAND_TIMEOUT_S):
-        """Runs one command and waits for its end."""
+        """Runs one command, waits for its end, and returns its status and output."""
         before = [len(path.read_text()) for path in self._texts]
         os.write(self._commands, command.encode() + b"\0")
         deadline = time.monotonic() + timeout
@@ -79,7 +80,7 @@ class Shell:
 
 
 class FreshRoot:
-    """Runs enter-fresh-root.sh, with users and their shells."""
+    """A fresh root, which enter-fresh-root.sh creates, and a shell for each user in it."""
 
     def __init__(self, scratch, repository):
         self._directory = pathlib.Path(scratch)
@@ -94,7 +95,7 @@ class FreshRoot:
         self._shells = {}
 
     def shell(self, user):
-        """Returns this user's shell; each user has one."""
+        """Returns the user's shell, which starts at the first call."""
         if user not in self._shells:
             home = "/root" if user == "root" else f"/home/{user}"
             enter = ["nsenter", f"--target={self._first}", "--mount", "--pid"]
@@ -102,7 +103,7 @@ class FreshRoot:
         return self._shells[user]
 
     def close(self):
-        """Kills every process in it."""
+        """Kills all processes in the fresh root."""
         self._process.stdin.close()
         self._process.wait(30)
         self._process.stdout.close()

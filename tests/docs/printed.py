@@ -12,18 +12,18 @@ class Run:
     """Commands that run one after the other in this user's shell."""
 
     user: str
-    given: str = ""       # what root does before; the document assumes it
+    given: str = ""       # what root does before, because the document assumes that it is done
     setting: str = ""     # what this user does before, in the same shell
     placeholders: dict = dataclasses.field(default_factory=dict)  # placeholder: the value that replaces it
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
     prints: str = ""      # a part of what the commands print
     says: str = ""        # each line on stderr contains this; "": stderr is empty
-    then: tuple = ()      # (user, command, text that it prints): verifies what the document states
+    then: tuple = ()      # (user, command, text that it prints), …: run afterwards, to verify the document's statements
 
 
 @dataclasses.dataclass(frozen=True)
 class Script(Run):
-    """A whole script that bash runs; `file` of the repository contains each of its lines."""
+    """A block that is run as one bash script; the repository's `file` contains each of its lines."""
 
     file: str = ""
 
@@ -37,7 +37,7 @@ class Configuration:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A profile, stored from the beginning in this file in a user's home directory."""
+    """A profile, which the user's home directory contains at `path` before the document's first block is run."""
 
     user: str
     path: str
@@ -59,14 +59,14 @@ class Synopsis:
 
 @dataclasses.dataclass(frozen=True)
 class Quoted:
-    """An excerpt of `file` of the repository, which contains each of its lines."""
+    """An excerpt of the repository's `file`, which contains each line of the block."""
 
     file: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """C++, the body of a function with these parameters and helpers."""
+    """C++ that compiles between `before`, which begins a function, and `after`."""
 
     before: str
     after: str = "}\n"
@@ -74,7 +74,7 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """Not run, for this reason."""
+    """A block that is not run, for `reason`."""
 
     reason: str
 
@@ -82,7 +82,7 @@ class Listed:
 MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
 OUTPUT = Listed("what a command has printed, no command")
 GROUP = "__grp__k.json"
-# Files that `meson install` installs and the stand-in lacks.
+# Prints the files that `meson install` would install and that the stand-in has not.
 NOT_INSTALLED = """
 import json, os, subprocess
 plan = subprocess.check_output(["meson", "introspect", "--installed", "build-release"])
@@ -106,19 +106,19 @@ for user in ci:20001 alice:20002; do
 done
 """
 INSTALLED = "cp -a @dist@/. /usr/local/"
-# Replace srun with enroot, and docker, whose image has a module `pytest`.
+# Installs the replacements for docker and for srun with enroot; docker's image contains a module `pytest`.
 CONTAINERS = """
 install -m 0755 @tests@/container /usr/local/bin/srun
 install -m 0755 @tests@/container /usr/local/bin/docker
 install -D -m 0644 @tests@/train.py /image/pytest.py
 """
-# A program with a cache of its own.
+# Installs a program that writes a file to the cache directory in MINE_CACHE_DIR or X_CACHE.
 CACHING = """
 printf '#!/bin/sh\\necho > "${{MINE_CACHE_DIR-$X_CACHE}}/a"\\n' > /usr/local/bin/{0}
 chmod 0755 /usr/local/bin/{0}
 """
 MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
-# The mount, and an entry in its base.
+# Mounts, and publishes an entry.
 BUILT = f"{MOUNTED}\nrunuser -u alice -- env {PRELOAD} HOME=/home/alice python /home/alice/train.py"
 
 README = {
@@ -134,7 +134,7 @@ README = {
         ("root", "ls /data/ci-cache/triton/KEY", GROUP),
         ("alice", "python train.py", "hit"),
         ("alice", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),
-        # The shell itself and its children see different directories.
+        # The shell itself, which is not preloaded, does not see the cache below this path; its children do.
         ("alice", "(cd ~/.triton/cache) || echo none", "none"),
         ("alice", "echo ~/.triton/cache/*", "/home/alice/.triton/cache/*"),
         ("alice", "env -C /home/alice/.triton/cache ls KEY", GROUP))),
@@ -262,7 +262,7 @@ DOCUMENTS = {
     "docs/man/cacheshim-cuda.7": {("FILES", "[cuda]"): Configuration()},
 }
 
-# The user who runs each example of `cacheshim --help`, in their order, and what root does before.
+# For each example of `cacheshim --help`, in their order: the user who runs it, and what root does before.
 EXAMPLES = {
     "cacheshim mount": ("root", "mkdir -p /ci-cache /data/ci-cache"),
     "cacheshim run python": ("alice", ""),

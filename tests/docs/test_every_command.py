@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every command that `--help` names in difficult situations: preloaded, in a job, and with a CACHESHIM_MOUNT
-that is not a mount."""
+"""Runs every command that `--help` names in three situations: with the library preloaded, inside a job, and with a
+CACHESHIM_MOUNT that names no mount."""
 
 import dataclasses
 import pathlib
@@ -22,10 +22,10 @@ FAILED, UNAVAILABLE = 1, 69
 class Row:
     """How a command is called, and its exit codes."""
 
-    words: str             # after the command's name
-    user: int | None = 0   # a user other than root; None: only root runs it
-    none: int = UNAVAILABLE  # if CACHESHIM_MOUNT is no mount
-    lines: int = 0         # lines on stderr in that case, in addition to the error message
+    words: str             # the words after the command's name
+    user: int | None = 0   # the exit code for a user other than root; None: only root runs the command
+    none: int = UNAVAILABLE  # the exit code if CACHESHIM_MOUNT names no mount
+    lines: int = 0         # the most lines on stderr in that case, if the command succeeds
 
 
 # In the order in which the tests call them on one mount.
@@ -53,12 +53,12 @@ ROWS = {
     "verify": Row("", user=FAILED),
     "doctor": Row(""),
 }
-# `doctor` also reports problems of the machine.
+# `doctor` also reports problems of this machine, which the tests cannot prevent.
 MAY_FIND_A_PROBLEM = {"doctor"}
 
 
 def commands_of(program, *words):
-    """Returns the commands that have no subcommands."""
+    """Returns the names of all commands without subcommands, as `--help` lists them: "status", "job end"."""
     text = mounts.run(program, *words, "--help").stdout
     listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", text, re.MULTILINE | re.IGNORECASE)
     names = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
@@ -87,7 +87,8 @@ class Caller:
         return jobs.as_user(self._uid, argv, env=self._env, timeout=IN_TIME_S)
 
     def call_all(self, code_of, lines_of):
-        """Returns a line for each command with another exit code, or another number of lines on stderr."""
+        """Calls each command for which code_of(row) is not None. Returns a line for each that exits with another code, or
+        prints more lines on stderr than lines_of(row), or more than one if it fails."""
         wrong = []
         for name, row in ROWS.items():
             code = code_of(row)
@@ -104,7 +105,7 @@ class Caller:
 
 @pytest.fixture
 def preload(library, scratch):
-    """Returns the environment that preloads the library into a program, from a path that every user can read."""
+    """The variables that preload the library, from a copy that every user can read."""
     return {"LD_PRELOAD": str(shutil.copy(library, scratch / "libcacheshim.so"))}
 
 
@@ -138,7 +139,7 @@ def test_commands_report_a_missing_mount_in_one_line(program, scratch, preload, 
     elif where == "file":
         path.touch()
     env = {"CACHESHIM_MOUNT": str(path), **(preload if preloaded else {})}
-    # If the library is preloaded, the command that `lock` starts prints the line too.
+    # If the library is preloaded, the command that `lock` or `run` starts also prints a line about the missing mount.
     wrong = Caller(program, scratch, env).call_all(
         lambda row: row.none, lambda row: max(row.lines, int(preloaded and row.none == 0)))
     assert wrong == []
@@ -167,7 +168,7 @@ def test_the_preloaded_program_unmounts_and_mounts_its_own_mount(program, scratc
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
 def test_a_store_is_used_for_one_command_while_preloaded(program, scratch, mount, preload, uid):
-    """The command uses its own store, and not the mount to which the library would lead."""
+    """The command of `run --store` uses that store, and not the mount in the preloaded library's CACHESHIM_MOUNT."""
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path)}
     caller = Caller(program, scratch, env, uid)
     own = scratch / "own"
@@ -178,7 +179,7 @@ def test_a_store_is_used_for_one_command_while_preloaded(program, scratch, mount
     assert (result.returncode, result.stderr) == (0, "")
     assert (own / "triton/K/k.so").read_text() == "x\n"
     assert not (mount.store / "triton/K").exists()
-    mount.unmount()  # its daemon has the device open
+    mount.unmount()  # before the fixture `device` unmounts /dev/fuse, which the daemon has open
 
 
 def test_a_preloaded_lock_command_preloads_the_library_into_its_child(program, scratch, mount, preload):
@@ -188,7 +189,8 @@ def test_a_preloaded_lock_command_preloads_the_library_into_its_child(program, s
 
 
 def test_the_preloaded_program_uses_paths_without_redirection(program, scratch, mount, preload):
-    """A default path of a cache leads to the directory in the home directory, as it does for the shell."""
+    """In the program itself, a cache's default path is not redirected to the mount: it names the directory in the home
+    directory, as in the user's shell."""
     home = scratch / "home"
     (home / ".triton/cache").mkdir(parents=True)
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path), "CACHESHIM_JOB": "j", "HOME": str(home)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the blocks of README.md, docs/*.md and the manual pages as they are printed and in order, each document on a
-fresh machine."""
+"""Runs the blocks of README.md, docs/*.md and the manual pages in order and as they are printed. Each document gets its
+own fresh root, which simulates a new machine."""
 
 import pathlib
 import re
@@ -16,12 +16,12 @@ DOCUMENTS = {str(path.relative_to(mounts.REPOSITORY)): path for path in
              [mounts.REPOSITORY / "README.md", *sorted(mounts.REPOSITORY.glob("docs/*.md")),
               *sorted(mounts.REPOSITORY.glob("docs/man/*"))]}
 CONFIGURATION = "/etc/cacheshim/cacheshim.toml"
-# `doctor` also reports problems of the machine.
+# `doctor` also reports problems of this machine, so its exit code 1 is accepted.
 DOCTOR = "cacheshim doctor"
 
 
 def rows_of(name):
-    """Returns each block of a document with its row."""
+    """Returns a list of (block, its row or None) for a document, and the rows that no block has."""
     rows = dict(printed.DOCUMENTS.get(name, {}))
     found, used = [], set()
     for block in blocks_of(DOCUMENTS[name], name):
@@ -33,7 +33,7 @@ def rows_of(name):
 
 
 class Machine:
-    """A fresh root on which the rows are run."""
+    """A fresh root in which the rows of a document are run."""
 
     def __init__(self, scratch, program):
         self.root = FreshRoot(scratch, mounts.REPOSITORY)
@@ -41,8 +41,8 @@ class Machine:
                         "@dist@": program.parents[1]}
 
     def run(self, where, user, command, says=None):
-        """Runs a command, which must succeed, and returns what it printed. If `says` is given, every line on stderr
-        must contain it; if it is empty, stderr must be empty."""
+        """Runs a command, asserts that it succeeds, and returns its output. Every line on stderr must contain `says`; if
+        `says` is empty, stderr must be empty; if it is None, stderr is not checked."""
         ended = self.root.shell(user).run(command)
         lines = [line for line in ended.err.splitlines() if not says or says not in line]
         assert says is None or not lines, f"{where}: `{command}` as {user}: {lines[-20:]}"
@@ -52,7 +52,7 @@ class Machine:
         return ended.out
 
     def prepare(self, where, script):
-        """Runs a script of the rows as root."""
+        """Runs a row's script as root, with the paths of this run instead of the @marks@."""
         for mark, path in self._places.items():
             script = script.replace(mark, str(path))
         if script.strip():
@@ -62,7 +62,7 @@ class Machine:
         self.run(where, "root", f"mkdir -p $(dirname {path}) && cat > {path} <<'END'\n{text}END")
 
     def try_configuration(self, where, text):
-        """Verifies that a mount starts with this configuration, and applies it."""
+        """Verifies that a mount starts with `text` as cacheshim.toml, and unmounts it."""
         self.write(where, CONFIGURATION, text)
         self.run(where, "root", "mkdir -p /tmp/point /tmp/store; "
                  "cacheshim mount --store /tmp/store /tmp/point && cacheshim unmount /tmp/point")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates a program with one Triton kernel: looks it up in the cache, and builds it as Triton does."""
+"""Simulates a program with one Triton kernel: looks the kernel up in the cache, and builds it if it is missing, with
+Triton's calls."""
 
 import json
 import os
@@ -10,7 +11,7 @@ GROUP = os.path.join(ENTRY, "__grp__k.json")
 
 
 def put(name, data):
-    """As triton.runtime.cache does: writes the file in a temporary directory and renames it."""
+    """Writes a file as triton.runtime.cache does: in a temporary directory, from which it renames the file."""
     temporary = os.path.join(ENTRY, f"tmp.pid_{os.getpid()}_1")
     os.makedirs(temporary)
     with open(os.path.join(temporary, name), "w", encoding="utf-8") as file:

@@ -16,7 +16,7 @@ def uid(request):
 
 @pytest.fixture(params=[False, True], ids=["fresh", "in-base"])
 def in_base(request):
-    """Whether the program finds its data in the base and changes it, or creates the data itself."""
+    """True if the program changes data that the base contains; false if the program creates its data itself."""
     return request.param
 
 
@@ -32,7 +32,7 @@ def two_places(scratch, store, mount_store):
         native.mkdir()
         if fill:
             fill(native)
-        # As the files of a store must be: readable by all.
+        # The base's copy belongs to root, and its files are readable by all users.
         subprocess.run(["cp", "-a", native, base], check=True)
         subprocess.run(["chown", "-hR", f"{uid}:{uid}", native], check=True)
         view = mount_store(store).path / ".jobs/j/w"

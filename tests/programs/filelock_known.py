@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of filelock whose results on lock files shared by all jobs differ from native ones (docs/locks.md, "Lock
-files").
+"""The tests of filelock whose results in a view differ from native ones, because all jobs share the lock files
+(docs/locks.md, "Lock files").
 
-Lists them by module, without the prefix "test_", and without parameters if those do not matter. Each differs in all
-versions that have it, or with "@N" in all N.x.
+The names lack their prefix "test_", and their parameters if these do not matter. A test differs in all versions that
+have it, or, with "@N", only in the versions N.x.
 """
 
 # A shared lock file has mode 0666, whatever mode its creator requests.
@@ -18,7 +18,7 @@ MODE = {
 
 
 def is_known(name, version):
-    """Returns whether the test "tests.MODULE.test_NAME[PARAMETERS]" of this version is one of them."""
+    """Returns true if the test `name`, "tests.MODULE.test_NAME[PARAMETERS]", is known to differ in this version."""
     base, bracket, parameters = name.partition("[")
     module, _, test = base.removeprefix("tests.").rpartition(".")
     test = test.removeprefix("test_")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory in which programs run, and its contents afterwards in a form that can be compared."""
+"""A directory in which programs run, and its tree of files in a form that can be compared."""
 
 import hashlib
 import json
@@ -20,14 +20,14 @@ class Place:
         self.path, self.uid, self.job = pathlib.Path(path), uid, job
 
     def try_run(self, *argv, cwd=None, env=None, **options):
-        """Runs a program in the directory, or in the one named `cwd` below it."""
+        """Runs a program as the place's user, in the directory or in `cwd` below it."""
         options.setdefault("timeout", PROGRAM_TIMEOUT_S)
-        # `env` changes directory as the user: subprocess's cwd would do it as root.
+        # `env -C` changes the directory as the user; subprocess's cwd would change it as root.
         argv = ["env", "-C", self.path / (cwd or "."), *argv]
         return as_user(self.uid, argv, job=self.job, env=env, **options)
 
     def run(self, *argv, **options):
-        """Does the same for a program that must succeed; returns what it printed."""
+        """Runs a program like try_run(), and asserts that it succeeds; returns its output."""
         result = self.try_run(*argv, **options)
         words = " ".join(str(word) for word in argv)
         assert result.returncode == 0, (f"{words} in {self.path} as {self.uid}: exit "
@@ -36,13 +36,13 @@ class Place:
         return result.stdout
 
     def python(self, function, *args, **options):
-        """Calls workers.FUNCTION with these arguments in a process of its own."""
+        """Calls workers.FUNCTION with these arguments in a new process of the place's user; returns its output."""
         workers = pathlib.Path(__file__).with_name("workers.py")
         return self.run("/usr/bin/python3", "-I", workers, function, *args, **options)
 
     def tree(self, below=".", **options):
-        """Returns the result of tree(). Root cannot read a view, so the place's user reads it, whatever the modes
-        are."""
+        """Returns the result of tree() for a directory of the place. Root cannot read another user's view, so a process
+        of the place's user reads it, with the capability to read files regardless of their modes."""
         if self.job is None or self.uid == 0:
             return tree(self.path / below, **options)
         here = pathlib.Path(__file__).parent
@@ -60,11 +60,10 @@ class Place:
 
 
 def tree(top, times=True, skip=()):
-    """Returns every path below `top` with all properties that a copy must preserve; names of one file have the same
-    number.
+    """Returns {path: properties} for every path below `top`, with all properties that a copy must preserve; all names of
+    one file refer to the same name.
 
-    It reads with root's rights, so that no file is unreadable. It leaves out names in `skip`, and everything below
-    them.
+    The process must be able to read all files. Leaves out the names in `skip`, and everything below them.
     """
     found, numbers = {}, {}
     for directory, directories, files in os.walk(top, onerror=_fail):

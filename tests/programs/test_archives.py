@@ -7,7 +7,7 @@ import places
 import pytest
 import workers
 
-# Without a window of -1, rsync compares times in seconds.
+# Without --modify-window=-1, rsync compares only the seconds of times.
 RSYNC = ["rsync", "-aHXS", "--checksum", "--itemize-changes", "--modify-window=-1"]
 TAR = ["--format=posix", "--sparse", "--xattrs", "--numeric-owner"]
 

@@ -10,7 +10,7 @@ SOURCES = 40
 
 def environment(place):
     return {"CCACHE_DIR": place.path / "ccache", "CCACHE_NOCOMPRESS": "1",
-            # By default, ccache does not trust sources that are as new as the build.
+            # Without this, ccache does not use its cache for sources that are as new as the build.
             "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime"}
 
 
@@ -19,7 +19,7 @@ def build(place, cores):
 
 
 def rebuild(place, cores):
-    """Builds again; returns ccache's counters of this build alone."""
+    """Cleans the project and builds it again; returns ccache's counters of this build."""
     place.run("ccache", "-z", env=environment(place))
     place.run("ninja", "-C", "project", "-t", "clean", env=environment(place))
     build(place, cores)

@@ -24,14 +24,14 @@ KNOWN_AS_ROOT = {
 
 
 def has_module(name):
-    """Debian does not package all test modules."""
+    """Returns true if CPython's test module exists; Debian does not package all of them."""
     code = f"import importlib.util as i, sys; sys.exit(i.find_spec('{name}') is None)"
     return subprocess.run([PYTHON, "-c", code], stderr=subprocess.DEVNULL,
                           check=False).returncode == 0
 
 
 def outcomes(place, module):
-    """Returns the result of each test whose result has a name."""
+    """Runs a test module in a place; returns {test: result} and the end of the output."""
     place.run("mkdir", "-p", "t", "home")
     # The tests' working directory is below --tempdir. Its path is short enough for names of sockets.
     result = place.try_run(PYTHON, "-m", "test", "--junit-xml", place.path / "results.xml",

@@ -18,19 +18,19 @@ VERSIONS = ["3.13.4", "3.20.0", "3.24.3", "3.29.0", "4.2.0"]
 
 
 def params(*short):
-    """Returns all versions; all but these are marked as long tests."""
+    """Returns all versions as parameters; those not in `short` are marked as long tests."""
     return [pytest.param(version, marks=[] if version in short else [pytest.mark.long])
             for version in VERSIONS]
 
 
-# By inductor's profile, a file ending in .lock is a lock of all jobs; by triton's, it is the job's own file. "other"
-# has no profile: a lock on the job's own file is taken on the store's file of that name.
+# The directory of the lock files, and whether the library is preloaded. In the profile of inductor, all jobs share a
+# file whose name ends in .lock; in that of triton, it is the job's own file. "other" has no profile: a lock on the job's
+# own file is taken on the store's file of that name.
 WAYS = [("inductor", False), ("inductor", True), ("triton", True), ("other", False)]
-# One of the tests takes one lock 20,000 times in 20 threads.
-TEST_SECONDS = 150
-SECONDS = 1200  # 4.2.0 uses 140 s of CPU time, and waits for as long
+TEST_SECONDS = 150  # the limit for one test; the longest takes a lock 20,000 times in 20 threads
+SECONDS = 1200  # the limit for all tests of a version; those of 4.2.0 use 140 s of CPU time, and sleep for as long
 RERUNS = 2
-RERUN_SECONDS = 400  # one test of eight processes may take 300 of them
+RERUN_SECONDS = 400  # the limit for a repetition; a single test with eight processes may take 300 s
 
 
 class Suite:
@@ -46,14 +46,14 @@ class Suite:
         assert list(self.natively.values()).count("passed") > 70, output
 
     def outcomes(self, directory, results, shimmed=False, tests=("tests",), seconds=SECONDS):
-        """Returns the result of each test in a directory."""
+        """Runs tests with `directory` as their temporary directory; returns {test: result} and the output."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         env.update({"CACHESHIM_JOB": "f", "PYTHONDONTWRITEBYTECODE": "1",
                     "PYTEST_ADDOPTS": "", "PYTHONPATH": str(pathlib.Path(__file__).parent / "plugins")})
         subprocess.run(["mkdir", "-p", directory], env=env, check=True)  # the directory is in the job's view
         if shimmed:
             env["LD_PRELOAD"] = mounts.LIBRARY
-        # Some tests make os.fstat fail, and --capture=fd would call it.
+        # Not --capture=fd, which calls os.fstat: some tests make that call fail.
         result = subprocess.run(
             [self.venv / "bin/python", "-m", "pytest", *tests, "-q", "--capture=sys",
              "-p", "no:cacheprovider", "-p", "no_own_limits", "-o", "addopts=",
@@ -69,13 +69,13 @@ class Suite:
         return found, result.stdout[-6000:]
 
     def differing(self, found):
-        """Returns the tests whose result differs: their native result, and that in `found`."""
+        """Returns {test: (native result, result in `found`)} for the tests whose results differ."""
         return {name: (self.natively.get(name), found.get(name))
                 for name in self.natively.keys() | found.keys()
                 if self.natively.get(name) != found.get(name)}
 
     def argument(self, name):
-        """Converts a test's name in the results to pytest's form: "tests.test_x.test_y[z]" is
+        """Converts a test's name from the form in the results, "tests.test_x.test_y[z]", to pytest's argument,
         tests/test_x.py::test_y[z]."""
         base, bracket, parameters = name.partition("[")
         parts = base.split(".")
@@ -107,8 +107,8 @@ def without_parameters(names):
 @pytest.mark.timeout_s(2 * SECONDS + RERUNS * RERUN_SECONDS + 20)
 @pytest.mark.parametrize("suite, family, shimmed", list(runs()), indirect=["suite"])
 def test_filelocks_own_tests_have_native_results(suite, mount_store, store, scratch, family, shimmed):
-    """A test that waits for fractions of a second may fail on a busy machine. A test that fails is run again, and
-    must then have the native result each time."""
+    """Tests that wait for fractions of a second may fail on a busy machine. So the tests with another result than
+    natively are run again RERUNS times, and must then have the native result each time."""
     directory = mount_store(store, name="m").path / family / "f"  # a short path, because one test binds a socket
     found, output = suite.outcomes(directory, scratch / "results.xml", shimmed)
     different = suite.differing(found)

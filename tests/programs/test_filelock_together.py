@@ -24,7 +24,7 @@ for _ in range(int(count)):
 
 @pytest.fixture(params=["two views", "one view", "view and store", "natively"])
 def places(request, mount, store, scratch):
-    """The directory of the lock as each process sees it, with the process's job."""
+    """For each of the two processes: the lock's directory as that process sees it, and the process's job or None."""
     for top in (store, scratch):
         (top / "inductor/locks").mkdir(parents=True)
     jobs = {"two views": ("one", "two"), "one view": ("one", "one"),

@@ -28,7 +28,7 @@ class Repository:
         return self.place.run("git", *words, cwd=self.directory, env=ENVIRONMENT)
 
     def change(self, seed, names):
-        """Writes files as the place's user."""
+        """Writes files with contents that depend on `seed`, as the place's user."""
         self.place.python("write_texts", self.directory, seed, *names)
 
     def state(self):
@@ -46,7 +46,7 @@ class Repository:
 
 
 def history(repository):
-    """Creates branches, a merge and a full repack; each step rewrites a large part of the files."""
+    """Makes branches and a merge, and repacks all objects; each step rewrites a large part of the files."""
     names = names_of_files()
     repository.git("checkout", "-q", "-b", "topic")
     repository.change(2, names[:100])
@@ -76,7 +76,7 @@ def begin(place):
 
 
 def repository_in(directory):
-    """Creates the contents of the base: the repository in the state after begin()."""
+    """Creates the base's contents: a repository as begin() leaves it."""
     begin(places.Place(directory, 0, None))
 
 

@@ -7,7 +7,8 @@ import places
 import pytest
 import workers
 
-# pip's own caches and temporary files are in the view as well. No network is used: the wheel is in the view.
+# In the view's run, pip's caches and temporary files are in the view too. pip needs no network, because the wheel is a
+# local file.
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 INSTALL = ["install", "--no-index", "--find-links", ".", "--target", "site", "--no-compile"]
 MODULES = 60
@@ -25,7 +26,7 @@ def version_in(place):
 
 
 def installed(directory):
-    """Creates the contents of the base: the first version, as installed natively."""
+    """Creates the base's contents: the first version, installed natively."""
     place = places.Place(directory, 0, None)
     workers.write_wheel(directory, "1.0", MODULES)
     pip(place, *INSTALL, "sample==1.0")

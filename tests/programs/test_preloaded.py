@@ -43,7 +43,7 @@ cd ..; rm -rf copy/a; ls -R copy
 
 
 class PreloadedPlace(places.Place):
-    """The same directory, with a preloaded library and a mount that do not concern it."""
+    """A place outside the mount, whose programs have the library preloaded and CACHESHIM_MOUNT set."""
 
     def __init__(self, path, uid, mount):
         super().__init__(path, uid, None)
@@ -56,7 +56,7 @@ class PreloadedPlace(places.Place):
 
 @pytest.fixture
 def with_and_without(scratch, store, mount_store):
-    """with_and_without(use) returns the results of `use(place)` without the library and with it."""
+    """with_and_without(use) calls use(place) without the library and with it; returns both results."""
 
     def compare(use, uid=0):
         found = []
@@ -73,7 +73,7 @@ def with_and_without(scratch, store, mount_store):
 
 
 def test_the_library_is_preloaded(with_and_without):
-    """Without this, the other tests could compare two runs without the library."""
+    """If the library were not preloaded, the other tests would pass without testing it."""
     without, loaded = with_and_without(lambda place: place.run("cat", "/proc/self/maps"))
     assert "libcacheshim" not in without
     assert "libcacheshim" in loaded

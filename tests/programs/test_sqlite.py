@@ -17,7 +17,7 @@ def filled_database(mode):
 
 
 def write_from_all(place, database):
-    """Runs all writers at once, and a reader that must never see half of a transaction."""
+    """Runs all writers at once, with a reader that fails if it sees half of a transaction."""
     with concurrent.futures.ThreadPoolExecutor(WRITERS + 1) as pool:
         writers = [pool.submit(place.python, "write_pairs", database, number, TRANSACTIONS)
                    for number in range(WRITERS)]

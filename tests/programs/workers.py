@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests' operations on files, with the standard library only: workers.py FUNCTION WORD…
+"""Operations on files for the tests of real programs: workers.py FUNCTION WORD… calls one of them.
 
-The tests import it, and also run it as another user.
+The tests also import this module. It uses only the standard library, so that any user can run it.
 """
 
 import errno
@@ -14,7 +14,7 @@ import zipfile
 
 
 def write_texts(directory, seed, *names):
-    """Writes files of numbers, one per line; some of them are executable."""
+    """Writes files with random numbers, one per line; about one file in five is executable."""
     pick = random.Random(int(seed))
     for name in names:
         path = os.path.join(directory, name)
@@ -26,7 +26,7 @@ def write_texts(directory, seed, *names):
 
 
 def write_c_project(directory, sources):
-    """Writes that many C files, which include each other's headers, and a build.ninja that uses ccache."""
+    """Writes `sources` C files with their headers, and a build.ninja that compiles them with ccache."""
     os.makedirs(directory)
     sources = int(sources)
     objects = " ".join(f"part{number}.o" for number in range(sources))
@@ -41,7 +41,7 @@ def write_c_project(directory, sources):
 
 
 def write_c_part(directory, number, sources):
-    """Part 0 is the main program, which adds up the results of all others."""
+    """Writes a C file and its header; part 0 is the main program, which adds up the results of all other parts."""
     others = range(1, sources) if number == 0 else []
     includes = [f'#include "part{other}.h"' for other in others] or [f'#include "part{number}.h"']
     if number == 0:
@@ -92,7 +92,7 @@ def write_pairs(database, writer, transactions):
 
 
 def read_pairs(database, transactions):
-    """Counts rows until all exist."""
+    """Counts the writers' rows until all exist; fails if a count is odd or smaller than the previous one."""
     connection, seen = connect(database), 0
     while seen < 2 * int(transactions):
         (now,) = connection.execute("SELECT count(*) FROM pairs WHERE writer >= 0").fetchone()
@@ -112,8 +112,8 @@ def look_at_database(database):
 
 
 def write_odd_tree(directory, for_a_base=False):
-    """Creates files of all kinds, each with a property that a copy may lose. For a base, all files are readable,
-    because a user could not open the others."""
+    """Creates files of all kinds, each with a property that a copy may lose. For a base, all files are readable, because
+    the base belongs to root, and an ordinary user could not open the others."""
     pick, opened = random.Random(1), 0o444 if for_a_base else 0
     os.makedirs(directory, exist_ok=True)
     for number in range(120):
@@ -154,8 +154,8 @@ def write_sparse_file(path, size, *offsets):
 
 
 def set_times_below(directory, pick):
-    """Sets times in the past, in nanoseconds; they are the same at every place, in whatever order it lists its
-    names."""
+    """Sets times in the past, in nanoseconds. They do not depend on the order in which a directory is listed, and thus
+    are the same at every place."""
     paths = [os.path.join(path, name) for path, directories, files in os.walk(directory)
              for name in directories + files]
     for path in sorted(paths, reverse=True):  # names below a directory come before the directory
@@ -180,7 +180,7 @@ def change_odd_tree(directory):
 
 
 def change_large_file(path):
-    """Writes before and after offset 4 GiB, and returns the result: bytes, size, data and holes."""
+    """Writes before and after offset 4 GiB, and prints the result: bytes, size, data and holes."""
     boundary = 4 << 30
     with open(path, "r+b") as file:
         fd = file.fileno()

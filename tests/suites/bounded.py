@@ -32,7 +32,8 @@ def end_descendants(pid):
 
 
 def run(words, timeout_s, **options):
-    """Returns the exit status, or TIMED_OUT, and the output. Kills what the command leaves in its process group."""
+    """Runs a command; returns its exit status, or TIMED_OUT, and its output. Kills the processes that remain in the
+    command's process group, and after a timeout all its descendants."""
     with tempfile.TemporaryFile() as output:  # not a pipe: processes that the command leaves behind would keep it open
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True, **options)

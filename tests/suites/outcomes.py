@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a suite's checks natively and through cacheshim, and their differences."""
+"""Compares the results of a suite's checks natively and through cacheshim."""
 
 import json
 
@@ -7,15 +7,15 @@ import mounts
 
 RESULTS = mounts.REPOSITORY / "build/results/suites"
 PASSED = ("ok", "passed")
-SKIPPED = ("skipped", None)  # many suites choose their tests by the type of the file system
+SKIPPED = ("skipped", None)  # no differences, because many suites choose their tests by the type of the file system
 
 
 def differences(name, native, ours, known):
-    """Returns the differences as sentences: checks that pass natively and fail here. Writes all results to
-    RESULTS/NAME.json.
+    """Returns the differences as sentences: checks that pass natively and fail through cacheshim, unless they are known.
+    Writes all results to RESULTS/NAME.json.
 
-    `native` and `ours` map a check to its result; `known` maps prefixes of the names of known failures to the
-    reason. A prefix whose checks all pass counts as a difference too, so that `known` stays correct.
+    `native` and `ours` map each check to its result. `known` maps a prefix of checks' names to the reason for their
+    failure. If all checks with a prefix pass, that is a difference too, so that `known` stays up to date.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(

@@ -16,8 +16,8 @@ TEST_TIMEOUT_S = 60
 SUITE_TIMEOUT_S = 1500
 WAY_CHARACTERS = 300
 LIBRARIES = ["filelock", "portalocker", "fasteners"]
-FAMILIES = ("inductor", "unknown")  # lock files of all jobs, and a job's own lock files
-# Tests with other results in a family, by prefixes of their names, each with the reason.
+FAMILIES = ("inductor", "unknown")  # in the first one, all jobs share the lock files; in the second one, they are a job's own
+# The tests that fail in a family, by prefixes of their names, each with the reason.
 MODE = "a lock file of all jobs has mode 0666, whatever chmod says (docs/locks.md)"
 KNOWN = {
     "inductor": {
@@ -25,7 +25,7 @@ KNOWN = {
     },
     "unknown": {},
 }
-# The same for some versions only, by prefixes of their directories' names.
+# Further tests that fail in some versions only: by the family and a prefix of the checkout's name.
 KNOWN_OF_VERSIONS = {
     ("inductor", "filelock-3"): {
         "tests.test_filelock.test_lock_mode_soft": MODE,
@@ -47,7 +47,7 @@ def known(top, family):
 
 
 def checkouts():
-    """Returns each version of each library as a test of its own; a library without any becomes a skipped test."""
+    """Yields a parameter for the checkout of each version of each library; for a library without one, a skipped test."""
     top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent"))
     for library in LIBRARIES:
         found = sorted(path for path in top.glob(f"{library}*") if path.is_dir())
@@ -58,7 +58,7 @@ def checkouts():
 
 
 def way_of(case):
-    """Returns a test's result from its element of the report."""
+    """Returns the result of a test from its element in the JUnit report."""
     for child in case:
         if child.tag == "skipped":
             return "skipped"
@@ -68,13 +68,14 @@ def way_of(case):
 
 
 def outcomes(top, directory, results, env):
-    """Returns the result of each test. Imports the library from the checkout itself."""
+    """Runs a checkout's tests in a new directory; returns {test: result} and the output. The tests import the library
+    from the checkout."""
     directory.mkdir()
     tests = next(path for name in ("tests", "portalocker_tests") if (path := top / name).is_dir())
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{top / 'src'}:{top}", "HOME": str(directory),
            "TMPDIR": str(directory), "PYTHONDONTWRITEBYTECODE": "1", **env}
-    # Before pytest exits, it waits for processes that its tests have left; if that times out, it has still written the
-    # report.
+    # The status is ignored: pytest writes the report, and then waits for processes that its tests have left, so that it
+    # may time out.
     _, output = bounded.run(
         [PYTEST, "-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "-o", "addopts=",
          f"--timeout={TEST_TIMEOUT_S}",

@@ -18,20 +18,20 @@ CALLS = """access chdir chmod chown close copy_file_range creat dup dup2 dup3 fa
     stat statfs statvfs statx symlink symlinkat sync_file_range truncate unlink unlinkat utime utimensat utimes write
     writev""".split()
 ENDINGS = {0: "passed", 32: "skipped"}
-# Tests with other results, each with the reason.
+# The tests that fail only on the overlay, each with the reason.
 DESCRIPTORS = "the client opens as many files as the daemon may: the daemon fails first (docs/semantics.md)"
 KNOWN = {"creat05": DESCRIPTORS, "fcntl12": DESCRIPTORS, "fcntl12_64": DESCRIPTORS,
          "setxattr03": "FUSE's daemon has no inode flags: chattr(1) gives ENOTTY"}
 
 
 def commands(top):
-    """Returns the names and commands of the tests of these calls."""
+    """Returns {name: command} of the tests of CALLS."""
     pattern = re.compile(rf"^((?:{'|'.join(CALLS)})\d+[A-Za-z_]*\d*)\s+(.+)$", re.MULTILINE)
     return dict(pattern.findall((top / "runtest/syscalls").read_text()))
 
 
 def programs(top):
-    """Returns the path of each program that has been built."""
+    """Returns {name: path} of the programs that have been built."""
     built = (path for path in (top / "testcases").rglob("*") if os.access(path, os.X_OK))
     return {path.name: path for path in built if path.is_file()}
 

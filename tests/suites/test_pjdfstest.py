@@ -8,12 +8,12 @@ import pytest
 from outcomes import assert_as_natively
 
 FILE_TIMEOUT_S = 300
-# Checks with other results, each with the reason.
+# The checks that fail only on the overlay, each with the reason.
 KNOWN = {}
 
 
 def checks(suite, directory):
-    """Returns the result of each check of each file, by `file:number`."""
+    """Runs pjdfstest in `directory`; returns {"file:number": result} for each check of each test file."""
     found = {}
     for file in sorted((suite / "tests").rglob("*.t")):
         name = str(file.relative_to(suite / "tests"))

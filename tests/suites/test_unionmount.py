@@ -7,10 +7,10 @@ import bounded
 import pytest
 
 RUN_TIMEOUT_S = 120
-# It expects that directories cannot be renamed, but in cacheshim they can.
+# This test expects EXDEV for a directory's rename, which cacheshim supports.
 LEFT_OUT = {"rename-exdev"}
-# --verify expects that the files below a renamed directory stay in the lower, because of overlayfs' redirect_dir.
-# cacheshim copies them up with it (docs/semantics.md).
+# With --verify, these tests expect the files below a renamed directory to stay in the lower, as with overlayfs'
+# redirect_dir. cacheshim copies these files up with the directory (docs/semantics.md).
 LEFT_OUT_OF_VERIFY = {"rename-dir", "rename-move-dir", "rename-pop-dir"}
 
 

@@ -19,7 +19,7 @@ POLL_S = 1
 DISK_BYTES = 3 << 30
 # The users that xfstests requires.
 USERS = ["fsgqa", "123456-fsgqa", "fsgqa2"]
-# Tests with other results, each with the reason.
+# The tests that fail only on the overlay, each with the reason.
 HANDLES = "file handles do not survive that the kernel forgets the object (docs/semantics.md)"
 KNOWN = {
     "generic/003": "access times are those of the underlying mount, or of data that the kernel has cached (docs/semantics.md)",
@@ -48,7 +48,7 @@ def make_image(path):
 
 @contextlib.contextmanager
 def overlays(scratch):
-    """The settings for two overlays, each on a disk of its own, because some tests fill it."""
+    """Yields the settings for two overlays, each on its own disk, because some tests fill their disk."""
     tops = [scratch / "t", scratch / "s"]
     with contextlib.ExitStack() as mounted:
         for top in tops:
@@ -63,7 +63,7 @@ def overlays(scratch):
 
 @contextlib.contextmanager
 def ext4_disks(scratch):
-    """The settings for two loop devices with ext4."""
+    """Yields the settings for two loop devices with ext4."""
     devices = []
     try:
         for name in ("test.img", "scratch.img"):
@@ -76,8 +76,8 @@ def ext4_disks(scratch):
 
 
 def wait_for(check, log):
-    """Waits until `check` exits; returns whether it did so in time. `log` has a line for each test, whose name is
-    written when the test begins."""
+    """Waits until the process `check` exits; returns false if it must be killed after RUN_TIMEOUT_S. Kills the processes
+    of a test that takes longer than TEST_TIMEOUT_S: `log` gets a line for each test."""
     end = time.monotonic() + RUN_TIMEOUT_S
     line, since = None, time.monotonic()
     while check.poll() is None:
@@ -87,10 +87,10 @@ def wait_for(check, log):
         if last != line:
             line, since = last, now
         if now - since > TEST_TIMEOUT_S:
-            bounded.end_descendants(check.pid)  # check counts the test as failed and continues
+            bounded.end_descendants(check.pid)  # `check` counts the test as failed, and continues with the next one
             since = now
         if now > end:
-            check.terminate()  # on SIGTERM, check writes its report
+            check.terminate()  # on SIGTERM, `check` writes its report
             bounded.end_descendants(check.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 check.wait(END_TIMEOUT_S)
@@ -100,7 +100,7 @@ def wait_for(check, log):
 
 
 def check(top, scratch, settings, *words):
-    """Runs `check` and returns the result of each test."""
+    """Runs xfstests' script `check`; returns {test: result}."""
     points = {"TEST_DIR": scratch / "test", "SCRATCH_MNT": scratch / "scratch",
               "RESULT_BASE": RESULTS / f"xfstests-{settings['FSTYP']}"}
     shutil.rmtree(points["RESULT_BASE"], ignore_errors=True)
@@ -109,7 +109,7 @@ def check(top, scratch, settings, *words):
     config = scratch / f"{settings['FSTYP']}.config"
     config.write_text("".join(f'export {name}="{value}"\n'
                               for name, value in {**settings, **points}.items()))
-    # It requires "fuse" as the type of a FUSE mount, without a subtype.
+    # `check` requires df to show "fuse" as the type of a FUSE mount, without a subtype.
     wrapper = scratch / "bin/df"
     wrapper.parent.mkdir(exist_ok=True)
     wrapper.write_text('#!/bin/sh\n/usr/bin/df "$@" | sed "s/fuse[.]cacheshim/fuse/"\n')
@@ -135,7 +135,8 @@ def check(top, scratch, settings, *words):
 
 @pytest.fixture
 def users(scratch):
-    """The suite's users, in this run's mount namespace only. su(1) accepts only users in /etc/shadow."""
+    """Adds the suite's users to /etc/passwd, /etc/group, and /etc/shadow, which su(1) requires; only in this run's mount
+    namespace."""
     lines = {"passwd": "{name}:x:{id}:{id}::/tmp:/bin/bash\n", "group": "{name}:x:{id}:\n",
              "shadow": "{name}:!:20000:0:99999:7:::\n"}
     for kind, line in lines.items():
