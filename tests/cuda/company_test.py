@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the library beside other interposers in processes that use CUDA: tests its messages, and what it must not
-change."""
+"""Tests the library in processes that use CUDA, also beside other interposers: its hooks, its messages, and what it
+must not change."""
 
 import os
 import pathlib
@@ -18,8 +18,8 @@ LOADER = "/lib64/ld-linux-x86-64.so.2"
 
 
 def without_debug_entry(path):
-    """Returns a program's bytes with its DT_DEBUG entry, in which the loader stores its list, replaced by another
-    tag."""
+    """Returns a program's bytes, with another tag instead of DT_DEBUG, the entry in which the loader stores the address
+    of its list of libraries."""
     program = bytearray(pathlib.Path(path).read_bytes())
     headers, count = struct.unpack_from("<Q", program, 32)[0], struct.unpack_from("<H", program, 56)[0]
     for at in range(headers, headers + 56 * count, 56):
@@ -35,14 +35,14 @@ def without_debug_entry(path):
 
 
 def runtime_of(sanitizer):
-    """Returns the sanitizer's library that comes with gcc, or None."""
+    """Returns the path of a sanitizer's runtime library that gcc has installed, or None."""
     found = subprocess.run(["gcc", f"-print-file-name=lib{sanitizer}.so"], capture_output=True,
                            text=True, check=False).stdout.strip()
     return os.path.realpath(found) if "/" in found else None
 
 
 class Frameworks(unittest.TestCase):
-    """The ways in which frameworks find the driver's functions; matrix_test.py covers what follows."""
+    """The ways in which frameworks find the driver's functions; matrix_test.py tests the calls that follow."""
 
     def check(self, *routes, load="cuModuleLoadData"):
         for route in routes:
@@ -73,7 +73,7 @@ class Frameworks(unittest.TestCase):
 
 
 class Runtime(unittest.TestCase):
-    """NVIDIA's own runtime, as far as it works with the fake driver."""
+    """NVIDIA's own runtime, up to the point at which it detects that the driver is a fake."""
 
     def test_runtime_looks_up_every_function_through_the_hooks(self):
         for runtime in ("static", "shared"):
@@ -81,7 +81,7 @@ class Runtime(unittest.TestCase):
             if not os.path.exists(program):
                 self.skipTest("no toolkit to build tail_deadlock with")
             ended = stage.run([program], preload=[stage.library])
-            # The runtime detects that this is not a real driver.
+            # 77: the program finds no GPU, because the runtime rejects the fake driver.
             self.assertEqual(ended.status, 77, ended)
             asked = [words[1] for words in ended.trace if words[0] == "cuGetProcAddress_v2"]
             self.assertIn("cuInit", asked)
@@ -90,7 +90,7 @@ class Runtime(unittest.TestCase):
 
 
 class OldDriver(unittest.TestCase):
-    """A driver that lacks the functions added after CUDA 11.6."""
+    """A driver that lacks the functions that CUDA has added after 11.6."""
 
     ANSWERS = ("cuInit: found\ncuModuleLoadData: found\ncuCtxCreate_v2: found\n"
                "cuModuleGetLoadingMode: error\n")
@@ -335,7 +335,7 @@ class Said(unittest.TestCase):
 
 
 class Inheritance(unittest.TestCase):
-    """What the library sets for the driver in a process must not reach its children as a setting of the user."""
+    """The library sets CUDA_MODULE_LOADING in a process; its children must not take that for the user's own setting."""
 
     def child(self, assignments, **variables):
         command = " ".join([assignments, f"{stage.build}/client_lookup", "dlsym",
@@ -361,7 +361,7 @@ class Inheritance(unittest.TestCase):
             ended = stage.run(["/usr/bin/env"], preload=[stage.library], **variables)
             added = {"CUDA_MODULE_LOADING=EAGER", "CACHESHIM_CUDA_SET=EAGER",
                      f"LD_PRELOAD={stage.library}"}
-            scratch = re.compile("FAKE_CUDA_TRACE=|CACHESHIM_MOUNT=")  # differ between runs
+            scratch = re.compile("FAKE_CUDA_TRACE=|CACHESHIM_MOUNT=")  # these differ between two runs
             self.assertEqual({line for line in ended.out.splitlines() if not scratch.match(line)},
                              {line for line in plain if not scratch.match(line)} | added)
             self.assertEqual(len(ended.out.splitlines()), len(plain) + 3)
@@ -375,7 +375,7 @@ class Inheritance(unittest.TestCase):
 
 
 class Defaults(unittest.TestCase):
-    """The [cuda] settings of the configuration, as the daemon writes them to the run directory."""
+    """The [cuda] settings of the configuration, in the file that the daemon writes to the run directory."""
 
     def init_of(self, text, **variables):
         with tempfile.TemporaryDirectory(prefix="cacheshim") as scratch:

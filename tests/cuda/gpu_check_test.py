@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs scripts/gpu-check with programs that simulate a GPU: gpu_check_test.py REPOSITORY LIBRARY"""
+"""Tests scripts/gpu-check with shell scripts instead of the CUDA demo. Usage: gpu_check_test.py REPOSITORY LIBRARY"""
 
 import contextlib
 import importlib.machinery
@@ -25,7 +25,7 @@ def load_gpu_check():
 
 
 def run(script):
-    """Returns the table and the exit status if every run of the demo executes this script."""
+    """Runs gpu-check with this shell script as the demo; returns the lines of its table and its exit status."""
     with tempfile.TemporaryDirectory() as scratch:
         program = pathlib.Path(scratch, "demo")
         program.write_text(f"#!/bin/sh\n{script}\n")
@@ -44,7 +44,7 @@ def run(script):
 
 
 class GpuCheck(unittest.TestCase):
-    """The verdicts of scripts/gpu-check."""
+    """Tests the verdicts of scripts/gpu-check."""
 
     def row(self, lines, what):
         return next(line for line in lines if f"| {what} |" in line)

@@ -6,11 +6,12 @@ import unittest
 import stage
 from stage import DEADLOCK, LOADS, PASSED, ROUTES, UNHOOKED
 
-MAIN_ROUTES = {"direct", "dlsym", "v2"}  # the others are tested with two ways to load only
+MAIN_ROUTES = {"direct", "dlsym", "v2"}  # tested with each way to load; the other routes only with two
 
 
 class Policy:
-    """The settings of a process, and the predicted result."""
+    """The settings of a process, and the results that they must have: whether it passes (`passes`), the value of
+    CUDA_MODULE_LOADING (`mode`), and whether the hooks are active (`hooks`)."""
 
     def __init__(self, passes, mode, hooks=True, preload="library", options=(), **variables):
         self.passes, self.mode = passes, mode  # "always", "never", or "hooked": if the hooks see the route
@@ -28,8 +29,8 @@ POLICIES = {
     "select": Policy("hooked", "LAZY", CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="^ta.l"),
     "select_no_match": Policy("never", "LAZY", CACHESHIM_CUDA_EAGER="select",
                               CACHESHIM_CUDA_MATCH="^other$"),
-    # The constructor is missing (hooks_only), or the program has overridden its setting (set_later): only the hooks are
-    # active.
+    # Only the hooks have an effect: the library has no constructor (hooks_only), or the program has overridden the
+    # constructor's setting (set_later).
     "hooks_only": Policy("hooked", None, preload="hooks_only"),
     "hooks_only_select": Policy("hooked", None, preload="hooks_only",
                                 CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="tail"),
@@ -58,7 +59,7 @@ def run_cell(policy, route, load):
 
 
 class Matrix(unittest.TestCase):
-    """One test per combination."""
+    """One test for each combination of a policy, a route and a way to load."""
 
     @classmethod
     def setUpClass(cls):
@@ -80,7 +81,7 @@ class Matrix(unittest.TestCase):
                 self.assertEqual(ended.is_hooked(function), hooked, (function, ended))
         if policy.startswith("select") or policy == "hooks_only_select":
             self.assertIn("mode=EAGER" if hooked else "mode=LAZY", ended.out)
-        # `select` loads the functions that match and no others.
+        # With `select`, only functions that match are loaded early.
         if "select" in policy and cured:
             self.assertEqual(ended.loads("other"), [], ended)
 
@@ -90,7 +91,7 @@ for cell in cells():
 
 
 class Hooks(unittest.TestCase):
-    """One test per hook, which fails if that hook is removed."""
+    """One test for each hook; the test must fail if that hook is removed (removal.py)."""
 
     def hooked(self, function, route, load="cuModuleLoadData"):
         ended = stage.run_route(route, load, "--no-spin", preload=[stage.library])

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Removes the hooks from the library, one at a time, and verifies that the test of that name fails.
+"""Verifies that each hook has a test that fails without the hook.
 
 removal.py REPOSITORY BUILD_DIRECTORY [--junit FILE]
 
 For each row of the hooks' tables, it links the library without that row and runs the tests `Hooks` of matrix_test.py
-with it. The test with the row's name must fail. With the unchanged library, all tests must pass.
+with that library. The test with the row's name must fail. With the unchanged library, all tests must pass.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SEES_TABLES = re.compile(r'#include "cuda_hooks/(driver|costs|preload)\.h"|symbo
 
 
 class Library:
-    """Links variants of libcacheshim.so by the commands that the build files contain."""
+    """Compiles and links variants of libcacheshim.so by the build's own commands."""
 
     def __init__(self, repository, build):
         self.repository, self.build = repository, build

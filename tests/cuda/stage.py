@@ -10,30 +10,31 @@ import tempfile
 import unittest
 
 PASSED, DRIVER_ERROR, DEADLOCK, WATCHDOG = 0, 2, 3, 4
-# How long the spin kernel runs if nothing ends it. A scenario that should pass ends it much earlier; one that should
-# deadlock takes that long.
+# How long the spin kernel runs if nothing ends it. In a scenario that must pass, the client ends it much earlier. A
+# scenario that must deadlock takes this long, so it uses SHORT_MS.
 PATIENT_MS, SHORT_MS = 20000, 700
 
 build, library, hooks_only = "", "", ""  # main() sets them
 
 
 class Run:
-    """One finished client: its exit status, what it printed, and what the driver saw."""
+    """The results of a client: its exit status, its output, and the calls that the fake driver has recorded
+    (`trace`)."""
 
     def __init__(self, status, out, err, trace):
         self.status, self.out, self.err = status, out, err
         self.trace = trace
 
     def callers(self, function):
-        """Returns the libraries that called this function of the driver."""
+        """Returns the libraries from which the driver's function was called, one for each call."""
         return [words[-1] for words in self.trace if words[0] == function]
 
     def first_init(self):
-        """Returns the value of CUDA_MODULE_LOADING when the driver was initialized."""
+        """Returns the value of CUDA_MODULE_LOADING at the driver's first initialization."""
         return next((words[1] for words in self.trace if words[0] == "cuInit"), None)
 
     def loads(self, kernel):
-        """Returns when the kernel was loaded: "before-spin" or "beside-spin"."""
+        """Returns for each load of the kernel when it happened: "before-spin" or "beside-spin"."""
         return [words[2] for words in self.trace if words[:2] == ["load", kernel]]
 
     def is_hooked(self, function):
@@ -46,7 +47,7 @@ class Run:
 
 
 def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
-    """Runs a client of the build directory; `driver` names its subdirectory with another libcuda.so.1."""
+    """Runs a client of the build directory on the fake driver, or on the libcuda.so.1 in its subdirectory `driver`."""
     with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
         image = pathlib.Path(scratch, "image")
         image.write_text("tail;other")
@@ -56,7 +57,7 @@ def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
             "LD_LIBRARY_PATH": f"{build}/{driver}:{build}",
             "FAKE_CUDA_TRACE": str(trace),
             "FAKE_CUDA_SPIN_MS": str(spin_ms),
-            "CACHESHIM_WARNED": "1",  # there is no mount, and none is needed
+            "CACHESHIM_WARNED": "1",  # there is no mount: suppresses the message about that
             "CACHESHIM_MOUNT": f"{scratch}/mount",
         }
         if preload:
@@ -70,7 +71,7 @@ def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
         return Run(ended.returncode, ended.stdout, ended.stderr, [line.split() for line in lines])
 
 
-# How the clients use each route to the driver, and which parts of it the hooks can see.
+# The client and its arguments for each route to the driver.
 ROUTES = {
     "direct": ["client_direct"],
     "local": ["client_open", "local", "BUILD/libclient_direct.so"],
@@ -100,14 +101,15 @@ def run_route(route, load, *options, **arguments):
 
 
 def run_all(jobs):
-    """Runs functions in parallel, because they wait for timeouts; returns their results."""
+    """Calls the functions in `jobs`, {name: function}, in parallel, because they wait for timeouts; returns {name:
+    result}."""
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         futures = {name: pool.submit(job) for name, job in jobs.items()}
         return {name: future.result() for name, future in futures.items()}
 
 
 def main():
-    """SCRIPT BUILD_DIRECTORY LIBRARY HOOKS_ONLY [unittest's arguments]"""
+    """Runs the tests of a script: SCRIPT BUILD_DIRECTORY LIBRARY HOOKS_ONLY [unittest's arguments]."""
     global build, library, hooks_only  # pylint: disable=global-statement
     build, library, hooks_only = (os.path.abspath(path) for path in sys.argv[1:4])
     del sys.argv[1:4]

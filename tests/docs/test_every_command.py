@@ -87,8 +87,8 @@ class Caller:
         return jobs.as_user(self._uid, argv, env=self._env, timeout=IN_TIME_S)
 
     def call_all(self, code_of, lines_of):
-        """Calls each command for which code_of(row) is not None. Returns a line for each that exits with another code, or
-        prints more lines on stderr than lines_of(row), or more than one if it fails."""
+        """Calls each command for which code_of(row) is not None. Returns a line for each that exits with another code,
+        or prints more lines on stderr than lines_of(row), or more than one if it fails."""
         wrong = []
         for name, row in ROWS.items():
             code = code_of(row)

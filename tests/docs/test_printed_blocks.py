@@ -41,8 +41,8 @@ class Machine:
                         "@dist@": program.parents[1]}
 
     def run(self, where, user, command, says=None):
-        """Runs a command, asserts that it succeeds, and returns its output. Every line on stderr must contain `says`; if
-        `says` is empty, stderr must be empty; if it is None, stderr is not checked."""
+        """Runs a command, asserts that it succeeds, and returns its output. Every line on stderr must contain `says`;
+        if `says` is empty, stderr must be empty; if it is None, stderr is not checked."""
         ended = self.root.shell(user).run(command)
         lines = [line for line in ended.err.splitlines() if not says or says not in line]
         assert says is None or not lines, f"{where}: `{command}` as {user}: {lines[-20:]}"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies that a profile has a family test unless its `evidence` is "guess", and that its other claims match the test."""
+"""Verifies that a profile has a family test unless its `evidence` is "guess", and that its other claims match the
+test."""
 
 import tomllib
 

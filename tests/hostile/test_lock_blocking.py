@@ -105,8 +105,8 @@ def test_publishers_exclude_each_other_beside_the_mount(mount_allowing, job_of,
 
 
 def test_every_user_locks_a_lock_file_in_his_view(mount_allowing, job_of, lock_name):
-    """While a publisher holds the lock on the base's file, another user's view shows the file with that user as the owner
-    and mode 0666, and the user can lock and write it there."""
+    """While a publisher holds the lock on the base's file, another user's view shows the file with that user as the
+    owner and mode 0666, and the user can lock and write it there."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     held = take(trusted, lock_name)

@@ -75,8 +75,8 @@ class Turns:
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
-        """Makes `process` start the call, and holds the call before or after its open of `name`, as `moment` says, until
-        the block ends."""
+        """Makes `process` start the call, and holds the call before or after its open of `name`, as `moment` says,
+        until the block ends."""
         (self.directory / moment).symlink_to(name)
         process.start(*call)
         held = self.directory / "held"

@@ -126,8 +126,8 @@ class Watchdog:
 
 
 def run_mounting(argv, log):
-    """Runs a command that mounts. Its output goes to a file, because the daemon may keep stderr open, and reading a pipe
-    would then never end."""
+    """Runs a command that mounts. Its output goes to a file, because the daemon may keep stderr open, and reading a
+    pipe would then never end."""
     with open(log, "w+", encoding="utf-8") as file:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         code = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=file,

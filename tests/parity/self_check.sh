@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # self_check.sh PARITY FAULTY
 #
-# Runs the parity program on two plain directories, where nothing may differ; then with faults of FAULTY
-# preloaded, which its models must find, and shrink to scripts that show them again.
+# Runs the parity program on two plain directories, where it must find no difference. Then runs it with FAULTY
+# preloaded, a library that makes some calls return wrong results: the program must find these faults, and shrink each
+# to a short script that shows the fault again.
 set -eu
 parity=$1
 faulty=$2
@@ -17,12 +18,14 @@ both() { # KIND [OPTION…]: prepares and runs in new directories; prints the ou
     rm -rf "$top/native" "$top/view"
     mkdir "$top/native" "$top/view"
     "$parity" "prepare$kind" --native "$top/native" --base "$top/view" "$@"
-    # A sanitizer's runtime must be loaded first, but the preloaded library does no harm before it.
+    # AddressSanitizer requires its runtime to be the first library; the option allows FAULTY before it, which is
+    # harmless.
     LD_PRELOAD=$preloaded ASAN_OPTIONS=verify_asan_link_order=0 \
         "$parity" "run$kind" --native "$top/native" --view "$top/view" --plain "$@"
 }
 
-# KIND STEPS CALL: verifies that at most STEPS steps are left of a round, and that CALL is one of them.
+# KIND STEPS CALL: verifies that the program shrinks a failing round to at most STEPS steps, and that CALL is one of
+# them.
 finds_and_shrinks() {
     preloaded=$faulty
     if both "$1" --seed 3 --rounds 4 > "$top/output"; then
@@ -44,7 +47,7 @@ finds_and_shrinks() {
 preloaded=
 users=
 if [ "$(id -u)" = 0 ]; then users='--several-users --owner 20001 --keeps-owners'; fi
-# shellcheck disable=SC2086  # several words
+# shellcheck disable=SC2086  # $users has several words
 both '' $users
 both -model --rounds 5
 both -data --rounds 10

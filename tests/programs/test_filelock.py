@@ -24,8 +24,8 @@ def params(*short):
 
 
 # The directory of the lock files, and whether the library is preloaded. In the profile of inductor, all jobs share a
-# file whose name ends in .lock; in that of triton, it is the job's own file. "other" has no profile: a lock on the job's
-# own file is taken on the store's file of that name.
+# file whose name ends in .lock; in that of triton, it is the job's own file. "other" has no profile: a lock on the
+# job's own file is taken on the store's file of that name.
 WAYS = [("inductor", False), ("inductor", True), ("triton", True), ("other", False)]
 TEST_SECONDS = 150  # the limit for one test; the longest takes a lock 20,000 times in 20 threads
 SECONDS = 1200  # the limit for all tests of a version; those of 4.2.0 use 140 s of CPU time, and sleep for as long
@@ -90,8 +90,8 @@ def suite(request, all_scratch):
 
 
 def runs():
-    """Returns each version with two of the ways in turn, and the version of the short tests with all ways; those of
-    inductor are long tests. 4.2.0 has five times as many tests as the others."""
+    """Yields the parameters (version, family, shimmed): 3.20.0 with all four WAYS, of which those of inductor are long
+    tests, and each other version, as long tests, with two of them, to save time."""
     for number, (version, mark) in enumerate(zip(VERSIONS, params("3.20.0"))):
         is_short = not mark.marks
         for family, shimmed in WAYS if is_short else WAYS[number % 2::2]:

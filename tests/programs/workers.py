@@ -112,8 +112,8 @@ def look_at_database(database):
 
 
 def write_odd_tree(directory, for_a_base=False):
-    """Creates files of all kinds, each with a property that a copy may lose. For a base, all files are readable, because
-    the base belongs to root, and an ordinary user could not open the others."""
+    """Creates files of all kinds, each with a property that a copy may lose. For a base, all files are readable,
+    because the base belongs to root, and an ordinary user could not open the others."""
     pick, opened = random.Random(1), 0o444 if for_a_base else 0
     os.makedirs(directory, exist_ok=True)
     for number in range(120):

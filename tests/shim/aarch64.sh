@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# aarch64.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: tests the library for aarch64 under qemu-user: what dlsym returns to
-# each caller, the eager loading by each way to the CUDA driver, and every interposed call on a mount, except those that
-# start programs, because these are programs of this machine. BUILD_DIRECTORY contains the generated files and this
-# machine's program.
+# aarch64.sh REPOSITORY BUILD_DIRECTORY [JUNIT]
+#
+# Builds the library for aarch64 and tests it under qemu-user: what dlsym returns to each caller, eager loading by each
+# route to the CUDA driver, and every interposed call on a mount. It leaves out the calls that start programs, because
+# this machine has no aarch64 programs. BUILD_DIRECTORY contains the generated files and this machine's cacheshim.
 set -u
 if [ "${1:-}" != --inside ]; then
     exec unshare --mount --propagation private "$0" --inside "$@"  # the mounts disappear with this namespace
@@ -94,8 +95,8 @@ for part in leaf branch caller; do
         "$([ "$part" != branch ] || echo -lshim_leaf)" '-Wl,--disable-new-dtags,-rpath,$ORIGIN/leaves'
 done
 program calls tests/shim/calls_*.cc -- -ldl
-# Without qemu's -L, because qemu would then look up every path below $root first. The library is not preloaded into
-# qemu itself; the daemon reads root's job in qemu's own environment, which the emulated program gets too.
+# Does not use qemu's -L, with which qemu would look up every path below $root first. Preloads the library only into the
+# emulated program. CACHESHIM_JOB must be in qemu's own environment, because the daemon reads root's job there.
 call_all() { # DIRECTORY [LIBRARY [NAME=VALUE…]]
     local directory=$1 preload=()
     [ $# = 1 ] || preload=(-E "LD_PRELOAD=$2")
@@ -109,7 +110,8 @@ mkdir -p "$scratch/store" "$mount" "$HOME"
 "$cacheshim" mount --store "$scratch/store" "$mount" || exit 1
 for mode in here thread fork; do
     plain=$scratch/$mode
-    while [ "${#plain}" -lt "$((${#HOME} + 14))" ]; do plain+=p; done  # both have the same length: some calls return it
+    # The paths must have the same length, because some calls return it.
+    while [ "${#plain}" -lt "$((${#HOME} + 14))" ]; do plain+=p; done
     mkdir -m 755 "$plain"
     call_all "$plain" > "$scratch/expected"
     expect "calls without the library, $mode" $? 0

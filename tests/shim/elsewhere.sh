@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: tests the library that was built here in the Debian releases before
-# and after this one, with their own programs: the results in a route must equal those in a plain directory. Keeps the
-# systems in BUILD_DIRECTORY/chroots.
+# elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]
+#
+# Tests this machine's build of the library in the Debian releases before and after this one, with their own programs:
+# the results below a redirected path must equal those in a plain directory. Keeps the installed systems in
+# BUILD_DIRECTORY/chroots.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -18,7 +20,7 @@ repository=$1 build=$(realpath "$2") junit=${3:-}
 readonly uid=20001 packages=python3
 readonly mount=/ci-cache library=/usr/lib/libcacheshim.so
 
-make_system() { # SUITE DIRECTORY: installs from the package source of this machine
+make_system() { # SUITE DIRECTORY: installs a release from this machine's package mirror, if it is not installed yet
     local mirror
     [ ! -e "$2/.whole" ] || return 0
     rm -rf "$2"
@@ -29,7 +31,7 @@ make_system() { # SUITE DIRECTORY: installs from the package source of this mach
     touch "$2/.whole"
 }
 
-inside() { # NAME=VALUE… -- COMMAND…: runs as an ordinary user of the system
+inside() { # NAME=VALUE… -- COMMAND…: runs as an ordinary user in the installed system
     local settings=()
     while [ "$1" != -- ]; do settings+=("$1"); shift; done
     shift

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hung_mount.sh CACHESHIM PROFILES LIBRARY: while the daemon hangs, programs start and exit, and those that do not use
-# the cache work.
+# hung_mount.sh CACHESHIM PROFILES LIBRARY
+#
+# Stops the daemon, and verifies that preloaded programs still start and exit, and work if they do not use the cache.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -40,7 +41,7 @@ has_stopped() {
   ! cat /proc/"$daemon"/task/*/stat 2>/dev/null | grep -qv ') T '
 }
 
-kill -STOP "$daemon"  # a thread stops only when it next runs
+kill -STOP "$daemon"  # returns before the threads have stopped: each stops when it next runs
 for _ in {1..1000}; do
   has_stopped && break
   sleep 0.01

@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# musl.sh LIBRARY PROGRAM_SOURCE: a program of another libc has the same results and the same output with the library
-# preloaded as without it. Its glibc children load the library.
+# musl.sh LIBRARY PROGRAM_SOURCE
+#
+# Verifies that a program that uses musl instead of glibc has the same output with the library preloaded as without it.
+# The program's children use glibc, and load the library.
 set -u
 library=$(realpath "$1") source=$(realpath "$2")
 command -v musl-gcc > /dev/null || { echo "SKIP: no musl-gcc"; exit 77; }
@@ -9,7 +11,7 @@ scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 failed=0
 for how in '' -static; do
-    # shellcheck disable=SC2086  # an option or none
+    # shellcheck disable=SC2086  # $how may be empty
     musl-gcc $how -O1 -o "$scratch/program" "$source" || exit 1
     mkdir "$scratch/plain" "$scratch/preloaded"
     "$scratch/program" "$scratch/plain" > "$scratch/expected" 2>&1 || failed=1

@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: compares every interposed call in a view of a real mount,
-# with the library preloaded and without it, with a plain directory. Runs in a mount namespace of its own.
+# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES
+#
+# Verifies that every interposed call has the same result in a view of a real mount as in a plain directory, with the
+# library preloaded and without it. Runs in its own mount namespace.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -29,7 +31,7 @@ export HOME=$scratch/home CACHESHIM_MOUNT=$scratch/mount
 failed=0
 compare() { # MODE PATH LIBRARY: an empty LIBRARY tests the mount alone
   local mode=$1 path=$2 preload=$3 plain
-  plain=$scratch/$mode  # of the same length as $path, because some calls return it
+  plain=$scratch/$mode  # extended to the length of $path, because some calls return that length
   while [ "${#plain}" -lt "${#path}" ]; do plain+=p; done
   mkdir -m 755 "$plain"
   env -u CACHESHIM_MOUNT "$calls" "$mode" "$plain" >"$scratch/expected" 2>&1 </dev/null

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes calls of all kinds with a system's own Python below one directory, and prints the results without the
-directory's name.
+"""Makes file-system calls of all kinds below a directory, and prints the results without the directory's name.
 
-tour.py DIRECTORY. Runs on Python 3.6 and later; the caller compares the output for two directories.
+tour.py DIRECTORY. Runs on a system's own Python, 3.6 or later; the caller compares the output for two directories.
 """
 
 import errno

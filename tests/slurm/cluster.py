@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A SLURM cluster on this machine, in its own mount and PID namespaces.
 
-Everything in it ends with the process that has started it, even if that is killed: the namespace's init dies with
-its parent, and the kernel then kills all processes of the PID namespace. Only the cgroups remain, and the watchdog
-removes them.
+The cluster ends with the process that has started it, even if that process is killed: the PID namespace's init dies
+with its parent, and the kernel then kills all processes of the namespace. Only the cgroups remain; the watchdog removes
+them.
 """
 
 import os
@@ -60,7 +60,8 @@ INIT = "import os, signal\nprint('ready', flush=True)\nwhile True:\n" \
 
 
 def has_cgroups():
-    """Returns whether SLURM 22.05 can track processes by cgroup here: with version 2 it requires systemd."""
+    """Returns true if SLURM 22.05 can track processes by cgroups here: it needs cgroups of version 1, because with
+    version 2 it requires systemd."""
     return (CGROUPS / "cgroup.procs").exists()
 
 
@@ -70,7 +71,7 @@ def remove_cgroups(node):
         try:
             os.rmdir(directory)
         except OSError:
-            pass  # one of its processes is still exiting: the next attempt removes it
+            pass  # a process of the cgroup is still exiting; the next call removes the cgroup
 
 
 def free_ports(count):
@@ -85,7 +86,7 @@ def free_ports(count):
 
 
 class CgroupWatchdog:
-    """A process that removes the cgroups of a cluster when the process that has started the cluster dies."""
+    """A process that removes the cgroups of a cluster after the process that has started the cluster has ended."""
 
     def __init__(self, node):
         code = ("import sys, time; sys.path[:0] = sys.argv[1:3]; import cluster; sys.stdin.read()\n"
@@ -104,7 +105,7 @@ class CgroupWatchdog:
 
 
 class Cluster:
-    """`scratch` must be a directory that every user can reach."""
+    """A running cluster of one node. Requires: every user can search `scratch`, where the cluster keeps its files."""
 
     def __init__(self, scratch, epilog):
         self.top = scratch / "slurm"
@@ -173,7 +174,7 @@ class Cluster:
                          stderr=self._log, env=self._environment())
 
     def try_run(self, *argv, user=None, env=None, timeout=COMMAND_S):
-        """Runs a command in the cluster's namespaces, as root or as one of USERS."""
+        """Runs a command in the cluster's namespaces, as root or as one of USERS; its stdout includes its stderr."""
         words = list(argv)
         environment = self._environment()
         if user is not None:
@@ -181,7 +182,7 @@ class Cluster:
             words = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *words]
             environment["HOME"] = f"{self.top}/out"
         output = self.top / "command.out"
-        with open(output, "w+", encoding="utf-8") as file:  # a file instead of a pipe: a daemon may keep it open
+        with open(output, "w+", encoding="utf-8") as file:  # not a pipe, which a started daemon may keep open
             code = subprocess.run(self._inside(words), stdin=subprocess.DEVNULL, stdout=file,
                                   stderr=subprocess.STDOUT, env={**environment, **(env or {})},
                                   cwd="/", timeout=timeout, check=False).returncode
@@ -195,7 +196,7 @@ class Cluster:
     # ---- Jobs
 
     def submit(self, user, script, *options):
-        """Submits a batch job, whose output is in output_of(); returns its id."""
+        """Submits a batch job, and returns its id; output_of() returns the job's output."""
         path = self.top / "out" / f"job-{time.monotonic_ns()}.sh"
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o755)
@@ -222,7 +223,7 @@ class Cluster:
             raise AssertionError(f"{late}; it is {self.state(job)}") from late
 
     def _is_in(self, job, states):
-        time.sleep(0.1)  # starting scontrol takes far longer than this
+        time.sleep(0.1)  # wait_until() polls faster, but starting scontrol takes far longer than 0.1 s
         state = self.state(job)
         return state if state in states else None
 

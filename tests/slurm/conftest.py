@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a cluster, a mount on its node, and jobs that are submitted together, because SLURM itself takes most of
-the time."""
+"""Fixtures: a cluster with a mount on its node. All tests share it, because SLURM's own start takes most of the
+time."""
 
 import pathlib
 import shutil
@@ -14,7 +14,7 @@ EPILOG = mounts.REPOSITORY / "integrations/slurm/epilog.sh"
 
 
 def epilog_for(mount, program):
-    """Returns the epilog as an administrator adapts it."""
+    """Returns the text of integrations/slurm/epilog.sh with this mount and program, as an administrator adapts it."""
     text = EPILOG.read_text()
     for line, value in (("readonly mount=/ci-cache", f"readonly mount={mount}"),
                         ("readonly program=/usr/local/bin/cacheshim", f"readonly program={program}")):
@@ -25,7 +25,7 @@ def epilog_for(mount, program):
 
 @pytest.fixture(scope="session")
 def site(all_scratch):
-    """The cluster with a mount, as an administrator sets them up."""
+    """The cluster, with a mount and the epilog, as an administrator sets them up."""
     top = all_scratch / "site"
     installed = pathlib.Path(mounts.PROGRAM).parents[1]
     shutil.copytree(installed / "bin", top / "bin")

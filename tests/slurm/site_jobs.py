@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount on the cluster's node, and the results of its jobs."""
+"""A mount on the cluster's node, jobs that use it, and what these jobs leave in the store."""
 
 import time
 
@@ -23,20 +23,20 @@ class Site:
         return mount, directory
 
     def submit(self, user, script, *options):
-        """Submits a batch job with the library preloaded. For a cache without a profile, only a successful job
-        publishes."""
+        """Submits a batch job with the library preloaded; returns its id. The script's function `write NAME TEXT`
+        writes a file to `blobs`, a cache without a profile, whose files are published only if the job succeeds."""
         lines = [f"export LD_PRELOAD={self.library} CACHESHIM_MOUNT={self.mount}",
                  f"MOUNT={self.mount} PROGRAM={self.program}",
                  'write() { mkdir -p "$MOUNT/blobs/$1" && echo "$2" > "$MOUNT/blobs/$1/file"; }', script]
         return self.cluster.submit(user, "\n".join(lines), *options)
 
     def published(self, name):
-        """Returns the content of the name in the base, or None."""
+        """Returns the text that a job has written as `name`, if it is in the base, or None."""
         path = self.store / "blobs" / name / "file"
         return path.read_text().strip() if path.exists() else None
 
     def layers(self, job):
-        """Returns the text of the files in the job's layers, by attempt."""
+        """Returns {attempt: texts} of the unpublished files in the layers of a job's attempts."""
         found = {}
         for layer in sorted((self.store / ".cacheshim/layers" / job).glob("*")):
             texts = [path.read_text().strip() for path in layer.glob("upper/blobs/*/file")]
@@ -53,7 +53,7 @@ class Site:
         return '"state": "active"' in self.describe(job, mount)
 
     def wait_for_end(self, job, seconds=60):
-        """Waits until SLURM knows the job's final state and the daemon has ended the job. Returns the state."""
+        """Waits until the job is in a final state in SLURM, and the daemon has ended it. Returns that state."""
         state = self.cluster.wait_for_state(job, *FINAL_STATES, seconds=seconds)
 
         def has_ended():

@@ -14,7 +14,8 @@ SLEEP = "echo begun; sleep 300"
 
 @pytest.fixture(scope="session")
 def timed_out(site):
-    """Submitted first, because SLURM enforces a time limit only to the minute."""
+    """A job that exceeds its time limit. Every test uses it, so that it is submitted first: SLURM enforces time limits
+    only once a minute."""
     return site.submit("cs-alice", f"write timeout half; {SLEEP}", "--time=1")
 
 
@@ -91,7 +92,7 @@ def test_the_programs_commands_work_in_a_preloaded_job(site, timed_out):
 @pytest.mark.skipif(not has_cgroups(), reason="SLURM cannot track jobs by cgroup here")
 def test_a_job_that_only_sleeps_is_not_idle(site, timed_out):
     mount, _store = site.mount_store("idle-mnt", "idle-store", 'job_idle = "2s"\n')
-    # Only the cgroup shows that the sleeping process belongs to the job.
+    # Only the cgroup shows that the sleeping processes belong to the job: they have an empty environment.
     job = site.submit("cs-alice", f"(mkdir -p {mount}/blobs); echo begun\n"
                       "setsid env -i sleep 300 & exec env -i sleep 300")
     gone = site.submit("cs-bob", f"mkdir -p {mount}/blobs")
@@ -149,7 +150,7 @@ def test_a_job_that_ran_out_of_time_publishes_nothing(site, timed_out):
     assert site.layers(timed_out) == {"0": ["half"]}
 
 
-# This test is the last one, because it ends the cluster.
+# This test must be the last one, because it kills the cluster.
 def test_nothing_is_left_of_a_cluster_whose_parent_is_killed(site):
     os.kill(site.cluster.init_pid, signal.SIGKILL)
     top = str(site.top)
@@ -168,4 +169,4 @@ def processes_below(top):
             if entry.isdigit() and os.readlink(f"/proc/{entry}/exe").startswith(top):
                 yield entry
         except OSError:
-            pass  # it has exited
+            pass  # the process has exited

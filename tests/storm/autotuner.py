@@ -72,8 +72,8 @@ def told(figures: dict[str, Any]) -> str:
 
 
 def run(lab: Lab, count: int) -> int:
-    """Runs `count` rounds, each with private caches and then with cacheshim; compares wall times and waits with MOST_WALL
-    and MOST_WAIT_S. Returns the exit status."""
+    """Runs `count` rounds, each with private caches and then with cacheshim; compares wall times and waits with
+    MOST_WALL and MOST_WAIT_S. Returns the exit status."""
     verdict = Verdict("autotuner")
     ratios, waits = [], []
     print(f"{JOBS} jobs, {CONFIGS} configurations, of which {CONFIGS // 3} fail")

@@ -102,7 +102,8 @@ class PtxasLog:
 
 
 def without_library(job: str, family: str) -> dict[str, str]:
-    """Returns the variables of a job without the library: its name, and TRITON_CACHE_DIR in the cache family `family`."""
+    """Returns the variables of a job without the library: its name, and TRITON_CACHE_DIR in the cache family
+    `family`."""
     return {"CACHESHIM_JOB": job, "TRITON_CACHE_DIR": f"/ci-cache/{family}"}
 
 
@@ -123,8 +124,8 @@ def triton_jobs(
     arguments: tuple[str, ...] = ("--launcher",),
     unshimmed: str | None = None,
 ) -> list[Job]:
-    """Creates jobs of `count` users that compile the same kernels. Their cache is the directory `cache`; if that is None,
-    they use cacheshim with the library, or, if `unshimmed` is given, without the library in that cache family."""
+    """Creates jobs of `count` users that compile the same kernels. Their cache is the directory `cache`; if that is
+    None, they use cacheshim with the library, or, if `unshimmed` is given, without the library in that cache family."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -208,8 +209,8 @@ def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "a
 def expect_cubins(
     verdict: Verdict, base: Path, storms: list[Storm], compiled: set[str], kernels: int, what: str
 ) -> None:
-    """Verifies that the base has one complete entry per kernel, that its cubins equal ones that ptxas made (`compiled`),
-    and that each job loaded the base's cubin."""
+    """Verifies that the base has one complete entry per kernel, that its cubins equal ones that ptxas made
+    (`compiled`), and that each job loaded the base's cubin."""
     expect_whole_entries(verdict, base, what)
     every = list(base.iterdir()) if base.is_dir() else []
     entries = [entry for entry in every if not is_launcher({file.name for file in entry.iterdir()})]

@@ -90,8 +90,8 @@ def content_name(path: Path) -> str:
 def expect_sound_base(
     verdict: Verdict, base: Path, builds: list[tuple[str, str]], jobs: int
 ) -> dict[str, int]:
-    """Verifies that every entry exists and is complete, that there are no temporary files, and that lock files are empty
-    and in `locks`. Returns the number of files of each kind."""
+    """Verifies that every entry exists and is complete, that there are no temporary files, and that lock files are
+    empty and in `locks`. Returns the number of files of each kind."""
     files = [path for path in base.rglob("*") if not path.is_dir()]
     names = [path.name for path in base.rglob("*")]
     left = [name for name in names if TEMPORARY.search(name)]

@@ -161,7 +161,8 @@ class Running:
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """Sends SIGKILL to the first process of the job's PID namespace, which ends all processes there, and to unshare.
+        """Sends SIGKILL to the first process of the job's PID namespace, which ends all processes there, and to
+        unshare.
 
         unshare's --kill-child does not suffice, because the kernel drops that setting when the child changes its uid.
         """

@@ -197,7 +197,8 @@ def bound_view_jobs(
 
 
 def bound_views(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Runs jobs in containers that have one job's view at /ci-cache, and neither the library nor the rest of the mount."""
+    """Runs jobs in containers that have one job's view at /ci-cache, and neither the library nor the rest of the
+    mount."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
         make = partial(bound_view_jobs, lab, mount, kernels=kernels)

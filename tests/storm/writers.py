@@ -37,8 +37,8 @@ def putter_jobs(
 
 
 def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
-    """Runs jobs that write the same keys with different contents, while one further job reads the base and another reads
-    its view: each entry must contain the files of one job only."""
+    """Runs jobs that write the same keys with different contents, while one further job reads the base and another
+    reads its view: each entry must contain the files of one job only."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         mount.base.mkdir(exist_ok=True)
         reader = [lab.python, lab.stage / "reader.py"]
@@ -104,8 +104,8 @@ def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, key
 
 
 def old_triton(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
-    """Runs an older Triton's cache manager in containers, where Triton 2.1 chooses the same temporary names in all jobs;
-    verifies that no job fails, and that a later job finds all keys."""
+    """Runs an older Triton's cache manager in containers, where Triton 2.1 chooses the same temporary names in all
+    jobs; verifies that no job fails, and that a later job finds all keys."""
     if not has_triton(lab, verdict, version):
         return
     python = lab.python_of(f"triton-{version}")

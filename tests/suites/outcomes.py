@@ -11,8 +11,8 @@ SKIPPED = ("skipped", None)  # no differences, because many suites choose their 
 
 
 def differences(name, native, ours, known):
-    """Returns the differences as sentences: checks that pass natively and fail through cacheshim, unless they are known.
-    Writes all results to RESULTS/NAME.json.
+    """Returns the differences as sentences: checks that pass natively and fail through cacheshim, unless they are
+    known. Writes all results to RESULTS/NAME.json.
 
     `native` and `ours` map each check to its result. `known` maps a prefix of checks' names to the reason for their
     failure. If all checks with a prefix pass, that is a difference too, so that `known` stays up to date.

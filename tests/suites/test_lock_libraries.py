@@ -16,7 +16,7 @@ TEST_TIMEOUT_S = 60
 SUITE_TIMEOUT_S = 1500
 WAY_CHARACTERS = 300
 LIBRARIES = ["filelock", "portalocker", "fasteners"]
-FAMILIES = ("inductor", "unknown")  # in the first one, all jobs share the lock files; in the second one, they are a job's own
+FAMILIES = ("inductor", "unknown")  # all jobs share the lock files of the first; those of the second are a job's own
 # The tests that fail in a family, by prefixes of their names, each with the reason.
 MODE = "a lock file of all jobs has mode 0666, whatever chmod says (docs/locks.md)"
 KNOWN = {
@@ -47,7 +47,8 @@ def known(top, family):
 
 
 def checkouts():
-    """Yields a parameter for the checkout of each version of each library; for a library without one, a skipped test."""
+    """Yields a parameter for the checkout of each version of each library; for a library without one, a skipped
+    test."""
     top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent"))
     for library in LIBRARIES:
         found = sorted(path for path in top.glob(f"{library}*") if path.is_dir())

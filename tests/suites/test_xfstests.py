@@ -76,8 +76,8 @@ def ext4_disks(scratch):
 
 
 def wait_for(check, log):
-    """Waits until the process `check` exits; returns false if it must be killed after RUN_TIMEOUT_S. Kills the processes
-    of a test that takes longer than TEST_TIMEOUT_S: `log` gets a line for each test."""
+    """Waits until the process `check` exits; returns false if it must be killed after RUN_TIMEOUT_S. Kills the
+    processes of a test that takes longer than TEST_TIMEOUT_S: `log` gets a line for each test."""
     end = time.monotonic() + RUN_TIMEOUT_S
     line, since = None, time.monotonic()
     while check.poll() is None:
@@ -135,8 +135,8 @@ def check(top, scratch, settings, *words):
 
 @pytest.fixture
 def users(scratch):
-    """Adds the suite's users to /etc/passwd, /etc/group, and /etc/shadow, which su(1) requires; only in this run's mount
-    namespace."""
+    """Adds the suite's users to /etc/passwd, /etc/group, and /etc/shadow, which su(1) requires; only in this run's
+    mount namespace."""
     lines = {"passwd": "{name}:x:{id}:{id}::/tmp:/bin/bash\n", "group": "{name}:x:{id}:\n",
              "shadow": "{name}:!:20000:0:99999:7:::\n"}
     for kind, line in lines.items():

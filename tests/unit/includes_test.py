@@ -6,9 +6,9 @@ import pathlib
 import re
 import sys
 
-# A directory may include itself and each of these, with everything below them.
+# A directory's files may include headers of that directory and of the listed ones, with their subdirectories.
 STORE = ["store/sys", "store/profiles", "store/locks", "store/layer", "store/overlay", "store/base",
-         "store/publish"]  # each may include those before it
+         "store/publish"]  # each may include headers of those before it
 MAY_INCLUDE = {
     "common": set(),
     "shim": {"common"},
@@ -43,7 +43,7 @@ EXCEPTIONS = {
     ("fuse/dispatch/operations.cc", "fuse/control/control_session.h"),  # it completes a read
     ("shim/embed_routes.cc", "store/profiles/profile.h"),  # a build tool, not part of the library
 }
-# Only these may include libfuse or name its requests.
+# Only files below these directories may include libfuse or use its type fuse_req_t.
 MAY_USE_LIBFUSE = ("fuse/transport/", "fuse/dispatch/")
 LIBFUSE = re.compile(r"^\s*#\s*include\s+<fuse|\bfuse_req_t\b", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -4,8 +4,8 @@
 
 Usage: lock_annotations_test.py REPOSITORY BUILD
 
-The sources are parsed and not compiled, by a separate ninja file, so that a further run parses only changed sources.
-The build tree must be up to date, because it records what each source includes.
+The sources are only parsed, and not compiled. A separate ninja file does that, so that another run parses only changed
+sources. The build must be up to date, because it records what each source includes.
 """
 
 import json
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 SKIPPED = 77  # the exit status by which Meson recognizes a skipped test
-# Tests and benchmarks use the tested classes in one thread, without their locks.
+# Tests and benchmarks are not checked: they use classes in a single thread without taking their locks.
 CHECKED = ("store/", "fuse/", "learn/", "cli/")
 ANNOTATIONS = "store/sys/thread_annotations.h"
 OPTIONS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
@@ -33,7 +33,7 @@ struct Counter {
 
 
 def finds_a_fault(top: pathlib.Path) -> bool:
-    """Returns whether clang rejects a source that reads a guarded member without its lock."""
+    """Returns true if clang rejects a source that reads a guarded member without its lock, as it must."""
     command = ["clang++", "-std=c++20", f"-I{top}", *OPTIONS, "-x", "c++", "-"]
     refused = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
     return refused.returncode != 0 and "requires holding mutex 'mutex'" in refused.stderr

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verifies that the manual pages agree with the program and its sources.
 
-Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, where MAIN-PAGE is the one that the build has generated
+Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, where MAIN-PAGE is the main page that the build has generated
 """
 
 import pathlib
@@ -18,7 +18,7 @@ VARIABLE = re.compile(r"\bCACHESHIM_[A-Z_]+")
 
 
 class Help:
-    """The output of `cacheshim WORDS --help`."""
+    """The output of `cacheshim WORDS --help`, and the options, subcommands and operands in it."""
 
     def __init__(self, program, *words):
         self.text = subprocess.run([program, *words, "--help"], check=True, capture_output=True,
@@ -33,7 +33,7 @@ class Help:
 
 
 def all_help(program, *words):
-    """Returns the help of each command without subcommands, by its words: "job end"."""
+    """Returns {words: Help} of all commands without subcommands; an example of `words` is "job end"."""
     help_ = Help(program, *words)
     if not help_.commands:
         return {" ".join(words): help_}
@@ -42,13 +42,13 @@ def all_help(program, *words):
 
 
 def parts(page, macro):
-    """Returns the text between each ".MACRO NAME" line and the next, by NAME."""
+    """Returns {NAME: text after the line ".MACRO NAME", up to the next such line}."""
     found = re.split(rf"^\.{macro} (.*)\n", page, flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2]))
 
 
 def synopses(page):
-    """Returns the lines of the synopsis, by the command's words."""
+    """Returns {command's words: its lines in the synopsis}."""
     found = {}
     for text in re.split(r"^\.Nm\n", parts(page, "Sh")["SYNOPSIS"], flags=re.MULTILINE):
         command = re.match(r"\.Cm (.*)\n", text)
@@ -84,7 +84,7 @@ def check_commands(page, main, commands):
 
 
 def check_unknown(page, known):
-    """Returns options in the text and in the examples that no command has."""
+    """Returns a line for each option in the page's text and examples that no command has."""
     named = flags(page)
     for line in page.splitlines():
         if line.startswith("cacheshim "):
@@ -107,7 +107,8 @@ def check_variables(page, main):
 
 
 def check_configuration(page, program, repository):
-    """Verifies that the documented keys are those that the sources read, and that the example is accepted."""
+    """Returns a line for each key that either only the page documents or only the sources read, and one if the program
+    refuses the page's example."""
     read = "".join((repository / "cli/configuration" / name).read_text()
                    for name in ("config.cc", "cuda_config.cc", "publish_allow_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
@@ -117,7 +118,7 @@ def check_configuration(page, program, repository):
     with tempfile.TemporaryDirectory() as scratch:
         file = pathlib.Path(scratch) / "cacheshim.toml"
         file.write_text(re.search(r"^\.Bd -literal.*\n((?:.*\n)*?)\.Ed", page, re.MULTILINE)[1])
-        # The program reads the configuration before it looks for the store.
+        # The program reads the configuration first, and then reports that the store is missing.
         ran = subprocess.run([program, "mount", "--config", file, "--store", scratch + "/none", scratch],
                              capture_output=True, text=True)
     if ran.returncode != 69 or "the store" not in ran.stderr:

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies that a build of only the program and the library can be installed. Usage: product_test.py REPOSITORY
-BUILD"""
+"""Verifies that a build of only the program and the library makes every built file that `meson install` needs.
+
+Usage: product_test.py REPOSITORY BUILD
+"""
 
 import json
 import pathlib
@@ -18,7 +20,7 @@ def main() -> int:
     inputs = subprocess.check_output(["ninja", "-C", build, "-t", "inputs", *product], text=True).splitlines()
     made = {*inputs, *product}
     installed = json.loads(subprocess.check_output(["meson", "introspect", "--installed", build]))
-    # Besides these, an installation needs only files of the repository and those that the configuration generates.
+    # The installed files that are in the build directory; others come from the repository.
     needed = {pathlib.Path(path).relative_to(build).as_posix() for path in installed
               if pathlib.Path(path).is_relative_to(build)}
     missing = sorted(path for path in needed - made if f"\n{path}: " in targets)

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the race of scripts/bench without its mounts. Usage: race_test.py REPOSITORY RACE_WORKER"""
+"""Tests the parts of bench/race, which compares cacheshim with other file systems, without mounts.
+
+Usage: race_test.py REPOSITORY RACE_WORKER
+"""
 
 import json
 import pathlib
@@ -95,7 +98,7 @@ def cell(*rates: float, cpu_us: float = 10, others: float = 0) -> Cell:
 
 class Figures(unittest.TestCase):
     def test_ratio_is_the_median_of_ratios_within_a_round(self) -> None:
-        # The machine runs at half its speed in the second round.
+        # In the second round, all rates are halved, as on a machine that is then half as fast.
         summary = Summary({
             ("hit", 1, NATIVE): cell(100, 50, 80), ("hit", 1, OURS): cell(50, 25, 20),
         })

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the record of the long stages' passes. Usage: stage_table_test.py REPOSITORY"""
+"""Tests scripts/lib/stage_table.py, which records the passes of the long stages.
+
+Usage: stage_table_test.py REPOSITORY
+"""
 
 import pathlib
 import re

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# test.sh LIBRARY [PROGRAM]: reproduces the deadlock on a real GPU, and verifies that the library prevents it. Exits
-# with 77 if there is no GPU, no toolkit to build PROGRAM, or a GPU on which the deadlock does not occur, because the
-# test would then prove nothing.
+# test.sh LIBRARY [PROGRAM]
+#
+# Reproduces the deadlock on a real GPU, and verifies that the library prevents it. Exits with 77, as a skipped test, if
+# there is no GPU, no toolkit to build PROGRAM, or no deadlock without the library.
 set -u
 library=$1 program=${2:-}
 

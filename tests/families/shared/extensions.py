@@ -11,8 +11,8 @@ NUMBERS = {"one": 1, "two": 2, "three": 3}
 
 
 def load(name: str, source: str) -> str:
-    """Builds and loads the extension; returns the path of its library. The sources do not include torch's headers, which
-    take a minute to compile."""
+    """Builds and loads the extension; returns the path of its library. The sources do not include torch's headers,
+    which take a minute to compile."""
     return cpp_extension.load_inline(name, source, no_implicit_headers=True, is_python_module=False)
 
 

@@ -88,8 +88,8 @@ def waiting_threads(pid):
 
 def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
                                                                      job_of, core):
-    """A hundred lock requests, which are made at the same time and must wait, occupy all ring entries of their core until
-    the daemon takes them; another request on that core must then be answered."""
+    """A hundred lock requests, which are made at the same time and must wait, occupy all ring entries of their core
+    until the daemon takes them; another request on that core must then be answered."""
     mount = mount_store(store)
     assert mount.status()["requests"] == "io_uring"
     holder, crowd, other = (on_core(job_of(mount, "j", UID), core) for _ in range(3))

@@ -13,8 +13,8 @@ SAY_WHERE = 'echo "$TRITON_CACHE_DIR"'
 
 @pytest.fixture
 def start_in(mount, two_jobs, library, scratch):
-    """start_in(change, script) runs both shell scripts in a new mount namespace: `change` as root, to change the mounts,
-    and then `script` as a preloaded process of job one."""
+    """start_in(change, script) runs both shell scripts in a new mount namespace: `change` as root, to change the
+    mounts, and then `script` as a preloaded process of job one."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
 
     def start(change, script):
@@ -66,8 +66,8 @@ def test_a_view_that_is_bound_over_the_mount_is_that_view(start_in, mount):
 
 
 def test_a_record_that_a_killed_daemon_has_left(start_in, mount):
-    """The library uses the record as long as the dead mount exists; the first call on the mount then reports the daemon's
-    death."""
+    """The library uses the record as long as the dead mount exists; the first call on the mount then reports the
+    daemon's death."""
     mount.kill_daemon()
     done = start_in("true", SAY_WHERE)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")

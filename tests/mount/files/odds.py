@@ -165,8 +165,8 @@ def inotify_events_to_the_end(fd):
 
 
 def is_of_a_reader(event):
-    """Returns true if the event is an open, read or close of a directory, which any process may cause, for example a file
-    indexer."""
+    """Returns true if the event is an open, read or close of a directory, which any process may cause, for example a
+    file indexer."""
     return event.endswith("directory") and event.split()[1] in ("open", "access", "close")
 
 

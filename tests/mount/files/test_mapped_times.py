@@ -158,8 +158,8 @@ def test_a_mapping_of_another_process_that_has_closed_its_descriptor_counts(moun
 
 @PASSTHROUGH
 def test_the_kernel_keeps_attributes_again_once_nobody_can_write(mounted):
-    """The test changes the time of the file in the upper directory, which does not invalidate the mount's cache. If a stat
-    in the mount then shows another time, the kernel has cached the attributes."""
+    """The test changes the time of the file in the upper directory, which does not invalidate the mount's cache. If a
+    stat in the mount then shows another time, the kernel has cached the attributes."""
     path = mounted.path / "new"
     mapping = Mapping(path, keeps_descriptor=True)
     ages = iter(range(OLD, OLD + 1000))

@@ -24,8 +24,8 @@ def program_of_odds(scratch):
 
 @pytest.fixture
 def directories(scratch, store, mount_store):
-    """directories(uid, fill) mounts a store, and returns a native directory and a directory in a view. Before the mount,
-    root fills both by fill(directory)."""
+    """directories(uid, fill) mounts a store, and returns a native directory and a directory in a view. Before the
+    mount, root fills both by fill(directory)."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"

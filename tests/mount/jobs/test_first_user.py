@@ -115,8 +115,8 @@ def test_an_inherited_open_file_gives_no_access_to_the_view(rooted):
 
 
 def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(rooted, job_of):
-    """The kernel has cached 3000 files of the view, so that their invalidation takes longer than the first calls of four
-    processes of the user. All of them must see themselves as the owner. Each process stats its own files: if two
+    """The kernel has cached 3000 files of the view, so that their invalidation takes longer than the first calls of
+    four processes of the user. All of them must see themselves as the owner. Each process stats its own files: if two
     processes stat the same file, the kernel (6.18) may show one of them the new owner before the invalidation is
     complete."""
     many = rooted.view / "triton/many"

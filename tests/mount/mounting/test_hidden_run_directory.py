@@ -114,8 +114,8 @@ def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
 
 
 def test_a_pipe_reaches_its_end_while_the_daemon_hangs(site_mount):
-    """The library sends its request to the daemon by a child process, which cannot always be killed. That child must not
-    hold its parent's descriptors, such as the pipe."""
+    """The library sends its request to the daemon by a child process, which cannot always be killed. That child must
+    not hold its parent's descriptors, such as the pipe."""
     with standing_still(site_mount.daemon_pid()):
         pipe = subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c",

@@ -21,8 +21,8 @@ def bind(source, target=None, *options):
 
 @pytest.fixture
 def contain(scratch, library, site_mount):
-    """contain(script, *further) runs a shell script as USER in a container of runc, in which the library is preloaded. It
-    has cacheshim's mount and the mounts `further`."""
+    """contain(script, *further) runs a shell script as USER in a container of runc, in which the library is preloaded.
+    It has cacheshim's mount and the mounts `further`."""
     bundle, state = scratch / "bundle", scratch / "runc"
     (bundle / "rootfs").mkdir(parents=True)
     directory = scratch / "lib"

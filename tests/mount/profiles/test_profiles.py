@@ -28,8 +28,8 @@ def read_all(job, paths):
 
 
 def wait_for_all(mount, replay):
-    """Waits until all files of the replay are published. An entry that a close completes is published shortly after that
-    close."""
+    """Waits until all files of the replay are published. An entry that a close completes is published shortly after
+    that close."""
     jobs.wait_until(lambda: set(replay.files(MARKS[0])) <= set(base_files(mount)),
                     what=f"that all of {replay.name} is published")
 
