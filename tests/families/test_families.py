@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests each profile with its real program: four users at once, a later user, a killed builder, and a failing build;
-natively and through cacheshim."""
+"""Tests each profile with its real program, or with a replay if the program needs a GPU: four users at once, a later
+user, a killed builder, and a failing build, each natively and through cacheshim."""
 
 import contextlib
 import json

@@ -116,7 +116,7 @@ class Watchdog:
                 "sys.stdin.read(); mounts.remove(bytes.fromhex(sys.argv[2]).decode())")
         self._child = subprocess.Popen(
             [sys.executable, "-c", code, str(pathlib.Path(__file__).parent),
-             # Encoded, so that the watchdog's own command line does not name the directory
+             # Encoded, because free() kills every process whose command line names the directory
              str(scratch).encode().hex()],
             stdin=subprocess.PIPE, start_new_session=True)
 

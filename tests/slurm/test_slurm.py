@@ -14,8 +14,8 @@ SLEEP = "echo begun; sleep 300"
 
 @pytest.fixture(scope="session")
 def timed_out(site):
-    """A job that exceeds its time limit. Every test uses it, so that it is submitted first: SLURM enforces time limits
-    only once a minute."""
+    """A job that exceeds its time limit. Every test requests this fixture, so that the job is submitted first: SLURM
+    enforces time limits only once a minute."""
     return site.submit("cs-alice", f"write timeout half; {SLEEP}", "--time=1")
 
 

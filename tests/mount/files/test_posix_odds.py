@@ -24,8 +24,8 @@ def program_of_odds(scratch):
 
 @pytest.fixture
 def directories(scratch, store, mount_store):
-    """directories(uid, fill) mounts a store, and returns a native directory and a directory in a view. Before the
-    mount, root fills both by fill(directory)."""
+    """directories(uid, fill) fills a native directory by fill(directory) as root, copies it into a base, and mounts.
+    Returns the native directory, which then belongs to `uid`, and the directory in a view."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"

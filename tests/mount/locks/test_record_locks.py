@@ -106,7 +106,7 @@ def test_a_request_that_would_wait_for_itself_gets_edeadlk(lock_mount, workers, 
 
 
 def test_two_jobs_that_wait_for_each_other_get_edeadlk(lock_mount, job_of):
-    """Uses lock files, which are the same files for both jobs."""
+    """The files are lock files, so both jobs lock the same files of the base."""
     one, two = (job_of(lock_mount, name, uid) for name, uid in (("one", 20001), ("two", 20002)))
     fds = []
     for job in (one, two):

@@ -28,7 +28,7 @@ def profile(name, variable=None):
 
 @pytest.fixture
 def beside(scratch):
-    """A configuration file, and a profiles.d beside it that only root can read."""
+    """A directory that only root can read, with a configuration file and a profiles.d."""
     directory = scratch / "own"
     (directory / "profiles.d").mkdir(parents=True)
     directory.chmod(0o700)

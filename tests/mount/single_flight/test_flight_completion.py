@@ -39,7 +39,7 @@ def mount_with(own_profiles, mount_store, store, scratch):
 
 @pytest.fixture
 def crowd(job_of):
-    """crowd(mount, count, job) starts processes, all in `job`, or, if that is None, each with its own job and user."""
+    """crowd(mount, count, job) starts `count` processes in `job`; if `job` is None, each has its own job and user."""
 
     def make(mount, count, job=None, **options):
         return [job_of(mount, job or f"job{number}", 20001 + (0 if job else number), **options)
