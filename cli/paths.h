@@ -27,8 +27,8 @@ bool is_switched_on(std::string_view name);
 std::string config_dir();
 
 // Returns the directories of profiles: the shipped profiles, profiles.d in config_dir(), and
-// profiles.d beside the given configuration file, if any. A profile of a later directory replaces
-// one of an earlier directory.
+// profiles.d beside the given configuration file, if any. A profile in a later directory replaces
+// the profile of the same name in an earlier directory.
 std::vector<std::string> profile_directories(const std::string& shipped,
                                              const std::string& config = "");
 

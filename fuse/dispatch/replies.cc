@@ -48,8 +48,9 @@ fuse_file_info info_of(const OpenedFile& file) {
 
 void interrupted(fuse_req_t, void* waiter) { static_cast<Interruptible*>(waiter)->interrupt(); }
 
-// libfuse 3.14 checks under one lock whether a request has an interrupt function, and calls it under another. If the
-// function is not removed before the reply, libfuse may call a null pointer in between.
+// libfuse 3.14 copies a request's interrupt function and its argument under one lock, and calls the copy under another.
+// Remove the function before the reply: the removal waits for a call in progress. Otherwise libfuse may call the
+// function after the waiter has been destroyed.
 void watch(void* request, Interruptible* waiter) {
   fuse_req_interrupt_func(static_cast<fuse_req_t>(request),
                           waiter == nullptr ? nullptr : interrupted, waiter);

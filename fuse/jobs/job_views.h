@@ -26,8 +26,8 @@ struct View {
   gid_t gid = 0;
   std::vector<gid_t> groups;
 
-  // Returns the attributes that a view shows for an object (owner=squash): the view's own user,
-  // without sticky bits. If the mode of a base object denies access to this uid, the object keeps
+  // Returns the attributes that a view shows for an object (owner=squash): the view's user as owner,
+  // and no sticky bit. If the mode of a base object denies access to this uid, the object keeps
   // its real owner and stays inaccessible.
   struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
 

@@ -124,7 +124,7 @@ void Session::start(const SourceOptions& options) {
 
 void Session::detach() {
   if (std::exchange(detached_, true)) return;
-  // EINVAL: it is already unmounted, which is how most sessions end.
+  // Usually the kernel has unmounted it already; own_mount::detach() ignores that error.
   own_mount::detach(mount_point_);
 }
 

@@ -41,7 +41,7 @@ class Objects {
   // open descriptor. Errors: ESTALE if another process has removed or replaced the file.
   Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info)
       REQUIRES_SHARED(info.job->overlay.mutex());
-  // Whether the name of a common file leads to `st`.
+  // Whether the name of a common file still refers to the inode that `st` describes.
   bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const
       REQUIRES_SHARED(info.job->overlay.mutex());
 

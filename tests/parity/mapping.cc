@@ -9,8 +9,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Returns a file through which system calls copy between a buffer and mapped memory. If the mapped
-// page does not exist, the call gives EFAULT.
+// Returns a file through which system calls copy between a buffer and mapped memory. For a
+// page beyond the end of the file, the call fails with EFAULT; a direct access would raise SIGBUS.
 int bounce() {
   static const int fd = ::memfd_create("bounce", MFD_CLOEXEC);
   return fd;

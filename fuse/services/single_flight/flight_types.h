@@ -29,8 +29,8 @@ struct EntryState {
   // exists.
   bool is_complete = false;
   bool is_begun = false;  // the job's layer has the entry's directory
-  // Whether the name can complete an entry. If not, it will not appear in a complete entry any
-  // more.
+  // Whether a file of this name can complete its entry. If not, the name will not be added to an
+  // entry that is already complete.
   bool completes = false;
 };
 

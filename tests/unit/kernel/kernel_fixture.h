@@ -54,7 +54,7 @@ class FuseKernelTest : public ::testing::Test {
     session_.reset();
   }
 
-  // Returns the root of a job's view.
+  // Creates a job's view and returns its root.
   std::uint64_t view_of(const std::string& job) {
     const auto jobs = calls_.lookup(FUSE_ROOT_ID, ".jobs");
     EXPECT_TRUE(jobs);
