@@ -64,10 +64,10 @@ struct DaemonOptions {
   unsigned threads = 0;  // workers of the receive loop; 0: depends on the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerMode owners;
-  // The attempt of the job that this mount belongs to. When the mount is closed, the daemon writes a record that names
-  // the attempt; if it is empty, the daemon writes no record.
+  // The attempt of the job that this mount belongs to. When the mount is closed, the daemon records this attempt. If
+  // `cycle` is empty, it records nothing.
   std::string cycle;
-  // The run directory's lock if this process holds it already, as a standby that takes over does.
+  // The run directory's lock if this process already holds it. A standby that takes over holds it.
   std::shared_ptr<UniqueFd> run_lock;
   // Records the requests, if not null. Requires: io_uring is false.
   RequestTrace* trace = nullptr;

@@ -29,7 +29,7 @@ class ControlSession {
 
   void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
   void answer(const nlohmann::ordered_json& line);
-  void answer_line(std::string line);  // JSON, without the end of the line
+  void answer_line(std::string line);  // one line of JSON, without the newline
   void refuse(const std::string& why, int exit_code);
   // Returns true if the file is open and its last line has not been read yet.
   bool is_waiting();

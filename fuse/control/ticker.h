@@ -21,7 +21,7 @@ class Ticker {
   Ticker& operator=(const Ticker&) = delete;
 
   void watch(std::shared_ptr<ControlSession> session) EXCLUDES(mutex_);
-  // Waits, at most for `at_most`, until all clients have read the answers that were given to them. Does not wait for a
+  // Blocks for up to `at_most` until all clients have read the answers that were given to them. Does not wait for a
   // request without an answer, such as the caller's own request.
   void wait_until_answered(std::chrono::milliseconds at_most) EXCLUDES(mutex_);
   // Closes the sessions. Call while the libfuse session exists, because pending reads are completed through it.

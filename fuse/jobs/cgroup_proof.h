@@ -12,8 +12,8 @@ namespace cacheshim {
 // Determines the SLURM job of a process, if the kernel's data prove it. The text of
 // /proc/PID/cgroup alone proves nothing: a user with a delegated part of the tree, as systemd gives
 // each user, may create a directory job_4711 there and move into it. So every directory from the
-// top of the tree to the job's must belong to root and be writable only by root: then root has
-// created it, and has put the process there.
+// top of the tree to the job's directory must belong to root and be writable only by root. Then
+// only root can have created the job's directory and moved the process into it.
 class CgroupProof {
  public:
   // `mountinfo`: the text of /proc/self/mountinfo. Trees that are mounted later are unknown.

@@ -13,11 +13,11 @@
 
 namespace cacheshim {
 
-// Detects the entries of the base that a job has rejected: a thread has opened a file of the entry
-// in the base, and later replaces, rewrites or removes one of the base entry's files. Records reads
-// by thread, because another thread of the job may have begun to build the entry before it was
-// published. When that thread completes its build, it rejects nothing, although other threads of
-// the job have read the published entry meanwhile.
+// Detects the entries of the base that a job rejects. A job rejects an entry when one of its
+// threads opens a file of the entry in the base, and later replaces, rewrites or removes a file of
+// that entry. Reads are recorded by thread, because another thread of the job may have begun to
+// build the entry before the entry was published. That thread rejects nothing when it completes its
+// build, even if other threads of the job have read the published entry in the meantime.
 //
 // Does not detect a program that reads with one thread and builds with another. Thread-safe.
 class EntryReads {

@@ -37,8 +37,8 @@ class JobPolicy {
   // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. These functions require: the job's
   // Overlay::mutex() held exclusively.
 
-  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that is the reason
-  // for this. Errors: those of writing the record; the next call tries again.
+  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that causes the
+  // refusal. Errors: those of writing the record; the next call tries again.
   Status refuse(const std::string& why, Layer* layer) EXCLUDES(mutex_);
   // Call for a layer that may have existed before: takes over the refusal in its record.
   void take_over(Layer& layer) EXCLUDES(mutex_);

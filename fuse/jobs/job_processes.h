@@ -55,7 +55,7 @@ class KnownProcesses {
     std::uint64_t seen;
   };
   std::map<pid_t, Known> known_;  // by thread
-  std::size_t most_ = 4096;       // once there are as many, note() forgets exited ones
+  std::size_t most_ = 4096;       // when `known_` reaches this size, note() forgets exited processes
 };
 
 }  // namespace cacheshim

@@ -20,7 +20,7 @@
 
 namespace cacheshim {
 
-// One uid's view of a job: the owner whom the view shows for its files.
+// One uid's view of a job, with the user and group that the view shows as the owner of its files.
 struct View {
   std::optional<uid_t> uid;  // empty: only root has used it
   gid_t gid = 0;
@@ -79,8 +79,8 @@ class JobViews {
   // Returns the view of the caller's uid. Makes the uid the owner of a view that has none. For a uid that the job is
   // closed to, returns the first view, whose mode denies access.
   ViewSlot enter(const Caller& caller) EXCLUDES(mutex_);
-  // Returns a living process that has entered a view, if there is any; forgets those that have
-  // exited. `proc`: as for stat_of().
+  // Returns a living process that has entered a view, if there is any; forgets those that have exited. `proc`: where
+  // procfs is mounted.
   std::optional<Process> known_process(const std::string& proc = "/proc") EXCLUDES(mutex_);
 
   View view(ViewSlot slot) const EXCLUDES(mutex_);

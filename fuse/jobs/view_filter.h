@@ -17,8 +17,9 @@
 #include "fuse/jobs/name_rule_table.h"
 #include "store/sys/mutex.h"
 
-// Shows the processes of a job's view which names the job's layer shadows (common/direct_filter.h),
-// and collects their counts of direct answers.
+// The daemon's side of a job's shadow filter (common/direct_filter.h). The filter tells the job's
+// processes which names the layer shadows. The daemon also collects here how many direct answers
+// those processes got.
 namespace cacheshim {
 
 // The counter MountPage::base_changes. Call attach() and begin() before anything else; after that
@@ -39,7 +40,8 @@ class BaseChanges {
   std::uint64_t* word_ = nullptr;
 };
 
-// Entries of the base whose reads the daemon must see: no process opens them directly. Thread-safe.
+// Entries of the base whose reads the daemon must see. Processes open them only through the mount.
+// Thread-safe.
 class MountOnlyEntries {
  public:
   static constexpr std::size_t kMost = 256;
@@ -86,7 +88,7 @@ class ViewFilter {
   void open(uid_t uid, gid_t gid);
   // Sets another owner: the processes map the filter again.
   void set_owner(uid_t uid, gid_t gid);
-  // Call when the job has ended: no process may use the filter any more. Keeps the added keys.
+  // Call when the job has ended. Makes the processes stop using the filter. Keeps the added keys.
   void close();
 
   // Call before the change begins that shadows `path` and, if `tree`, the base's files below it.

@@ -12,10 +12,9 @@
 
 namespace cacheshim {
 
-// An array of slots whose indexes start at 1 and are reused after release. Nodes and handles are in
-// an arena each. The kernel knows a node or a handle only by its index. So only this class would
-// have to change if the slots moved to shared memory that outlives a worker process. Memory is
-// freed in chunks, once all slots of a chunk are released.
+// An array of slots whose indexes start at 1 and are reused after release. There is one arena for
+// nodes and one for handles; the kernel identifies a node or a handle by its index. Memory is freed
+// in chunks, once all slots of a chunk are released.
 //
 // Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures
 // that no thread uses it afterwards (the kernel sends nothing more after FORGET or RELEASE).

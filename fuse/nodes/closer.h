@@ -12,7 +12,7 @@
 
 namespace cacheshim {
 
-// Closes the last descriptors of objects without a name on a separate thread. Such a close frees
+// On a separate thread, closes the last descriptors of objects without a name. Such a close frees
 // the blocks of the object, which takes long on a disk with discards (ext4's discard). The thread
 // collects descriptors for kPause, so that a stream of them does not wake it for each one.
 // Thread-safe.

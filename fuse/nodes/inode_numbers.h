@@ -18,9 +18,9 @@ namespace cacheshim {
 // Objects of the first file system keep their numbers. In the numbers of the other file systems'
 // objects, bits 48 to 60 are the index of the file system in the table. Local file systems leave
 // these bits 0. An inode number that uses them is hashed together with the index, and the result is
-// marked by bit 61. Only two of these hashed numbers can be equal, with a probability of 1 in 10^6
-// for a million such files. Bit 62 marks the mount's own directories (NodeTree). Not thread-safe:
-// part of the node table and under its lock.
+// marked by bit 61. Two different objects can have equal numbers only if both numbers are hashed.
+// Among a million such files, the probability of an equal pair is about 2 in 10^7. Bit 62 marks the
+// mount's own directories (NodeTree). Not thread-safe: part of the node table and under its lock.
 class InodeNumbers {
  public:
   using Place = std::uint16_t;

@@ -23,16 +23,16 @@ class NodeObjects {
  public:
   explicit NodeObjects(NodeTree& tree) : tree_(tree) {}
 
-  // Whether the object `st`, which the node's path leads to, is the node's object or its copy in
-  // the layer.
+  // Whether the object now at the node's path, with the attributes `st`, is the node's object or
+  // its copy in the layer.
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
 
   // Makes the mount's root the root of this job's view: an object like those below it.
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
-  // Call when the object's data have moved to `st`.
+  // Call when the node's data have moved to another object, which has the attributes `st`.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
-  // As moved(), for a name that now leads to the base's file. If the node has further names, which
-  // stay in the layer, the node loses this name.
+  // As moved(), for a name whose file has moved from the layer to the base. If the node has further
+  // names, which stay in the layer, the node loses this name.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
   // Call when the base's object of a node without a name was copied: `object` is the copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);

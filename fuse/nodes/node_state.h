@@ -42,7 +42,7 @@ class NodeState {
   // Whether a process has locked the file since the node was made.
   bool takes_locks() const { return std::atomic_ref(takes_locks_) != 0; }
   void set_takes_locks() { std::atomic_ref(takes_locks_).store(1); }
-  // The number of open handles of which the kernel does not report closes by FLUSH.
+  // The number of open handles whose closes the kernel does not report by FLUSH.
   std::uint32_t silent_handles() const { return std::atomic_ref(silent_handles_); }
   void add_silent_handle() { std::atomic_ref(silent_handles_).fetch_add(1); }
   void remove_silent_handle() { std::atomic_ref(silent_handles_).fetch_sub(1); }

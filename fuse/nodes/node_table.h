@@ -20,7 +20,7 @@
 
 namespace cacheshim {
 
-// The objects behind the names of a job's view, for the names that the kernel has looked up.
+// The nodes of a mount: one for each object that the kernel has looked up in a job's view.
 //
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
 // it holds no descriptor and is not affected by copy-up and publishing. Hard links share one node,
@@ -30,8 +30,8 @@ namespace cacheshim {
 // file that the lookup found (HeldObjects). Once the descriptor is closed, the node finds the file
 // by its name again.
 //
-// This class makes nodes and frees them; names() finds them by their names and changes these names,
-// objects() changes the objects that they stand for, and state() returns the rest of their state.
+// This class makes and frees nodes. names() finds nodes by name and changes their names, objects()
+// changes the objects that nodes stand for, and state() returns the rest of a node's state.
 //
 // Thread-safe by one reader-writer lock (NodeTree), never held across a system call. Adding and
 // removing nodes and names takes the lock exclusively. Finding a node, counting another lookup of a

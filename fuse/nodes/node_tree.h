@@ -25,7 +25,7 @@ class NodeTree {
  public:
   NodeTree();  // makes the root, which is never freed
 
-  // Make a node of the mount's own directories, or of an object. It has no lookups yet.
+  // Make a node, with or without a name. The new node has no lookups.
   NodeIndex make(const NodeName& name, NodeKind kind, Job* job) REQUIRES(mutex);
   NodeIndex make_nameless(Job* job) REQUIRES(mutex);
   // Needs no lock: a node stays in place until it is freed.

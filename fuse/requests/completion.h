@@ -19,8 +19,8 @@ class Completion {
  public:
   struct Replier {
     void (*reply)(void* request, const R& result);
-    // Passes an interrupt of the request to `waiter` from now on. With nullptr, ends that, and
-    // waits until a call in progress has returned.
+    // From now on, an interrupt of the request calls waiter->interrupt(). With nullptr, ends this
+    // and blocks until a call in progress has returned.
     void (*watch)(void* request, Interruptible* waiter) = nullptr;
   };
 
@@ -38,8 +38,8 @@ class Completion {
     void* const request = request_.exchange(nullptr);
     if (request != nullptr) replier_->reply(request, result);
   }
-  // Passes an interrupt of the request to `waiter`. Call before another thread may complete the
-  // request, and with nullptr before the request is completed.
+  // Makes an interrupt of the request call waiter->interrupt(). Call before another thread may
+  // complete the request, and with nullptr before the request is completed.
   void watch(Interruptible* waiter) {
     if (void* const request = request_.load()) replier_->watch(request, waiter);
   }

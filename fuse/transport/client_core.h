@@ -33,7 +33,7 @@ bool go_to_core(int core);
 //
 // Used only if the daemon may leave SCHED_IDLE again (CAP_SYS_NICE, or RLIMIT_NICE), may run on
 // several cores, and has the policy SCHED_OTHER. A thread that a guest creates would also be
-// SCHED_IDLE: the daemon creates all of its threads when it starts.
+// SCHED_IDLE, so the daemon creates all of its threads when it starts.
 class ClientCore {
  public:
   // The stays of one receiver, one after the other. Only the receiver's thread may use it. The
@@ -75,7 +75,7 @@ class ClientCore {
 
   // ---- For the thread that watches the receivers
   bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
-  // Makes the guest, which makes no progress, an ordinary thread at once. May be repeated.
+  // Makes the guest an ordinary thread at once, because it makes no progress. May be repeated.
   void stop() { end_stay(Ended::kStopped); }
   // As stop(), for a guest that has nothing to do. The guest may return soon.
   void rest() { end_stay(Ended::kResting); }

@@ -6,7 +6,8 @@
 
 #include "fuse/transport/queue_drain.h"
 
-// Calls into the daemon's own mount. A thread of the daemon must never make one:
+// Calls into the daemon's own mount. A thread of the daemon must never make one, because the daemon could then never
+// exit:
 //   1. The thread is killed while it waits for an answer that only the daemon could give.
 //   2. The thread stays until the connection is aborted, which needs the last descriptor of /dev/fuse to be closed.
 //   3. The thread's own process holds that descriptor as long as the thread exists. So the process is never

@@ -100,7 +100,8 @@ class RequestRing {
 
   // ---- For the ring's own thread
 
-  // Registers its entries, once FUSE_INIT has been answered. Returns 0, or an error number.
+  // Registers the ring's entries. Call once FUSE_INIT has been answered. Returns 0 or an errno
+  // value.
   int begin();
   // Sends the answers, waits, and returns the requests that arrived: none if a thread called
   // wake(), or once failure() is not 0.
@@ -121,7 +122,7 @@ class RequestRing {
   // Whether there is a request that wait() has not returned yet.
   bool has_request() const;
   void wake();
-  // Returns an error number if no more requests will come; ENODEV and ENOTCONN mean that the kernel
+  // Returns an errno value if no more requests will come; ENODEV and ENOTCONN mean that the kernel
   // has unmounted. Returns 0 if more may come.
   int failure() const { return failure_; }
 

@@ -12,7 +12,7 @@
 
 namespace cacheshim {
 
-// A way by which requests arrive: /dev/fuse (ReceiveLoop), or FUSE over io_uring (RingLoop). A
+// Receives requests from the kernel, over /dev/fuse (ReceiveLoop) or over io_uring (RingLoop). A
 // source has its own threads, passes each request to handle_request(), and sends the replies to its
 // requests. Session starts and stops the sources, and wire.h passes the replies to them. Neither
 // knows which sources there are.

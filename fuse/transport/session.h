@@ -14,8 +14,8 @@ struct fuse_session;
 
 namespace cacheshim {
 
-// A mounted FUSE connection. It calls mount(2) itself, so that errors can be distinguished and a
-// later supervisor can keep the descriptor, and receives requests through its own sources.
+// A mounted FUSE connection. Calls mount(2) itself instead of through libfuse, so that errors can
+// be distinguished, and receives requests through its own sources.
 class Session {
  public:
   // Opens /dev/fuse and mounts it. From here on the mount exists; requests are answered once
@@ -37,8 +37,8 @@ class Session {
   // answered: a client may have files of the mount open, or the mount may exist in another
   // namespace.
   void detach();
-  // Detaches the mount and stops the sources; files that clients still have open give ENOTCONN
-  // when the session is gone.
+  // Detaches the mount and stops the sources. Once the session is destroyed, calls on files that
+  // clients still have open fail with ENOTCONN.
   void stop();
 
  private:

@@ -18,7 +18,8 @@ namespace cacheshim {
 // Not every object can be found by its name. A file or directory may be open when its name is removed: in this view, or
 // in the base by another job, gc, verify or a process that works outside the mount. The node then has an O_PATH
 // descriptor of its own, or uses those of open handles (OpenFiles), so that all calls on an open descriptor work as on
-// a local file system. Common files are never found by name once the kernel knows them (NodeTable). Thread-safe.
+// a local file system. A common file is found by the descriptor that its node holds, and by its name only after that
+// descriptor has been closed (NodeTable). Thread-safe.
 class Objects {
  public:
   explicit Objects(Mount& mount) : mount_(mount) {}
@@ -55,8 +56,8 @@ class Objects {
   // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object.
   // Errors: ESTALE if it is not open.
   Status settle_name(const Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
-  // Ensures that a node without a name holds an object of the layer. All jobs share an object of the base, even if it
-  // has no name any more.
+  // Ensures that a node without a name holds an object of the layer. Other jobs may still use an object of the base
+  // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Opens the object that is about to lose its name, for processes that have it open or as their working directory.
   // Returns nothing if the kernel has no node of that name.

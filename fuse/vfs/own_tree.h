@@ -27,9 +27,9 @@ class OwnTree {
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
   void complete_job(EntryCompletion completion, const Result<Entry>& entry);
-  // Serves `mkdir MOUNT/name`, as by `mkdir -p MOUNT/name/…`. Creates the directory in the caller's view, to which the
-  // name in the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p` continues
-  // after that.
+  // Serves mkdir(2) of MOUNT/name, which `mkdir -p MOUNT/name/…` calls. Creates the directory in the caller's view, to
+  // which the name in the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p`
+  // continues after that.
   void make_in_root(const Request& request, const std::string& name, mode_t mode,
                     EntryCompletion completion);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;

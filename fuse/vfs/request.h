@@ -45,7 +45,7 @@ struct Entry {
 struct Attributes {
   struct stat st {};  // as the view shows it
   double timeout = 0;
-  ino_t backing_inode = 0;  // its inode number on st.st_dev
+  ino_t backing_inode = 0;  // the object's inode number on its own file system, st.st_dev
 };
 
 // fuse_open_out.

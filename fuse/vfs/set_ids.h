@@ -19,11 +19,12 @@ Status drop_set_ids(const Caller& caller, int fd, const struct stat& shown);
 // Clears the bits that a chown clears, whoever calls it.
 Status drop_set_ids_on_chown(int fd);
 
-// Setting an ACL changes the mode as chmod does. Clears the set-group-id bit if the caller is not in the file's group.
+// Call when the caller sets an ACL, which changes the mode as chmod does. Clears the set-group-id bit if the caller is
+// not in the file's group.
 Status drop_foreign_set_group_id(const Caller& caller, int fd);
 
-// Returns the bits that a chmod must not set: the kernel allowed it for the owner that the view shows, but the file
-// belongs to another user or group.
+// Returns the set-id bits that a chmod must not set, because the file really belongs to another user or group than the
+// view shows. The kernel has checked the caller against the shown owner only.
 Result<mode_t> set_ids_to_refuse(const OwnerMode& owners, int fd);
 
 }  // namespace cacheshim

@@ -8,7 +8,7 @@
 #include "common/unique_fd.h"
 #include "store/base/audit_log.h"
 
-// A store: a directory of plain cache files (the base) with our records beside it.
+// A store: a directory of plain cache files (the base) with cacheshim's records beside it.
 //
 //   STORE/NAME/…              the base
 //   STORE/.cacheshim/format   "1", then "mount <path>": the path this store is mounted at

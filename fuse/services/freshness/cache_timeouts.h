@@ -37,7 +37,7 @@ class CacheTimeouts {
 
   // Reads the change counter of the directory. Call before the lookup in the base.
   DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
-  // Returns the timeout of a name that leads to `found`, or that is absent if `found` is nullptr.
+  // Returns the timeout of a name whose lookup has found the object `found`; null: nothing.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;
   double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
       REQUIRES_SHARED(lookup.job->overlay.mutex());

@@ -14,8 +14,8 @@
 
 namespace cacheshim {
 
-// Finds the names and nodes that a change affects in each view. The daemon itself makes the change,
-// or another process does, and BaseWatch reports it. The Notifier sends the invalidations.
+// Finds the names and nodes that a change affects in each view, and has the Notifier invalidate
+// them. The change is made by the daemon, or by another process and then reported by BaseWatch.
 class Invalidation final : public Invalidator {
  public:
   // All must outlive this object; `direct` may be null.

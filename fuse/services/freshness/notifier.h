@@ -14,7 +14,7 @@
 
 namespace cacheshim {
 
-// Sends invalidations to the kernel, from a thread of its own.
+// Sends invalidations to the kernel. post() sends them from a separate thread.
 //
 // In the kernel, the invalidation of an entry waits for the lock of the directory, and the sender
 // of a request in that directory holds this lock until the daemon answers. So a request handler

@@ -37,15 +37,15 @@ class LockOwners {
   LockOwners(UniqueFd file, bool is_shared, const LockSystem& system)
       : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
 
-  // Sets or releases a lock without waiting. Returns an errno value: EWOULDBLOCK or EACCES if another owner has a
-  // conflicting lock.
+  // Sets or releases a lock without waiting. Returns 0 or an errno value, which is EWOULDBLOCK or EACCES if another
+  // owner has a conflicting lock.
   int try_set(const LockRequest& request);
   // Returns true if the request's owner is known. First drops the owner's record locks if its process has closed a
   // descriptor of the file, which the kernel does not always report.
   bool refresh(const LockRequest& request);
   // Drops conflicting record locks whose owners have lost them. Returns true if it dropped any.
   bool drop_stale(const LockRequest& request);
-  // Serves F_GETLK: sets `lock` to a conflicting lock; `lock.l_type` is F_UNLCK if there is none. Returns an errno
+  // Serves F_GETLK: sets `lock` to a conflicting lock; `lock.l_type` is F_UNLCK if there is none. Returns 0 or an errno
   // value.
   int find(const LockRequest& request, struct flock& lock);
   // Call when `owner` has closed a descriptor of the handle, and so loses its record locks. Returns true if the owner

@@ -21,10 +21,10 @@
 
 namespace cacheshim {
 
-// The locks on one file (LockOwners), and the waiting requests for it.
+// The locks on one file (LockOwners), and the requests that wait for them.
 //
-// The queue implements the waiting, since no thread may block in flock: requests are granted in order of arrival, and
-// only the first one is tried. A request that does not wait is tried at once, as by flock(2). So is a request of a
+// No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival,
+// and only the first one is tried. A request that does not wait is tried at once, as by flock(2). So is a request of a
 // process that already has a lock on the file: behind a waiter that waits for this lock, the request would wait
 // forever.
 //
@@ -44,8 +44,8 @@ class LockQueue {
 
   Mutex mutex{LockRank::kLockQueue};
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
-  bool moved GUARDED_BY(mutex) = false;    // two ids lead to this queue (LockTable::move)
-  // Make no call of it that may release a lock: the queue would then not try the waiting requests.
+  bool moved GUARDED_BY(mutex) = false;    // two ids identify this queue (LockTable::move)
+  // Do not call a method of `owners` that may release a lock: the queue would then not try the waiting requests.
   LockOwners owners GUARDED_BY(mutex);
 
   // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it

@@ -74,8 +74,8 @@ class LockTable {
     // The waiting requests: the number of their handles, and their processes (0: not visible).
     std::size_t waiting_handles = 0;
     std::set<pid_t> waiting_processes;
-    // A file system of the base does not support locks, so that locks exclude only processes of
-    // this mount.
+    // Whether a file system of the base does not support locks. Locks on its files then exclude only processes of this
+    // mount.
     bool is_local_only = false;
   };
   State state();

@@ -58,7 +58,7 @@ class Publishing {
   // Publishes objects that were built under a lock that is about to be released, then calls
   // `answer`.
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
-  // Shows the base's part of `entry` in place of the job's copies, then calls `answer`.
+  // Makes the job's view show the base's files of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
   // Publishes the entries that were complete while one of their files was open for writing.
   void retry_postponed(Job& job);

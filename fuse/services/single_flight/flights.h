@@ -27,18 +27,18 @@ namespace cacheshim {
 // LeaseTable::kFailedFor, build it themselves: their builds will probably fail too. A waiter that
 // has waited for `timeout`, or is interrupted, builds the entry itself. A process that builds the
 // entry sees the job's files as they are, never a placeholder. The name of an entry that is built
-// elsewhere and renamed into place is handled likewise: its placeholder is a directory. Such an
-// entry does not change during its build. So the daemon watches the builder as long as the builder
-// holds the lease: the build has failed when the builder's thread has exited, or when the builder
-// has been idle for BuilderActivity::kIdleFor.
+// elsewhere and renamed into place is handled likewise: its placeholder is a directory. During such
+// a build nothing changes at the entry's own path. So the daemon watches the builder as long as the
+// builder holds the lease. The build has failed when the builder's thread has exited, or when the
+// builder has been idle for BuilderActivity::kIdleFor.
 //
 // A process counts together with its descendants. A process does not wait if that would close a
 // cycle, through any number of other processes.
 //
-// No process waits in a lookup, since the kernel then holds the directory. A waiter's lookup
-// returns a placeholder node, and the following request for its attributes, or open, can wait.
-// Every such wait ends with ESTALE, so that the kernel looks the name up again and finds the real
-// result.
+// No process waits in a lookup, since the kernel holds the directory's lock during a lookup. A
+// waiter's lookup returns a placeholder node, and the following request for its attributes, or
+// open, can wait. Every such wait ends with ESTALE, so that the kernel looks the name up again and
+// finds the real result.
 //
 // This class decides what each request gets. LeaseTable holds the leases, and FlightTender ends
 // waits on the loop's thread.
