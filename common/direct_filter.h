@@ -108,8 +108,8 @@ class FilterView {
   const std::uint64_t* words_ = nullptr;
 };
 
-// The keys of which each may mean that one path is shadowed: the key of the path, and the key
-// "below" of each directory above it.
+// Checks whether one path may be shadowed. The path may be shadowed if the filter has the path's
+// own key, or the key "below" of a directory above it.
 class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;

@@ -7,10 +7,10 @@
 
 namespace cacheshim {
 
-// Decides, in its first call, where reported lines go: to the end of the file that CACHESHIM_LOG
-// names, otherwise to stderr. If the process has no stderr at this time, no line is ever written to
-// descriptor 2, which may later be a data file. The constructor calls this function. So does
-// report_line(), because another library's constructor may cause a line before ours runs.
+// Decides, in its first call, where reported lines go: to the end of the file that CACHESHIM_LOG names, otherwise to
+// stderr. If the process has no stderr at this time, no line is ever written to descriptor 2, which may later be a data
+// file. The constructor calls this function. So does report_line(), because another library's constructor may cause a
+// line before this library's constructor runs.
 void settle_reports();
 
 // The text of an error that ends the use of a mount. Unlike strerror it neither locks nor allocates.

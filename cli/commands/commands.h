@@ -12,9 +12,8 @@ namespace cacheshim::cli {
 void add_mount(CLI::App& app, int& exit_code);
 void add_overlay(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
-void add_mount8_helpers(CLI::App& app,
-                        // The commands remount and umount-as-helper; the help does not list them.
-                        int& exit_code);
+// Adds the commands remount and umount-as-helper, which the help does not list.
+void add_mount8_helpers(CLI::App& app, int& exit_code);
 // `command` is the result of take_command() and must outlive `app`.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 // For add_lock() and add_profile(), `command` is the COMMAND of `lock` and of `profile learn`.

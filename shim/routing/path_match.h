@@ -17,9 +17,9 @@ struct PathMatch {
   // 0, the latter is the root directory). In all other cases, head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // A path that leaves the prefix by ".." does not match: `left` is then the end of the ".." that
-  // leaves it, and otherwise 0. If no component between is a symlink, path[0, inside) is the
-  // prefix's directory itself.
+  // A path that leaves the prefix by ".." does not match. `left` is then the end of that "..", and
+  // path[0, inside) is the part of the path before it: the prefix's directory itself, unless a
+  // component after the prefix is a symlink. For all other paths, `left` is 0.
   std::size_t left = 0;
   std::size_t inside = 0;
 };

@@ -3,7 +3,8 @@
 
 #include "shim/runtime.h"
 
-// Names that the base has, but that the kernel still caches as absent:
+// Makes the kernel look up again a name that the base has, but that the kernel still caches as absent. Such a name
+// arises as follows:
 //
 //   1. A process looks up a name in the mount. The kernel caches for a minute that it is absent.
 //   2. Another job publishes the name.

@@ -20,10 +20,10 @@
 //
 // Nothing is cached, because other processes may change the lowers at any time. With one lower a
 // lookup is one system call; with several each directory on the path is merged again. A lower hides
-// lower objects by our markers (whiteout.h) and by those of kernel overlayfs: character devices
-// 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. Neither kind of marker is
-// ever shown. Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI image-spec, layer.md.
-// Thread-safe; paths are as in paths.h.
+// the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
+// character devices 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. Neither
+// kind of marker is ever shown. Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI
+// image-spec, layer.md. Thread-safe; paths are as in paths.h.
 namespace cacheshim {
 
 class LowerStack {

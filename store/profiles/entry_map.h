@@ -16,7 +16,9 @@ struct EntryRef {
   const Profile* profile;
   const EntryRule* rule;
   std::string_view entry;  // "triton/KEY"; for an entry of files the common part of their paths
-  std::string_view rest;  // the rest: "tmp.pid_7/x.cubin", "" for the directory; ".body" of a file
+  // The rest of the path: for a directory "tmp.pid_7/x.cubin", or "" for the directory itself; for
+  // an entry of files the ending of the file, such as ".body".
+  std::string_view rest;
 
   bool is_entry_directory() const { return rule->is_directory() && rest.empty(); }
   // Whether rebuilds count as rejections: a job that opens the complete entry and then builds it

@@ -30,9 +30,9 @@ class GlobAutomaton {
   // Symbols are below `symbol_count`; those with a lower number come first in words.
   GlobAutomaton(const std::vector<std::vector<Glob>>& sets, std::size_t symbol_count);
 
-  // Calls `visit` once for each set of states that a word leads to, with a shortest such word (never the empty one),
-  // and for each set of globs whether one of its globs matches. Stops when `visit` returns true. Returns false if the
-  // search exceeded its bound before it had visited all these sets.
+  // Calls `visit` once for each set of states that a nonempty word leads to. `word` is a shortest such word; `matches`
+  // has, for each set of globs, whether one of its globs matches that word. Stops when `visit` returns true. Returns
+  // false if the search exceeded its bound before it had visited all these sets.
   using Visit = std::function<bool(const std::vector<bool>& matches, const Word& word)>;
   bool explore(const Visit& visit) const;
 

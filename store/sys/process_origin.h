@@ -29,8 +29,8 @@ bool is_alive(const ProcessOrigin& origin);
 // Returns the living processes that may descend from a dead one. When a process dies, its children
 // get one of its ancestors as their parent (a subreaper, otherwise init). So among the processes
 // above a descendant, the topmost one that started after `origin` is a child of one of
-// `origin.ancestors`. Also returns unrelated processes of which this holds, such as newer children
-// of an init that starts all processes itself.
+// `origin.ancestors`. Also returns unrelated processes for which this is true, such as newer
+// children of an init that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
 // Whether the process has `directory` or a file in it open, or has its working directory there.
