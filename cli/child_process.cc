@@ -28,7 +28,7 @@ sigset_t watched_signals() {
   return set;
 }
 
-// Blocks the watched signals, so that sigtimedwait(2) can receive them one by one. The destructor
+// Blocks the watched signals, so that sigwaitinfo(2) can receive them one by one. The destructor
 // restores the signal mask.
 class BlockedSignals {
  public:

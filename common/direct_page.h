@@ -22,8 +22,8 @@ inline constexpr std::string_view kBaseDirectory = "base";
 // a process finds an older access time, it opens the file through the mount, and the daemon renews
 // the time. Eviction takes the latest use of an entry's files, so one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// How often a process checks an access time again if it repeatedly opens the same file, or files of
-// one entry.
+// The interval after which a process checks an access time again if it repeatedly opens the same
+// file, or files of one entry.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"

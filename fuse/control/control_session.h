@@ -21,7 +21,7 @@ class ControlSession {
   // Call when a request has been written. Errors: EBUSY if the session already has a request.
   Status begin();
   // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any; with no bytes if there is
-  // no request or all lines have been read. tick() bounds the wait.
+  // no request or all lines have been read. tick() bounds the wait. Errors: EBUSY if another read waits.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
   // If a read waits, completes it with a line of progress.
   void tick();

@@ -60,7 +60,7 @@ void require_known_nodes(const Filesystem& fs) {
 }
 
 // Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. If `replies_itself`, `answer` has
-// passed the request to a completion, which sends that reply when it is destroyed.
+// passed the request to a completion, which itself replies with EIO when it is destroyed.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
@@ -118,8 +118,8 @@ void init(void* filesystem, fuse_conn_info* connection) {
   want_owners(fs.mount.options.owners, connection);
   // The target of a symlink in the root depends on the caller, so the kernel must never cache it.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
-  // Version 1 leaves it to the daemon's own write to clear the set-id bits, but a write by root keeps them. With
-  // version 2, the kernel marks the writes that must clear them (wire.h).
+  // With version 1 of this feature, the daemon's own write to the backing file would have to clear the set-id bits, but
+  // a write by root keeps them. With version 2, the kernel marks the writes that must clear them (wire.h).
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
   // The kernel must not detect changed data by changed times, because the daemon's own writes change them. The daemon
   // invalidates data that others change (Notifier), and checks at each open whether a base file has changed.

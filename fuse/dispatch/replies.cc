@@ -48,9 +48,9 @@ fuse_file_info info_of(const OpenedFile& file) {
 
 void interrupted(fuse_req_t, void* waiter) { static_cast<Interruptible*>(waiter)->interrupt(); }
 
-// libfuse 3.14 copies a request's interrupt function and its argument under one lock, and calls the copy under another.
-// Remove the function before the reply: the removal waits for a call in progress. Otherwise libfuse may call the
-// function after the waiter has been destroyed.
+// libfuse 3.14 calls a request's interrupt function with the request's lock held. fuse_req_interrupt_func() takes that
+// lock, so it waits for a call in progress; a reply does not take it. So remove the function before the reply.
+// Otherwise libfuse may call the function after the waiter has been destroyed.
 void watch(void* request, Interruptible* waiter) {
   fuse_req_interrupt_func(static_cast<fuse_req_t>(request),
                           waiter == nullptr ? nullptr : interrupted, waiter);

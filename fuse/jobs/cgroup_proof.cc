@@ -48,8 +48,8 @@ std::optional<std::string_view> path_of_job(std::string_view path) {
 }
 
 // Returns true if `options` contains all of `wanted`: the controllers, or the name, by which
-// /proc/PID/cgroup identifies a version 1 tree. `options` are those of the super block, which
-// contain others too.
+// /proc/PID/cgroup identifies a version 1 tree. `options` are those of the super block, and may
+// contain others.
 bool names_controllers(std::string_view options, std::string_view wanted) {
   std::size_t found = 0;
   std::size_t count = 0;

@@ -126,8 +126,8 @@ void Job::share_locks() {
 }
 
 Status Job::refuse_publishing(const std::string& why) {
-  const WriterLock lock(
-      overlay.mutex());  // publishing in progress has checked the layer before the change
+  // Waits for publishing in progress, which has already checked whether the layer may be published.
+  const WriterLock lock(overlay.mutex());
   const Status recorded = policy.refuse(why, layer ? &*layer : nullptr);
   share_locks();
   return recorded;

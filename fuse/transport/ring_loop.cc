@@ -215,7 +215,7 @@ bool RingLoop::is_unmounted() const {
   return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
 }
 
-// Receives requests until no more come. Returns 0, or an error number.
+// Receives requests until no more come. Returns 0 or an errno value.
 int RingLoop::serve(Core& core, Receiver& self) {
   ClientCore::Guest guest(*self.client_core);
   if (const int failure = self.ring->begin(); failure != 0) return failure;

@@ -29,8 +29,9 @@ Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// Returns the uid that a file system gives to the daemon's new objects. It differs from ours if a
-// file server maps it (root_squash). Returns ours if the daemon cannot create anything there.
+// Returns the uid that a file system gives to the daemon's new objects. It differs from the
+// daemon's uid if a file server maps that uid (root_squash). Returns the daemon's uid if the daemon
+// cannot create anything there.
 uid_t uid_given_by(int directory) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
   if (!sys::make_dir_at(directory, name, kPrivateMode)) return sys::own_uid();

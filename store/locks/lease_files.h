@@ -22,8 +22,9 @@ class LeaseFiles {
   explicit LeaseFiles(int directory) : directory_(directory) {}
 
   // Takes the lease of `path`, which is held until release(). Errors: EWOULDBLOCK while another
-  // daemon holds it. If the file system has no locks, or allows no more files, returns an empty
-  // descriptor: the lease then excludes only waiters of this daemon.
+  // daemon holds it. If the file cannot be created or locked, for example because the file system
+  // has no locks, returns an empty descriptor. The lease then excludes only processes of this
+  // daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
   // Removes the files that nobody has locked: files that a dead daemon has left, and files for the

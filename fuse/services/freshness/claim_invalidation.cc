@@ -10,7 +10,8 @@ namespace cacheshim {
 
 // If a node is invalidated while the kernel waits for its attributes, the kernel drops the answer
 // and checks permissions with the old attributes. So invalidate() skips the node of this request,
-// and later requests that contain a node are answered without waiting for the invalidation.
+// and later requests whose replies contain a node's attributes are answered without waiting for the
+// invalidation.
 void ClaimInvalidation::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.views.claim.begin_invalidation()) {
     tasks_.post([this, &job, asked, answer = std::move(answer)] {

@@ -88,8 +88,8 @@ class LockTable {
   // errors of `action`.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
-  // Sets a function that is called, with locks held, when a request or a close may have left a file without locks and
-  // waiting requests. Call once, before the first request.
+  // Sets a function that is called, with the mutex of the file's queue held, when a request or a close may have left
+  // the file without locks and waiting requests. Call once, before the first request.
   void set_release_hook(std::function<void()> hook) { on_release_ = std::move(hook); }
 
  private:

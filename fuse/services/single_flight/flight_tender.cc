@@ -9,9 +9,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The poll interval for changes without a notification: a builder that was stopped, a name that a
-// raw process or another daemon has made, a lease that another daemon has released, an entry that
-// its builder has removed.
+// The poll interval for changes without a notification: a builder that was stopped, a name that
+// another daemon or a process outside the mount has made, a lease that another daemon has released,
+// an entry that its builder has removed.
 constexpr milliseconds kTick(50);
 
 // The interval at which the daemon reads a builder's work from /proc.
