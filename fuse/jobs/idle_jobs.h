@@ -36,7 +36,8 @@ class IdleJobs {
   // Whether a pass over /proc is in progress. Call only on the thread that calls tick().
   bool is_searching() const { return !asked_.empty(); }
 
-  // Whether the job may end, is active, and has not been used for `job_idle`. Thread-safe.
+  // Whether the job is active, has no open files and no runs, and has not been used for `job_idle`.
+  // Always false for a job uid-<uid>. Does not check for living processes. Thread-safe.
   bool may_end(const Job& job) const;
 
  private:

@@ -39,8 +39,8 @@ class LockRequests {
   bool needs_flush(NodeIndex node, int flags) const;
   // From now on the inode identifies the node's file in the lock table; locks that are held move with it.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
-  // Call after a rename of the node's file to `path`. If that made it a lock file of the base, `new_lock` is its
-  // descriptor. A lock file that got another name becomes a file of the job.
+  // Call after a rename of the node's file to `path`. If the rename has made the file a lock file of the base,
+  // `new_lock` is a descriptor of the lock file. A lock file that has got any other name becomes a file of the job.
   Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock)
       REQUIRES_SHARED(job.overlay.mutex());
 

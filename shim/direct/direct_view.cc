@@ -194,7 +194,8 @@ const View* map_anew() {
   return nullptr;
 }
 
-// Requires: `is_mapping` is set.
+// Maps the view anew and makes it the current one. If that fails, returns null, and doubles the
+// pause before the next attempt. Requires: `is_mapping` is set.
 const View* try_mapping() {
   const ErrnoGuard errno_guard;
   serving.store(nullptr);

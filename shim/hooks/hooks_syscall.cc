@@ -141,7 +141,8 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
 }
 
 // Whether the call requires that the kernel resolve the path below its directory only
-// (RESOLVE_BENEATH or RESOLVE_IN_ROOT). No other path can then replace it.
+// (RESOLVE_BENEATH or RESOLVE_IN_ROOT). The path of such a call cannot be replaced by a routed
+// path.
 bool is_confined([[maybe_unused]] const Arguments& arguments) {
 #ifdef SYS_openat2
   const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);

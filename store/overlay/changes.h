@@ -11,9 +11,9 @@
 
 // Changes of an overlay's names: creating, linking, renaming and removing objects.
 //
-// The order of steps keeps the merged view right at every time and after a crash: a whiteout is
-// written before the name it hides leaves the layer; and a new name is in the layer, which takes
-// precedence over the base, before the whiteout of its predecessor is removed.
+// The order of the steps keeps the merged view correct at all times, and after a crash. A whiteout
+// is written before the layer's name at that path is removed. A whiteout is removed only after a
+// new name is in the layer, where the name takes precedence over the base.
 //
 // The comment on Overlay::mutex() says when the mutex must be held exclusively.
 namespace cacheshim::changes {

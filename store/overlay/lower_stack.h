@@ -33,7 +33,8 @@ class LowerStack {
     std::size_t lower;  // the index of its lower, 0 for the bottom
   };
 
-  // `directories` must stay open and outlive the stack; the topmost is first. At least one.
+  // `directories`, the topmost first, must not be empty, and must stay open as long as the stack
+  // exists.
   explicit LowerStack(const std::vector<int>& directories);
 
   // Returns the topmost object of this name, without following symlinks. Errors: ENOENT; ENOTDIR or

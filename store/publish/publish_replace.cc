@@ -127,9 +127,9 @@ bool Publisher::completes_anew(const Stage& stage, const std::string& unit) cons
   });
 }
 
-// Whether the base has an incomplete entry that an interrupted process has left: it has no file
-// that can complete it, and no file has changed for kQuietSeconds. No reader opens such an entry,
-// and its files cannot be replaced one by one.
+// Whether the base's entry is incomplete and was left by an interrupted process. Such an entry has
+// no file that can complete it, and none of its files has changed for kQuietSeconds. No reader
+// opens such an entry, and its files cannot be replaced one by one.
 bool Publisher::is_stuck(const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->counts_rebuilds() || !ref->rule->is_directory() || ref->rule->needs_no_name()) {

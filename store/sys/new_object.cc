@@ -38,8 +38,8 @@ mode_t first_mode(const Named& directory, const NewObject& wanted) {
   return wanted.maker ? mode & ~kSetIds : mode;
 }
 
-// Whether new objects in a directory belong to this maker from the start. Their group is ours or,
-// on a file system mounted with `grpid`, the directory's.
+// Whether new objects in a directory belong to this maker from the start. Their group is the
+// service account's or, on a file system mounted with `grpid`, the directory's.
 bool is_born_as(const struct stat& directory, const Maker& maker) {
   if (maker.uid != sys::own_uid()) return false;
   if ((directory.st_mode & S_ISGID) != 0) return true;

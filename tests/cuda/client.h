@@ -5,10 +5,11 @@
 
 #include "tests/cuda/fake_driver.h"
 
-// Shared by the client programs: each runs the same scenario through its own route to the driver.
+// The client programs share this file. Each of them runs the same scenario, but finds the driver's
+// functions in a different way.
 namespace cacheshim::test {
 
-// The driver's functions, as found by one route.
+// The driver's functions, as one client program has found them.
 struct Api {
 #define CACHESHIM_TEST_FUNCTION(name) decltype(&::name) name = nullptr;
 #include "tests/cuda/functions.def"

@@ -48,8 +48,8 @@ class SingleFlight {
       REQUIRES_SHARED(job.overlay.mutex());
   LeaseRequest lease_request_of(const Caller& caller, Job& job, std::string path) const;
 
-  // Call when a thread has opened a file. If the next entry of a builder already exists, its open
-  // is the daemon's only sign of the builder's progress.
+  // Call when a thread has opened a file. If the next entry that a builder needs already exists,
+  // the open of that entry is the daemon's only sign that the builder has gone on to it.
   void note_open(const Caller& caller, Job& job, NodeIndex node) const
       EXCLUDES(job.overlay.mutex());
   // Call when an object was created, renamed or removed.

@@ -7,7 +7,8 @@
 
 namespace cacheshim::cli {
 
-// Returns the exception that `action` throws as "CODE MESSAGE", for example "2 MESSAGE".
+// Returns the exit code and the message of the Failure that `action` throws, for example "2
+// MESSAGE"; "accepted" if it throws none.
 template <class Action>
 std::string failure_of(Action action) {
   try {
