@@ -167,7 +167,11 @@ bool Attempt::rules_allow() const {
 }
 
 bool Attempt::entries_are_directories() const {
-  const FamilyRecord* const family = view_->rules.find(rest_.substr(0, rest_.find('/')));
+  const FamilyRecord* family = nullptr;
+  (void)each_component(rest_, [&](std::string_view name) {
+    family = view_->rules.find(name);
+    return false;
+  });
   return family != nullptr && family->entries_are_directories != 0;
 }
 
