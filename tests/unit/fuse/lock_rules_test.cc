@@ -5,54 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
-#include "fuse/services/locks/lock_table.h"
-#include "store/sys/sys.h"
+#include "tests/unit/fuse/lock_requests_fixture.h"
 
 // Tests deadlocks among record locks, and the release of locks when a process closes a descriptor.
 namespace cacheshim {
 namespace {
-
-constexpr std::chrono::seconds kDeadline{10};
-
-class Answer {
- public:
-  void set(int error) {
-    const std::lock_guard lock(mutex_);
-    error_ = error;
-    changed_.notify_all();
-  }
-  bool is_there() {
-    const std::lock_guard lock(mutex_);
-    return error_.has_value();
-  }
-  int wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kDeadline, [this] { return error_.has_value(); });
-    return error_.value_or(-1);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<int> error_;
-};
-
-class Call final : public LockCall {
- public:
-  explicit Call(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
-  void wait(std::uint64_t) override {}
-  void answer(int error) override { answer_->set(error); }
-
- private:
-  const std::shared_ptr<Answer> answer_;
-};
 
 struct LockRules : testing::Test {
   LockRules() { loop.start(); }
@@ -70,11 +30,11 @@ struct LockRules : testing::Test {
     request.tells_close = true;
     return request;
   }
-  std::shared_ptr<Answer> ask(std::uint64_t file, const LockRequest& request) {
-    auto answer = std::make_shared<Answer>();
+  std::shared_ptr<LockOutcome> ask(std::uint64_t file, const LockRequest& request) {
+    auto outcome = std::make_shared<LockOutcome>();
     const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files do not exist
-    table.lock({0, file}, none, request, std::make_unique<Call>(answer));
-    return answer;
+    table.lock({0, file}, none, request, std::make_unique<TestLockCall>(outcome));
+    return outcome;
   }
   // Sends F_SETLK for one byte; returns the error of the reply.
   int try_lock(std::uint64_t owner, off_t start = 0) {
@@ -119,7 +79,7 @@ TEST_F(LockRules, TheRequestThatClosesACycleOfTwoFilesGetsEdeadlk) {
   ASSERT_EQ(ask(2, request(2, 0))->wait(), 0);
   const auto first = ask(2, request(1, 0));
   EXPECT_EQ(ask(1, request(2, 0))->wait(), EDEADLK);
-  EXPECT_FALSE(first->is_there());
+  EXPECT_EQ(first->now(), -1);
   ASSERT_EQ(ask(2, request(2, 0, 1, F_UNLCK))->wait(), 0);
   EXPECT_EQ(first->wait(), 0);
 }
@@ -131,7 +91,8 @@ TEST_F(LockRules, ACycleOfThreeProcessesOnOneFileIsFound) {
   const auto first = ask(7, request(1, 2));
   const auto second = ask(7, request(2, 3));
   EXPECT_EQ(ask(7, request(3, 1))->wait(), EDEADLK);
-  EXPECT_FALSE(first->is_there() || second->is_there());
+  EXPECT_EQ(first->now(), -1);
+  EXPECT_EQ(second->now(), -1);
 }
 
 TEST_F(LockRules, ALongChainWithoutACycleWaits) {
@@ -139,11 +100,11 @@ TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   for (std::uint64_t owner = 1; owner <= kOwners; ++owner) {
     ASSERT_EQ(ask(owner, request(owner, 0))->wait(), 0);
   }
-  std::vector<std::shared_ptr<Answer>> waiting;
+  std::vector<std::shared_ptr<LockOutcome>> waiting;
   for (std::uint64_t owner = kOwners; owner > 1; --owner) {
     waiting.push_back(ask(owner - 1, request(owner, 0)));
   }
-  for (const auto& one : waiting) EXPECT_FALSE(one->is_there());
+  for (const auto& one : waiting) EXPECT_EQ(one->now(), -1);
 }
 
 // No EDEADLK: as on a local file system, the requests wait, because another thread or process may
@@ -154,7 +115,8 @@ TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   ASSERT_EQ(ask(1, request(2, 1))->wait(), 0);
   const auto first = ask(1, request(1, 1));
   const auto second = ask(1, request(2, 0));
-  EXPECT_FALSE(first->is_there() || second->is_there());
+  EXPECT_EQ(first->now(), -1);
+  EXPECT_EQ(second->now(), -1);
 }
 
 TEST_F(LockRules, UnlockedBytesCloseNoCycle) {
@@ -165,7 +127,8 @@ TEST_F(LockRules, UnlockedBytesCloseNoCycle) {
   const auto first = ask(1, request(1, 10, 5));  // waits for process 2
   // Waits for process 3, but not for process 1, which has released bytes 10 to 19.
   const auto second = ask(1, request(2, 15, 5));
-  EXPECT_FALSE(first->is_there() || second->is_there());
+  EXPECT_EQ(first->now(), -1);
+  EXPECT_EQ(second->now(), -1);
   ASSERT_EQ(ask(1, request(3, 0, 0, F_UNLCK))->wait(), 0);
   EXPECT_EQ(second->wait(), 0);
 }
@@ -175,7 +138,7 @@ TEST_F(LockRules, AnUnreportedCloseReleasesTheLocks) {
   lock_with_unseen_closes(1);
   EXPECT_EQ(try_lock(2), EAGAIN);
   const auto waiter = ask(1, request(3, 0));
-  EXPECT_FALSE(waiter->is_there());
+  EXPECT_EQ(waiter->now(), -1);
   descriptors.pop_back();
   EXPECT_EQ(waiter->wait(), 0);
 }
@@ -219,12 +182,12 @@ TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   ASSERT_EQ(ask(1, quiet)->wait(), 0);
   LockRequest other = request(2, 0);
   other.is_record = other.waits = false;
-  EXPECT_TRUE(ask(1, other)->is_there());
+  EXPECT_EQ(ask(1, other)->now(), EAGAIN);
   releasing = true;
-  const auto answer = ask(1, other);
-  EXPECT_FALSE(answer->is_there());
+  const auto outcome = ask(1, other);
+  EXPECT_EQ(outcome->now(), -1);
   table.released({0, 1}, 1);
-  EXPECT_EQ(answer->wait(), 0);
+  EXPECT_EQ(outcome->wait(), 0);
 }
 
 TEST_F(LockRules, ADescriptionKeepsItsLocksWhenAnotherDescriptorIsClosed) {

@@ -131,7 +131,10 @@ TEST_F(ReceiveLoopTest, ReportsTheUnmountOnce) {
   EXPECT_FALSE(ended_.try_acquire());
 }
 
-TEST_F(ReceiveLoopTest, NeedNotBeStarted) { source().stop(); }
+TEST_F(ReceiveLoopTest, NeedNotBeStarted) {
+  source().stop();
+  EXPECT_FALSE(ended_.try_acquire()) << "a stop is no unmount";
+}
 
 }  // namespace
 }  // namespace cacheshim
