@@ -21,8 +21,8 @@ constexpr std::string_view kPreloadSeparators = " :";
 [[noreturn]] void fail_id(std::string_view what, const std::string& text) {
   throw Failure(
       kExitUsage,
-      fmt::format("bad {} '{}'; allowed are letters, digits and ._-, at most {} characters", what,
-                  text, kMaxJobId));
+      fmt::format("invalid {} '{}'; allowed are letters, digits and ._-, at most {} characters",
+                  what, text, kMaxJobId));
 }
 
 void set_variable(std::string_view name, const std::string& value) {

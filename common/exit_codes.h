@@ -6,7 +6,7 @@ namespace cacheshim {
 
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;         // also: unknown configuration key, bad job id
+inline constexpr int kExitUsage = 2;         // also: unknown configuration key, invalid job id
 inline constexpr int kExitUnavailable = 69;  // mount or store not available (EX_UNAVAILABLE)
 inline constexpr int kExitTimedOut = 75;     // EX_TEMPFAIL
 

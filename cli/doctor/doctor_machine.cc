@@ -132,8 +132,7 @@ void check_rootless(Findings& findings) {
         "'sysctl kernel.apparmor_restrict_unprivileged_userns=0', or a profile for cacheshim");
   }
   const auto error = ask_child([] {
-    if (::geteuid() == 0)
-      (void)!::setresuid(kNobody, kNobody, kNobody);  // root may lack other ids
+    if (::geteuid() == 0) (void)!::setresuid(kNobody, kNobody, kNobody);  // root may lack other ids
     return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : errno;
   });
   if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may make user namespaces");
@@ -163,7 +162,7 @@ void check_kernel(Findings& findings) {
         kCheck, "",
         fmt::format("{}: openat2(2) fails ({}), which the daemon cannot do without", release,
                     reason(below.error().code())),
-        "Linux 5.6 or newer; in a container, a seccomp profile that allows it");
+        "Linux 5.15 or newer; in a container, a seccomp profile that allows it");
   }
   const std::string features =
       fmt::format("{}: files of layers {}, raw changes {}", release,

@@ -28,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
-constexpr std::size_t kMostWaiting = 1024;            // requests; limited, because any user may send them
+constexpr std::size_t kMostWaiting = 1024;  // requests; limited, because any user may send them
 
 struct ControlRequest {
   Mount& mount;
@@ -74,14 +74,18 @@ bool require_owner(const ControlRequest& request, const Job& job) {
   return false;
 }
 
+// Returns true if the job id is valid; otherwise refuses the request.
+bool require_valid(const std::string& id, const ControlRequest& request) {
+  if (is_job_id(id)) return true;
+  request.session->refuse(fmt::format("invalid job id '{}'", id), kExitUsage);
+  return false;
+}
+
 // Returns the active job that the request names. Refuses the request and returns null if there is none, or if the
 // caller may not change it.
 Job* require_job(const ControlRequest& request) {
   const std::string id = request.text("job");
-  if (!is_job_id(id)) {
-    request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
-    return nullptr;
-  }
+  if (!require_valid(id, request)) return nullptr;
   Job* job = request.mount.jobs.find(id);
   if (job == nullptr || !job->life.is_active()) {
     request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
@@ -136,11 +140,8 @@ void list_jobs(const ControlRequest& request) {
 // Returns the job that the request names, active or not. Refuses the request and returns null if there is none.
 Job* require_known_job(const ControlRequest& request) {
   const std::string id = request.text("job");
+  if (!require_valid(id, request)) return nullptr;
   Job* job = request.mount.jobs.find(id);
-  if (!is_job_id(id)) {
-    request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
-    return nullptr;
-  }
   if (job == nullptr) {
     request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
   }
@@ -174,9 +175,7 @@ void show_layer(const ControlRequest& request) {
 
 void start_job(const ControlRequest& request) {
   const std::string id = request.text("job");
-  if (!is_job_id(id)) {
-    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
-  }
+  if (!require_valid(id, request)) return;
   JobTable& jobs = request.mount.jobs;
   if (request.caller.uid != 0 && is_of_another_uid(id, request.caller.uid)) {
     return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
@@ -192,7 +191,8 @@ void start_job(const ControlRequest& request) {
                                    kExitFailed);
   }
   Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
-  (void)job.views.enter(request.caller);  // root does not become the owner; the first other user does
+  (void)job.views.enter(
+      request.caller);  // root does not become the owner; the first other user does
   job.record_owner();
   if (!require_owner(request, job)) return;
   if (request.flag("run")) ++job.use.runs;
@@ -361,8 +361,7 @@ void explain(const ControlRequest& request) {
   if (!is_store_path(path)) {
     return request.session->refuse(fmt::format("'{}' is no path of this mount", path), kExitUsage);
   }
-  if (!is_job_id(id))
-    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  if (!require_valid(id, request)) return;
   Job* job = request.mount.jobs.find(id);
   if (job != nullptr && !job->life.is_active()) job = nullptr;
   if (job != nullptr && !require_owner(request, *job)) return;

@@ -227,7 +227,7 @@ def test_wrong_usage_is_exit_code_2_and_one_line(program, argv):
 
 def test_a_bad_job_id_says_what_is_allowed(program, mount):
     result = mount.cli("job", "end", "a/b", "--success", check=False)
-    check_refusal(result, USAGE, "bad job id 'a/b'", "letters, digits and ._-")
+    check_refusal(result, USAGE, "invalid job id 'a/b'", "letters, digits and ._-")
 
 
 def test_help_and_version_work_for_every_user(program):
