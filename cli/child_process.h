@@ -7,7 +7,7 @@
 
 namespace cacheshim::cli {
 
-// What run_child() does with a signal that this process gets after its own parent has died: kGoOn
+// Selects how run_child() treats a signal that this process gets after its own parent has died: kGoOn
 // forwards the signal to the child, kKillChild kills the child.
 enum class OrphanPolicy { kGoOn, kKillChild };
 

@@ -37,9 +37,9 @@ struct FileHandle {
   // Every read(2) and write(2) is a request to the daemon: the kernel uses neither its cache nor a
   // backing file.
   bool direct_io = false;
-  // Whether the handle counts as a writer of the file `device` and `inode`. A writable handle does.
-  // So does a handle whose file the kernel reads by itself: this file must not become a file of the
-  // base, because a copy-up would then move its data to another file.
+  // Whether the handle counts as a writer of the file `device` and `inode`. A writable handle does,
+  // and so does a handle whose file the kernel reads by itself: this file must not become a file of
+  // the base, because a copy-up would then move its data to another file.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;

@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// What the process needs to answer calls on its view from the base: the daemon's filter and state
-// in shared memory, and the base's path.
+// The process's access to the base, from which it answers calls on its view: the daemon's filter and
+// state in shared memory, and the base's path.
 namespace cacheshim::direct {
 
 struct View {

@@ -90,8 +90,7 @@ print([path for path in json.loads(plan).values() if not os.path.lexists(path)])
 """
 PRELOAD = "LD_PRELOAD=/usr/local/lib/libcacheshim.so"
 
-# What the README assumes about a machine: a `python`, as in a virtual environment, users with these names, and train.py
-# in their home directories.
+# Gives the machine the `python`, the users and their train.py that the README assumes.
 MACHINE = """
 mkdir -p /usr/local/bin /usr/local/sbin
 ln -s /usr/bin/python3 /usr/local/bin/python

@@ -10,7 +10,7 @@
 
 namespace cacheshim {
 
-// What a lock covers: the whole file for flock(2), bytes for fcntl(2).
+// The part of a file that a lock covers: the whole file for flock(2), bytes for fcntl(2).
 struct LockRange {
   bool is_record = false;
   short type = F_UNLCK;  // F_RDLCK or F_WRLCK; F_UNLCK in an unlock

@@ -162,7 +162,7 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
   LockCall& waiting = *call;
   queue->add_waiter(request, std::move(call), ticket);
   {
-    const MutexLock keeper(waiting_mutex_);
+    const MutexLock lock(waiting_mutex_);
     waiting_.insert(queue);
   }
   waiting.wait(ticket);  // no other thread can answer it: this one holds the mutex
@@ -351,7 +351,7 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
     if (queue->needs_poll()) queue->poll(answers);
     again = queue->needs_poll();
     if (!queue->has_waiters()) {
-      const MutexLock keeper(waiting_mutex_);
+      const MutexLock waiting_lock(waiting_mutex_);
       waiting_.erase(queue);
     }
   }
