@@ -33,8 +33,8 @@ struct CudaDefault {
   std::string_view match;  // a POSIX extended regular expression; points into the text
 };
 
-// Returns the entry of `text` for `program`, which ends with a NUL, or the default if no line
-// matches. Skips malformed lines.
+// Returns the entry of `text` for `program`, or the default if no line matches. Skips malformed
+// lines. `program` ends with a NUL.
 CudaDefault find_cuda_default(std::string_view text, const char* program);
 
 }  // namespace cacheshim

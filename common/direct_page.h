@@ -41,7 +41,7 @@ struct MountPage {
   std::uint64_t device;       // st_dev of the mount's files
   std::uint64_t base_device;  // of the base's directory, which is bound at base/
   std::uint64_t base_inode;
-  // Incremented after each change of a name in the base. While the value is unchanged, a process
+  // Incremented after each change to a name in the base. While the value is unchanged, a process
   // need not check a name again. 0 if the daemon is not notified of all changes.
   std::uint64_t base_changes;
 };

@@ -205,8 +205,8 @@ void announce(RunDirectory& run_directory, const DaemonOptions& options) {
                options.run_dir, std::strerror(announced.error().code()));
 }
 
-// EWOULDBLOCK: another daemon serves a mount of the same path, which is in another mount namespace, or was detached
-// while in use.
+// EWOULDBLOCK: another daemon serves a mount of the same path. That mount is in another mount namespace, or it was
+// detached while in use.
 void warn_of_run_directory(const std::string& run_dir, Errno error) {
   const bool is_taken = error == EWOULDBLOCK;
   spdlog::warn("cannot use run directory '{}': {}; {}", run_dir,

@@ -57,7 +57,7 @@ struct DaemonOptions {
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // the time between two maintenance rounds (StoreKeeper)
-  // The preferred way to detect changes of the base by other processes. If it is unavailable, the daemon uses another
+  // The preferred way to detect changes to the base by other processes. If it is unavailable, the daemon uses another
   // one.
   WatchMode watch = WatchMode::kFanotify;
   bool io_uring = true;  // receive requests over io_uring if the kernel supports it

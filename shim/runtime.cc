@@ -44,7 +44,8 @@ void make_directories(std::string_view path) {
 }
 
 // Routes a relative path such as ".triton/cache/x" in the home directory. Few relative paths begin
-// like a default path, so few cause the system call that finds their directory.
+// with the last components of a default path, so few cause the system call that finds their
+// directory.
 RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;

@@ -2,7 +2,7 @@
 //
 // The helpers of mount(8) and umount(8) for an existing mount: mount.fuse.cacheshim performs `mount
 // -o remount`, umount.fuse.cacheshim unmounts. umount(2) returns before the daemon has exited. The
-// umount helper waits for the daemon, so that its caller can at once mount again, or unmount the
+// umount helper waits for the daemon, so that its caller can immediately mount again, or unmount the
 // file system below the mount.
 #include <errno.h>
 #include <fcntl.h>

@@ -63,10 +63,10 @@ std::string publishers_text(const std::string& publishers) {
   return publishers == "every local user" ? publishers + " may publish" : publishers;
 }
 
-// Describes how soon a change of the base by a process without the mount is visible.
+// Describes how soon a change to the base by a process without the mount is visible.
 std::string freshness_text(const json& status) {
   const std::string watch = text_of(status, "watch");
-  const std::string here = watch == "none" ? "seen within 1 s" : "seen at once, by " + watch;
+  const std::string here = watch == "none" ? "seen within 1 s" : "seen immediately, by " + watch;
   if (status.value("base_is_local", false)) return here;
   return here + "; those of other machines within 1 s";
 }

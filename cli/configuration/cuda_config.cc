@@ -47,7 +47,7 @@ void check_match(const std::string& match, TomlReader& reader) {
                                      kMaxCudaMatch));
 }
 
-// Reads `eager` and `match` of one table, the settings of `program`.
+// Reads the settings for `program`: `eager` and `match` of one table.
 Line read_line(TomlReader& reader, std::string program) {
   Line line{std::move(program), reader.find_string("eager").value_or("auto"),
             reader.find_string("match").value_or("")};

@@ -118,7 +118,7 @@ void check_features(const DoctorContext& context, Findings& findings) {
         "not watched for: what is changed in the store outside the mount is seen within 1 s",
         "as root, fanotify serves; else raise fs.inotify.max_user_watches");
   } else {
-    findings.ok(kFresh, context.mount, "seen at once, by " + watch);
+    findings.ok(kFresh, context.mount, "seen immediately, by " + watch);
   }
   const bool passes = context.status.value("passthrough", false);
   findings.ok("passthrough", context.mount,

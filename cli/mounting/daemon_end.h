@@ -16,7 +16,7 @@ namespace cacheshim::cli {
 // that directory again.
 class DaemonEnd {
  public:
-  // If `run_dir` is empty or does not exist, wait() returns at once.
+  // If `run_dir` is empty or does not exist, wait() returns immediately.
   explicit DaemonEnd(const std::string& run_dir);
 
   // Returns the daemon's process id; 0 if no process has the lock, or if /proc does not show its

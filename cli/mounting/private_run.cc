@@ -102,7 +102,7 @@ void end_orphans() {
   }
 }
 
-// Call when the cleanup begins, which signals must not interrupt.
+// Call before the cleanup: signals must not interrupt it.
 void block_signals() {
   sigset_t all;
   (void)::sigfillset(&all);

@@ -7,7 +7,7 @@ namespace cacheshim {
 
 struct Filesystem;
 
-// Returns the handler that serves a session's requests from this file system, which must outlive the session.
+// Returns the handler that serves a session's requests from `filesystem`. `filesystem` must outlive the session.
 RequestHandler request_handler(Filesystem& filesystem);
 
 }  // namespace cacheshim

@@ -66,7 +66,7 @@ void Job::adopt(Layer taken, PublishPolicy mount_policy) {
   life.begin(found.cycle, found.started);
 }
 
-// JobLife::end() comes last, because begin() may follow it at once.
+// JobLife::end() comes last, because begin() may follow it immediately.
 PendingReplies Job::finish(Outcome outcome) {
   use.runs = 0;
   pending.clear();
@@ -120,7 +120,7 @@ void Job::forget_layer() {
 
 // A job that may not publish neither blocks other jobs nor waits for them.
 void Job::share_locks() {
-  const MutexLock lock(share_mutex_);  // the last caller has seen every change of the policy
+  const MutexLock lock(share_mutex_);  // the last caller has seen every change to the policy
   overlay.locks().directory.share(policy.may_publish() ? settings_.lock_base : -1,
                                   settings_.lock_access, settings_.lock_staging);
 }

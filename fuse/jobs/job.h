@@ -99,7 +99,7 @@ class Job final : private OverlayObserver {
   void copied_up(const std::string& path, const struct stat& upper) override;
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   LayerRecord wanted_record() const;
-  // Applies the policy to the layer's locks. Call after a change of the policy.
+  // Applies the policy to the layer's locks. Call after a change to the policy.
   void share_locks() EXCLUDES(share_mutex_);
 
   NodeTable& nodes_;

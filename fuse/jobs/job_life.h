@@ -24,7 +24,7 @@ class JobLife {
 
   void begin(std::string cycle, std::time_t started) EXCLUDES(mutex_);
   // Ends the job. Returns the replies to the requests that wait for the end. Another thread may
-  // begin the job again at once.
+  // begin the job again immediately.
   PendingReplies end(Outcome outcome) EXCLUDES(mutex_);
 
   bool is_active() const { return active_.load(); }
@@ -32,8 +32,8 @@ class JobLife {
   std::time_t started() const { return started_.load(); }
   std::string cycle() const EXCLUDES(mutex_);
 
-  // Calls `then` once, when the job ends; at once if it is not active. Passes no outcome if the job continues but no
-  // process may wait for it any more.
+  // Calls `then` once, when the job ends; immediately if it is not active. Passes no outcome if the job continues but
+  // no process may wait for it any more.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
   void on_end(OnEnd then) EXCLUDES(mutex_);
   PendingReplies refuse_waits() EXCLUDES(mutex_);

@@ -83,8 +83,8 @@ class ViewFilter {
   ViewFilter(std::string job, const DirectAccess* directories);
   ~ViewFilter();
 
-  // Creates the file, if it does not exist, for the view of `uid`, which shows its files with the
-  // group `gid`.
+  // Creates the file, if it does not exist, for the view of `uid`. That view shows its files with
+  // the group `gid`.
   void open(uid_t uid, gid_t gid);
   // Sets another owner: the processes map the filter again.
   void set_owner(uid_t uid, gid_t gid);

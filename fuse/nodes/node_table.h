@@ -44,7 +44,8 @@ class NodeTable {
   const NodeNames& names() const { return names_; }
   NodeObjects& objects() { return objects_; }
 
-  // Whether the kernel may send this node in a request. Other methods require a known node.
+  // Returns true if the node is in use, so that a request can name it. All other methods except
+  // forget() require this.
   bool is_known(NodeIndex node) const;
   NodeInfo info(NodeIndex node) const;
   // Takes no lock.

@@ -75,7 +75,7 @@ class ClientCore {
 
   // ---- For the thread that watches the receivers
   bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
-  // Makes the guest an ordinary thread at once, because it makes no progress. May be repeated.
+  // Makes the guest an ordinary thread immediately, because it makes no progress. May be repeated.
   void stop() { end_stay(Ended::kStopped); }
   // As stop(), for a guest that has nothing to do. The guest may return soon.
   void rest() { end_stay(Ended::kResting); }

@@ -17,11 +17,11 @@ namespace cacheshim {
 //
 // A request that finds no entry in the queue of its core waits there. The kernel hands it out when
 // an entry is given back with an answer, and not when a new one is registered (see RequestRing).
-// When requests that are answered later take all entries at once, the requests behind them would
+// When requests that are answered later take all entries together, the requests behind them would
 // therefore wait for the first of those answers, which may never come.
 //
 // So whenever a request is answered later, the drain makes a request of its own on that core. The
-// request takes a new entry and is answered at once, and the kernel then hands that entry to the
+// request takes a new entry and is answered immediately, and the kernel then hands that entry to the
 // first waiting request. The drain repeats this until no request waits. Other requests may take the
 // new entries first, and the drain's own request then waits as well: the drain does not wait for
 // it.

@@ -48,7 +48,7 @@ bool is_passing(int error) {
 }
 
 // Entries per queue. One is too few: a client does not wait for the RELEASE of a file, and its next
-// request may follow at once. More are harmful: while one request takes long, the requests in
+// request may follow immediately. More are harmful: while one request takes long, the requests in
 // further entries wait.
 constexpr unsigned kEntriesOfQueue = 2;
 constexpr unsigned kSubmissions = 16;

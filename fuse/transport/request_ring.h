@@ -106,7 +106,7 @@ class RequestRing {
   // Sends the answers, waits, and returns the requests that arrived: none if a thread called
   // wake(), or once failure() is not 0.
   const std::vector<RingEntry*>& wait();
-  // Sends the answers to the kernel at once, and not with the next wait().
+  // Sends the answers to the kernel now, instead of with the next wait().
   void submit();
   // Call when another thread will answer a request of this queue later.
   void note_held(CoreQueue& queue);

@@ -128,7 +128,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
     return open_readable(ref, job, flags);
   });
   if (opened.failed_with(ESTALE) && mount_.open_files.has(ref.node)) {
-    // After ESTALE the kernel repeats the open: through /proc/PID/fd at once, or by name after a new lookup.
+    // After ESTALE the kernel repeats the open: through /proc/PID/fd immediately, or by name after a new lookup.
     const WriterLock lock(job.overlay.mutex());
     (void)objects_.settle_name(job,
                                ref.node);  // an error does not matter: this open fails in any case

@@ -299,7 +299,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   if (!renamed) return completion.complete(renamed.error());
   Job& job = *mount_.nodes.info(to.node).job;
   if (job.overlay.locks().files.is_shared_name(*renamed)) {
-    // The kernel caches the new name with the timeout of the old one, which is too long for a lock file.
+    // The kernel caches the new name with the old one's timeout, and that is too long for a lock file.
     mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});
   }

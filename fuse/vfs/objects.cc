@@ -106,7 +106,7 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
   const NodeInfo info = mount_.nodes.info(node);
   const bool is_own_file = info.in_upper && !info.is_dir;
   if (info.kind != NodeKind::kObject || info.removed || is_own_file) return PreparedCopies{};
-  // A change of a directory's own attributes does not need its contents in the layer.
+  // A change to a directory's own attributes does not need its contents in the layer.
   if (info.is_dir && !whole_tree) return PreparedCopies{};
   const auto path = mount_.nodes.path(node);
   // The name was removed meanwhile: the change itself handles that.

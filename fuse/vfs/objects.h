@@ -73,7 +73,7 @@ class Objects {
   std::vector<std::string> trash_if_damaged(NodeRef ref);
 
   // Runs `change` with Overlay::mutex() held shared. If it returns kNeedsExclusive, runs it again with the mutex held
-  // exclusively. Shared is enough because the kernel serializes the changes of a directory within one view. A job that
+  // exclusively. Shared is enough because the kernel serializes the changes to a directory within one view. A job that
   // several uids share has several views, so its changes are always exclusive.
   template <class Change>
   std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change)

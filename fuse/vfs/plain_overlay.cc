@@ -40,7 +40,7 @@ Result<UniqueFd> take_directory(const std::string& path) {
 }
 
 // Locks `work` shared until the mount is gone, which may be before the daemon exits. `cacheshim overlay` probes this
-// lock if it finds the directories in use. A probe releases the lock at once.
+// lock if it finds the directories in use. A probe releases the lock immediately.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))

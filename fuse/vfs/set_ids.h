@@ -12,7 +12,7 @@
 // apply them: the daemon acts as root there for every caller.
 namespace cacheshim {
 
-// Clears the bits that a change of the file's data by this caller must clear. `fd`: any descriptor of the file;
+// Clears the bits that a change to the file's data by this caller must clear. `fd`: any descriptor of the file;
 // `shown`: its attributes in the caller's view.
 Status drop_set_ids(const Caller& caller, int fd, const struct stat& shown);
 

@@ -39,7 +39,7 @@ ensure_oldest_triton() {
         die "cannot get Triton $oldest_triton_version"
 }
 
-# Runs all family tests; if all pass, writes their results into the documents.
+# Runs all family tests; if all pass, writes their results into docs/profiles.md.
 prove_families() {
     local figures=$results/families
     ensure_families

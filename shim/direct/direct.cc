@@ -57,7 +57,7 @@ class Attempt {
     return errno == ENOENT && !is_awaited() && stands() && is_of_base();
   }
   const ShadowProbes& probes() const { return probes_; }
-  // The number of changes of the base so far.
+  // The number of changes to the base so far.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
   // Whether the application may get this descriptor, which was opened after `changes_before`
   // changes. Returns false for a directory. Also returns false for the process's first open of a

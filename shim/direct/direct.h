@@ -16,7 +16,8 @@
 // what libc would have given for this path of the mount. If it returns false, errno is unchanged,
 // but the output buffers may have been overwritten. The mount answers all unusual cases: calls that
 // follow a symlink, devices, FIFOs and sockets, objects that not every user may read, paths with
-// "..". All functions are async-signal-safe and make at most three system calls.
+// "..". Each function makes at most three system calls. All but try_fopen() and
+// try_open_directory(), which allocate as libc's do, are async-signal-safe.
 //
 // A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
 // read-only descriptors do. fstat of such a descriptor shows the view's attributes

@@ -12,14 +12,14 @@ namespace cacheshim::direct {
 // Records facts about paths, so that the process establishes each fact once. A mark holds only for
 // the state with which it was set.
 //
-// The key of a path selects a slot, and a mark in the slot holds the whole key. Two paths are
-// confused only if their 64-bit keys are equal: among a million paths the chance is 1 in 30 million
-// (2^-25). The second path then has the first path's marks, although it was not checked: the
-// process may directly open a name that only the mount should open, or get a descriptor of a
-// directory of the base.
+// The key of a path selects a slot, and a mark in the slot combines the whole key with the state.
+// For one state, two paths are confused only if their 64-bit keys are equal: among a million paths
+// the chance is 1 in 30 million (2^-25). The second path then has the first path's marks, although
+// it was not checked: the process may directly open a name that only the mount should open, or get
+// a descriptor of a directory of the base.
 //
 // The slot is often not in the processor's caches, and to fetch it from memory can take a tenth of
-// the time of a system call. So call fetch() before the call on the base.
+// the time of a system call. So call fetch() before the system call on the base.
 class PathMarks {
  public:
   enum What : unsigned {

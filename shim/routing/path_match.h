@@ -27,7 +27,7 @@ struct PathMatch {
 // Requires: `prefix` is absolute and plain, and not "/".
 PathMatch match_prefix(std::string_view path, std::string_view prefix);
 
-// As match_prefix(), for a path that is known to begin with the prefix, which ends at `rest`.
+// As match_prefix(), for a path that is known to begin with the prefix. The prefix ends at `rest`.
 PathMatch match_rest(std::string_view path, std::size_t rest);
 
 // Whether `path` has no "//", "." or "..". Such a path matches a prefix as plain text or not at

@@ -34,7 +34,7 @@ enum class Library {
   kDropped,  // removed from LD_PRELOAD: the loader could only print an error
 };
 
-// The change of an environment, and the space that it takes.
+// The change to an environment, and the space that it takes.
 struct Change {
   Library library = Library::kAsItIs;
   const char* directory = nullptr;  // new CACHESHIM_FOLDER; empty: removed; null: unchanged

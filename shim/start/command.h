@@ -74,8 +74,9 @@ auto call_with_environment(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, child_environment::Library::kAsItIs, call);
 }
 
-// Writes the next candidate of a search to `out`, and advances `path_list` past the candidate's
-// directory, or to null after the last one. Returns false if the candidate does not fit.
+// Writes the next path of a search for `file` in PATH to `out`. Advances `path_list` past the
+// directory of this path, or sets it to null after the last one. Returns false if the path is too
+// long for `out`.
 bool next_candidate(const char*& path_list, const char* file, PathBuffer& out);
 
 template <class Attempt>

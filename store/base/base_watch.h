@@ -12,7 +12,7 @@ namespace cacheshim {
 
 class EventLoop;
 
-// A change of the base that this process did not make. Paths are relative to the base or, if the
+// A change to the base that this process did not make. Paths are relative to the base or, if the
 // base is merged from several directories, to the directory that has changed.
 struct BaseChange {
   enum class Kind {
@@ -26,7 +26,7 @@ struct BaseChange {
   std::string name;
 };
 
-// Reports changes of the base by other processes of this machine, within a few milliseconds. Does
+// Reports changes to the base by other processes of this machine, within a few milliseconds. Does
 // not report changes by other machines on a network file system (is_local_file_system() is false
 // there). Reports a marker (whiteout.h) under the name that it hides or, if the marker does not
 // contain that name, as kUnknown. Reports an xattr that makes a directory opaque only as a change
@@ -41,7 +41,7 @@ class BaseWatch {
   // O_PATH descriptors.
   static std::unique_ptr<BaseWatch> start(EventLoop& loop, const std::vector<int>& directories,
                                           WatchMode best, Callback changed);
-  virtual ~BaseWatch() = default;  // waits for a call of `changed` in progress
+  virtual ~BaseWatch() = default;  // waits until a running callback has returned
 
   virtual WatchMode mode() const = 0;
   // Call before a lookup in `directory`. Returns true if changes in the directory are reported from

@@ -6,7 +6,7 @@
 
 namespace cacheshim {
 
-// How the daemon detects changes of the base by other processes.
+// How the daemon detects changes to the base by other processes.
 enum class WatchMode {
   kFanotify,  // one mark on the file system; needs root (CAP_SYS_ADMIN)
   kInotify,   // one watch per directory

@@ -21,7 +21,7 @@ class LeaseFiles {
   // `directory` stays open; -1: every lease is granted.
   explicit LeaseFiles(int directory) : directory_(directory) {}
 
-  // Takes the lease of `path`, which is held until release(). Errors: EWOULDBLOCK while another
+  // Takes the lease of `path` and holds it until release(). Errors: EWOULDBLOCK while another
   // daemon holds it. If the file cannot be created or locked, for example because the file system
   // has no locks, returns an empty descriptor. The lease then excludes only processes of this
   // daemon's mount.

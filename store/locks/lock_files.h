@@ -53,7 +53,7 @@ class LockFiles {
   // hidden file becomes visible again and counts as created. Errors: EEXIST.
   Result<Made> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
-  // Replaces an existing file with the file `name` of `directory`, which is on the base's file system.
+  // Replaces an existing file with the file `name` of `directory`, a directory on the base's file system.
   Status replace(const std::string& path, int directory, const std::string& name) const;
 
   // Adjusts a listing of `directory`: removes hidden lock files and, if the layer hides the base

@@ -9,7 +9,7 @@
 #include "store/overlay/overlay_types.h"
 #include "store/sys/new_object.h"
 
-// Changes of an overlay's names: creating, linking, renaming and removing objects.
+// Changes to an overlay's names: creating, linking, renaming and removing objects.
 //
 // The order of the steps keeps the merged view correct at all times, and after a crash. A whiteout
 // is written before the layer's name at that path is removed. A whiteout is removed only after a

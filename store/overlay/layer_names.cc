@@ -113,7 +113,7 @@ Status hide_in_base(Overlay& overlay, const std::string& path, const Located& fo
 }
 
 // The record of the object's origin is removed first, because a new object may get its inode number
-// at once.
+// immediately.
 Status remove_last_name(Overlay& overlay, const std::string& path,
                         const std::function<Status()>& remove) {
   if (overlay.state.origins.is_empty()) return remove();

@@ -54,7 +54,7 @@ class Overlay {
   // from names must take the mutex first, because a rename may change the names. The mutex is held
   // across system calls on the layer and the base, but never across a reply to the kernel.
   //
-  // A change of a name needs the mutex held exclusively. It may be held shared if
+  // A change to a name needs the mutex held exclusively. It may be held shared if
   // changes::makes_shared() returns true, or if the change accepts Hold::kShared: the layer must
   // have the directory, and no other change of this directory may be in progress (within one view
   // the kernel ensures this). If a lookup by path fails with the mutex held shared, a concurrent
@@ -82,8 +82,8 @@ class Overlay {
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Returns the base's object at `path`. Errors: ENOENT if there is none, or if the layer hides it.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // Sets st_nlink to the object's number of names in the merged view. Call for a stat result that
-  // find() and locate() have not returned.
+  // Sets st_nlink to the number of names that the object has in the merged view. find() and
+  // locate() have already done so; call it for stat results of other functions.
   void correct_links(struct stat& st) const REQUIRES_SHARED(state.mutex) {
     state.links.correct_links(st);
   }

@@ -40,7 +40,7 @@ struct Located {
 
 using ListedEntry = sys::DirEntry;
 
-// How the caller of a change of names holds Overlay::mutex(). With kShared, a change that needs the
+// How the caller of a change to names holds Overlay::mutex(). With kShared, a change that needs the
 // mutex held exclusively fails with kNeedsExclusive and has no effect.
 enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;

@@ -98,7 +98,7 @@ class StagedCopies {
   std::multimap<State, std::weak_ptr<StagedCopy>> copies_ GUARDED_BY(mutex_);
 };
 
-// Copies that the next change of names uses. See prepare_copy_up().
+// Copies that the next change to names uses. See prepare_copy_up().
 using PreparedCopies = std::vector<StagedCopies::Ticket>;
 
 }  // namespace cacheshim

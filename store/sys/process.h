@@ -47,7 +47,7 @@ std::optional<ProcessStat> parse_stat(const std::string& text);
 // Returns nothing for a process that has exited. `proc`: the mount point of proc(5).
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
-// One process, identified even after its number is reused.
+// A process, identified by PID and start time: PIDs are reused.
 struct Process {
   pid_t pid = 0;                 // in the daemon's pid namespace
   std::uint64_t start_time = 0;  // clock ticks since boot

@@ -8,8 +8,7 @@
 # stdin is closed or this script is killed. WORK is an empty directory.
 set -euo pipefail
 
-# These directories are empty in the new root. On this machine, some may be separate file systems; none is mounted
-# there.
+# These directories are empty in the new root, even if this machine has file systems mounted on some of them.
 readonly empty=(home root run tmp mnt media opt)
 
 writable() { # DIRECTORY: its changes stay in memory

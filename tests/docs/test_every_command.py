@@ -68,7 +68,7 @@ def commands_of(program, *words):
 
 
 class Caller:
-    """Calls all commands in one situation, and records wrong results."""
+    """Runs the program's commands as one user, in one environment, with the words `before` in front of them."""
 
     def __init__(self, program, scratch, env, uid=ROOT, before=()):
         self._program, self._env, self._uid, self._before = program, env, uid, before

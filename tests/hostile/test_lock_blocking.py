@@ -38,7 +38,7 @@ def let_go(job, fd):
 
 
 def assert_free(job, name):
-    """Asserts that the job can lock the file at once; unlocks it."""
+    """Asserts that the job can lock the file immediately; unlocks it."""
     fd = job("os.open", job.path(name), os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     let_go(job, fd)

@@ -59,7 +59,7 @@ def open_often(path, count):
 
 
 def flock_each(fds, operation):
-    """Waits for a lock in one thread per descriptor; releases an exclusive lock at once, and keeps a shared one.
+    """Waits for a lock in one thread per descriptor; releases an exclusive lock immediately, and keeps a shared one.
     Returns the number of locks obtained."""
     had = []
 
@@ -138,12 +138,12 @@ def _try(path, flags, lock):
 
 
 def try_flock_path(path, operation=fcntl.LOCK_EX):
-    """Returns true if the file can be locked at once; releases the lock."""
+    """Returns true if the file can be locked immediately; releases the lock."""
     return _try(path, os.O_RDONLY, lambda fd: fcntl.flock(fd, operation | fcntl.LOCK_NB))
 
 
 def try_record(path, start=0, length=0, command=fcntl.F_SETLK, kind=fcntl.F_WRLCK):
-    """Returns true if the range can be locked at once; releases the lock."""
+    """Returns true if the range can be locked immediately; releases the lock."""
     return _try(path, os.O_RDWR, lambda fd: fcntl.fcntl(fd, command, _flock(kind, start, length)))
 
 

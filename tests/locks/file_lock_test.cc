@@ -158,7 +158,7 @@ TEST_F(FileLocks, TheFileStaysTheSameOne) {
 
 TEST_F(FileLocks, AnOpenErrorIsReported) {
   FileLock lock(scratch / "no/such/directory/cache");
-  const auto refused = lock.try_lock_for(60s);  // returns at once, because waiting would not help
+  const auto refused = lock.try_lock_for(60s);  // returns immediately, because waiting would not help
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->reason, Reason::kCannotOpen);
   EXPECT_EQ(refused->code, ENOENT);

@@ -21,7 +21,7 @@ const std::vector<std::string>& all_names();      // all of the above
 
 // The first step: creates what the names of a case need in the base.
 void make_base(int dir, const std::vector<std::string>& names);
-// The second step: makes the changes of the names through the side.
+// The second step: makes the changes to the names through the side.
 void make_layer(Side& side, const std::vector<std::string>& names);
 
 // Sets the owner, and times in the past, of all files and directories below `dir`. Exits on

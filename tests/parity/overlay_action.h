@@ -8,7 +8,7 @@
 
 #include "store/overlay/overlay.h"
 
-// One random change of a tree, performed on a plain directory and on an Overlay.
+// One random change to a tree, performed on a plain directory and on an Overlay.
 namespace cacheshim::parity {
 
 enum class Kind { kWrite, kMkdir, kUnlink, kRmdir, kRename, kNoreplace, kExchange, kLink, kChmod };

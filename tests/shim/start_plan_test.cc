@@ -96,8 +96,8 @@ TEST_F(StartPlan, RewritesAVariableThatNamesTheMountByAnotherSpelling) {
   }
 }
 
-// Only the kernel can determine whether these paths lead to the mount: a component before ".." may
-// be a symlink.
+// The text does not show whether these paths lead to the mount: a relative path depends on the
+// working directory, and a component before ".." may be a symlink. So the plan asks leads_to().
 TEST_F(StartPlan, RewritesAVariableThatLeadsToTheMountFromTheWorkingDirectoryOrByDots) {
   for (const char* value : {"ci-cache/family", "./family", "/usr/../ci-cache/family"}) {
     environment_["FAMILY_DIR"] = actions_.link_path = value;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for the tests that run other projects' suites. CACHESHIM_SUITES names the directory of their checkouts,
-which README.md lists."""
+"""Fixtures for the tests that run other projects' suites. CACHESHIM_SUITES names the directory of their checkouts;
+README.md lists them."""
 
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the parts of bench/race, which compares cacheshim with other file systems, without mounts.
+"""Tests bench/race, the comparison with other file systems, without mounts.
 
 Usage: race_test.py REPOSITORY RACE_WORKER
 """

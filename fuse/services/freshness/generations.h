@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// Counts the changes of the base per directory. The kernel must not cache an answer that was
+// Counts the changes to the base per directory. The kernel must not cache an answer that was
 // computed before a change but reaches the kernel after the invalidation; the counters identify
 // such answers. Directories whose hashes collide share a counter; at worst the kernel caches an
 // answer for a shorter time than possible. Thread-safe.

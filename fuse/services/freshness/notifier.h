@@ -46,7 +46,7 @@ class Notifier {
   ~Notifier() { stop(); }
 
   // Sends the queued invalidations and ends the thread. From then on post() sends nothing and calls
-  // `done` at once. Call while the daemon still answers requests, because an invalidation may wait
+  // `done` immediately. Call while the daemon still answers requests, because an invalidation may wait
   // for a reply. Idempotent.
   void stop() EXCLUDES(mutex_);
 
@@ -55,7 +55,7 @@ class Notifier {
   bool knows_epoch() const { return knows_epoch_; }
 
   // Sends the invalidations, then calls `done` on the notifier's thread. If the rule above requires
-  // that the request is answered first, calls `done` at once. `held`: the directories whose locks
+  // that the request is answered first, calls `done` immediately. `held`: the directories whose locks
   // the request holds; no invalidation may concern one of them.
   void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
       EXCLUDES(mutex_);

@@ -41,7 +41,7 @@ class LockOwners {
   // owner has a conflicting lock.
   int try_set(const LockRequest& request);
   // Returns true if the request's owner is known. First drops the owner's record locks if its process has closed a
-  // descriptor of the file, which the kernel does not always report.
+  // descriptor of the file: the kernel does not report every close.
   bool refresh(const LockRequest& request);
   // Drops conflicting record locks whose owners have lost them. Returns true if it dropped any.
   bool drop_stale(const LockRequest& request);

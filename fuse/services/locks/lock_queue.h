@@ -24,8 +24,8 @@ namespace cacheshim {
 // The locks on one file (LockOwners), and the requests that wait for them.
 //
 // No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival,
-// and only the first one is tried. A request that does not wait is tried at once, as by flock(2). So is a request of a
-// process that already has a lock on the file: behind a waiter that waits for this lock, the request would wait
+// and only the first one is tried. A request that does not wait is tried immediately, as by flock(2). So is a request
+// of a process that already has a lock on the file: behind a waiter that waits for this lock, the request would wait
 // forever.
 //
 // close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the

@@ -18,7 +18,7 @@ namespace {
 // The polling interval for a lock file that a process outside the mount has locked.
 constexpr std::chrono::milliseconds kPoll{200};
 // The shortest interval between two checks. Without it, each release of a lock would cause a check
-// at once.
+// immediately.
 constexpr std::chrono::milliseconds kShortest{5};
 
 }  // namespace

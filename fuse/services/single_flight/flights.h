@@ -62,7 +62,7 @@ class Flights {
   ~Flights();  // answers the waiters
 
   Answer look(const LeaseRequest& request) EXCLUDES(table_.mutex);
-  // Delays the answer to a request for a placeholder; answers at once if there is nothing to wait
+  // Delays the answer to a request for a placeholder; answers immediately if there is nothing to wait
   // for.
   void wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) EXCLUDES(table_.mutex);
   // Call when the thread has opened an existing name of class `flight`. A thread that builds one

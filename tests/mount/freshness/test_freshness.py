@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of the base by processes outside the mount become visible through invalidations, in every view that has cached
-the names.
+"""Changes to the base by processes outside the mount become visible through invalidations, in every view that has
+cached the names.
 
 The kernel caches names for a minute, so a change that is visible within seconds was invalidated.
 """
@@ -57,7 +57,7 @@ def key(store, old_keys):
 
 @pytest.fixture
 def views(watched, key, job_of):
-    """Two views that have looked up everything in the key, and names that it lacks."""
+    """Two jobs that have looked up every file of the key, and names that do not exist."""
     mount = watched()
     jobs = [job_of(mount, name, uid) for name, uid in (("one", 20001), ("two", 20002))]
     for job in jobs:

@@ -22,7 +22,7 @@ def link_and_remove(mount, process_of, scratch):
         jobs = [process_of(mount, "one", 20001) for _ in range(linkers + 2)]
         directory, end = jobs[0].path(family), scratch / "end"
         path, names = f"{directory}/file", [f"{directory}/{number}/name" for number in range(linkers)]
-        for name in names:  # each in its own directory, because the kernel serializes the changes of a directory
+        for name in names:  # each in its own directory, because the kernel serializes the changes to a directory
             jobs[0]("os.makedirs", str(pathlib.Path(name).parent))
         jobs[0].write(f"{family}/file", b"x")
         for job in jobs[linkers:]:

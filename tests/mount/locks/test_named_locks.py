@@ -42,7 +42,7 @@ def unlock(job, fd, kind="flock"):
 
 
 def can_lock(job, fd, kind="flock"):
-    """Returns true if the job can lock its open file at once; unlocks it."""
+    """Returns true if the job can lock its open file immediately; unlocks it."""
     try:
         lock(job, fd, kind)
     except BlockingIOError:

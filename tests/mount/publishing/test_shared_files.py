@@ -54,7 +54,7 @@ def test_bytes_that_are_not_overwritten_stay(both):
     mount, one, two = both
     fd = open_in(one)
     one("os.pwrite", fd, b"new", 10)
-    assert one("os.pread", fd, 6, 8) == b"oonewo"  # a writer sees its own writes at once
+    assert one("os.pread", fd, 6, 8) == b"oonewo"  # a writer sees its own writes immediately
     one("os.close", fd)
     assert two.read(NAME) == OLD[:10] + b"new" + OLD[13:]
 

@@ -305,7 +305,7 @@ def test_a_process_that_builds_nothing_delays_waiters_for_a_second(mount, crowd,
 
 
 def test_a_builder_other_than_the_leaseholder_does_not_wait(mount, process_of, flights):
-    """A compile server looks up the entry itself before it builds, while its client waits for the entry."""
+    """A compile server looks up the entry before it builds it; its client has the lease."""
     client, server = process_of(mount, "one", 20001), process_of(mount, "one", 20001)
     assert not client.exists(ENTRY)
     assert server("staged_get_all", server.path(TOP), [KEY]) == [KEY]

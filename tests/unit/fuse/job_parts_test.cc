@@ -102,7 +102,7 @@ TEST(UnsettledWrites, AWaitGivesUpAFileThatStaysOpen) {
   unsettled.add_writer(1, 2);
   EXPECT_FALSE(unsettled.wait_until_closed(1, 2));
   EXPECT_TRUE(unsettled.wait_until_closed(1, 3));
-  unsettled.wait();  // returns at once
+  unsettled.wait();  // returns immediately
   EXPECT_TRUE(unsettled.is_being_written(1, 2));
 }
 

@@ -159,7 +159,7 @@ TEST_F(EventLoopTest, AStoppedTaskRunsNoMore) {
   auto task = std::make_unique<EventLoop::Task>(loop_, "a test", [&](const auto&) {
     ++calls_;
     while (is_held) std::this_thread::sleep_for(milliseconds(1));
-    return Clock::now();  // the loop must call the task again at once
+    return Clock::now();  // the loop must call the task again immediately
   });
   loop_.start();
   task->wake();
