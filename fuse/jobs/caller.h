@@ -39,10 +39,10 @@ struct JobClaim {
 std::vector<gid_t> groups_of(pid_t tid);
 
 // Determines the claims of callers, and caches the claim of each thread together with the thread's
-// start time and the address of its environment. A cached claim is valid if both are unchanged: a
-// later thread with the same id has another start time, and an exec, which may bring another
-// environment, changes the address. The id cannot be reused while the thread waits for the daemon's
-// answer. Thread-safe.
+// start time, its uid and the address of its environment. A cached claim is valid if all three are
+// unchanged: a later thread with the same id has another start time, and an exec, which may bring
+// another environment, changes the address. The id cannot be reused while the thread waits for the
+// daemon's answer. Thread-safe.
 class CallerJobs {
  public:
   JobClaim claim_of(const Caller& caller);

@@ -22,8 +22,8 @@ namespace cacheshim {
 // Does not detect a program that reads with one thread and builds with another. Thread-safe.
 class EntryReads {
  public:
-  // The records of one job take at most 400 KiB. If records are dropped, rejections after the
-  // dropped reads are not detected.
+  // The records of the reads of one job take at most 400 KiB. If records are dropped, rejections
+  // after the dropped reads are not detected.
   static constexpr std::size_t kMostReads = 8192;
   static constexpr std::size_t kMostRejected = 1024;
 

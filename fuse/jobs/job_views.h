@@ -57,8 +57,8 @@ class ViewClaim {
   std::atomic<State> state_{State::kFree};
 };
 
-// The views of a job, their owners, and the processes that have entered them. Each request needs its view, so a call
-// takes at most one uncontended lock. Thread-safe.
+// The views of a job, their owners, and the processes that have entered them. Every request calls this class, so its
+// locks are held only briefly. Thread-safe.
 class JobViews {
  public:
   struct Settings {

@@ -19,7 +19,7 @@ class PublishTrust {
 
   bool is_restricted() const { return allow_.has_value(); }
   // Returns why the caller's changes are not published, for messages; "" if they are. Reads /proc,
-  // which takes some 20 µs, unless the caller's user or group is allowed.
+  // which takes some 20 µs, unless the caller's uid or primary group is allowed.
   std::string why_refused(const Caller& caller) const;
   bool may_publish(const Caller& caller) const {
     return !is_restricted() || why_refused(caller).empty();

@@ -91,7 +91,7 @@ class ViewFilter {
   // Call when the job has ended. Makes the processes stop using the filter. Keeps the added keys.
   void close();
 
-  // Call before the change begins that shadows `path` and, if `tree`, the base's files below it.
+  // Call before a change that shadows `path` and, if `tree`, the base's files below it.
   void add(std::string_view path, bool tree);
   // Call when the layer was removed. Drops all keys except those of the names `kept`. No other
   // thread may add a key meanwhile.

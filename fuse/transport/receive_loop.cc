@@ -110,7 +110,7 @@ void ReceiveLoop::run(unsigned self) {
     const Call call = wait_for_call(self);
     if (call == Call::kEnd) return;
     if (call == Call::kHead) lead(self, buffer);
-    help(buffer);  // the head too, once it is not the head any more
+    help(buffer);  // a former head helps as well
     if (call == Call::kHelp) {
       const MutexLock lock(mutex_);
       --helpers_;

@@ -29,7 +29,7 @@ class MountCopies {
   MountCopies(unsigned long mount_flags, bool is_apart);
 
   bool are_needed() const { return have_atimes() || is_apart_; }
-  // Whether the mount flags set a rule for access times.
+  // Whether the mount flags include noatime, strictatime or nodiratime.
   bool have_atimes() const { return atimes_ != 0; }
 
   // Opens the directory again, with the mounts below it. Errors: EPERM without privilege over the mount

@@ -16,17 +16,18 @@
 // what libc would have given for this path of the mount. If it returns false, errno is unchanged,
 // but the output buffers may have been overwritten. The mount answers all unusual cases: calls that
 // follow a symlink, devices, FIFOs and sockets, objects that not every user may read, paths with
-// "..". Each function makes at most three system calls. All but try_fopen() and
-// try_open_directory(), which allocate as libc's do, are async-signal-safe.
+// "..". Each function makes at most three system calls besides those that map the view and open the
+// base's directory. All but try_fopen() and try_open_directory(), which allocate as libc's do, are
+// async-signal-safe.
 //
 // A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
 // read-only descriptors do. fstat of such a descriptor shows the view's attributes
 // (hooks_fstat.cc).
 namespace cacheshim::direct {
 
-// Returns the part of `path` below the view if the path leads there through the mount and is
-// written plainly (MOUNT/triton/x, or MOUNT/.jobs/JOB/triton/x of this process's job). Returns null
-// for any other path, and for null.
+// Returns the part of `path` after MOUNT/ or, for the view of this process's job, after
+// MOUNT/.jobs/JOB/. Compares only the text, so the part may contain "..", which the functions below
+// leave to the mount. Returns null for all other paths, for null, and if the library is not active.
 inline const char* rest_in_view(const char* path) {
   const std::string_view mount = runtime::routes().mount();
   if (path == nullptr || path[0] != '/' || mount.empty() || path[1] != mount.data()[1] ||
@@ -49,7 +50,8 @@ bool try_stat(const char* rest, int flags, struct stat* out, int& result);
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result);
 bool try_access(const char* rest, int mode, int flags, int& result);
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result);
-// Whether the base has an object of this name that the view shows. Leaves errno unchanged.
+// Returns true if the view shows an object of the base by this name; false if it does not, or if
+// only the mount can tell. Leaves errno unchanged.
 bool has_name(const char* rest);
 
 // A directory of the base that was opened for listing. At that time, the view's listing was the

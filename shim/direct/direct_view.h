@@ -43,8 +43,8 @@ struct View {
 
 // Returns the current view, or null if no call may be answered directly. The result stays mapped
 // and unchanged forever. Async-signal-safe; leaves errno unchanged. The first call maps the view.
-// If that fails, the next call returns null without another attempt; after each further failure,
-// twice as many calls do, up to 1024.
+// If that fails, the next call returns null without an attempt. After each further failure, the
+// number of such calls doubles, up to 1024.
 const View* current_view();
 // Returns the most recent view, even if it is no longer current; null if there was none, or after
 // give_up_for_filter(). Use it for descriptors that were opened directly.

@@ -6,8 +6,8 @@
 #include "shim/routing/router.h"
 
 // Converts the kernel's names of objects in the view into names that the application uses:
-// MOUNT/.jobs/JOB/NAME/x becomes DEFAULT/x for a process that uses this default path, and otherwise
-// MOUNT/NAME/x. A process that uses several of these spellings gets the one that it used last.
+// MOUNT/.jobs/JOB/NAME/x becomes DEFAULT/x, becomes MOUNT/NAME/x or stays as it is, according to
+// the spelling that the process used last.
 //
 // getcwd returns the name that was passed to chdir. In a process that inherited its working
 // directory, getcwd returns PWD if PWD names that directory, as pwd(1) does. Otherwise it uses the

@@ -55,7 +55,8 @@ class Store {
   // Whether another living daemon served this store when it was opened.
   bool has_other_daemons() const { return has_other_daemons_; }
 
-  // Ensures that the base has the directory `name`, mode 0755.
+  // Creates the directory `name` of the base with mode 0755. Succeeds if the name exists, and then
+  // changes nothing.
   Status ensure_base_dir(const std::string& name) const;
 
  private:

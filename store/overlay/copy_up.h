@@ -34,8 +34,8 @@ Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path
 // (nothing kept).
 Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWholeFile)
     REQUIRES_SHARED(overlay.mutex());
-// Copies a regular file up and opens it for writing. With O_TRUNC in `flags`, does not copy its
-// data.
+// Copies a regular file up and opens it for writing; with O_TRUNC in `flags`, does not copy its
+// data. Does not copy a lock file of the base, but opens it there.
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags)
     REQUIRES(overlay.mutex());
 // Copies an object of the base that has lost its name in this view; `object` is an O_PATH

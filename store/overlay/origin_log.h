@@ -27,9 +27,9 @@ namespace cacheshim {
 // adds one line. A record is written before the copy gets its name, and is withdrawn before the
 // copy loses its last name. It applies only to the object with the recorded file handle. So if the
 // daemon crashes between two steps, or a power cut loses lines, no object gets the number of
-// another one: at worst a copy is shown with its own number. The file is rewritten when it has
-// twice as many lines as there are copies. If the file cannot be written, the records last until
-// the layer is unmounted.
+// another one: at worst a copy is shown with its own number. The file is rewritten when it has more
+// than twice as many lines as there are copies, unless it is short. If the file cannot be written,
+// the records last until the layer is unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {

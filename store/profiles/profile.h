@@ -81,8 +81,8 @@ struct Profile {
   std::vector<EntryRule> entries;          // the first rule that matches applies
   // The first pattern that matches applies; scratch names are first.
   std::vector<std::pair<NameClass, PathPattern>> classes;
-  // The program creates its files by mkstemp(3), which always gives mode 0600. They are published with the
-  // permissions for others that the directory of the entry has.
+  // The program creates its files by mkstemp(3), which always gives mode 0600. They are published readable for all
+  // users if the directory that contains the entry is open to all users (o+rx).
   bool mkstemp = false;
   Evidence evidence = Evidence::kGuess;
   std::string origin;  // the file it was read from, or empty

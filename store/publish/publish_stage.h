@@ -40,9 +40,9 @@ struct Publisher::Stage {
   int directory() const { return directory_.get(); }
   Status make_directory(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
-  // Sets the modes that the files have in the base. Call only when nothing else prevents
-  // publishing: a staged link is the same inode as the layer's file, so this also changes that
-  // file.
+  // Makes the daemon's user the owner of the files, and sets their modes for the base. A staged
+  // link is the same inode as the layer's file, so this also changes that file: call it only when
+  // nothing else prevents publishing. Errors: EPERM if the owner cannot be changed.
   Status set_modes() const;
   Status add_symlink(const StagedFile& file) const;
   Status sync() const;

@@ -27,9 +27,8 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
   return std::mt19937(sequence);
 }
 
-// Creates a random base by the actions that fits_a_base() allows. It has no hard links. It has no
-// modes but the default ones, because a file without permissions would stay inaccessible to the
-// view's user.
+// Creates a random base by the actions that fits_a_base() allows. The base has no hard links. All
+// modes are the default ones, because the view's user could never open a file without permissions.
 void make_random_base(const std::string& directory, const Options& options, unsigned round,
                       uid_t owner) {
   if (::mkdir(directory.c_str(), 0755) != 0 || ::chown(directory.c_str(), owner, owner) != 0) {

@@ -15,7 +15,7 @@ from jobs import Box
 
 Programme = list[tuple[str, Scenario]]
 
-# What `storm.py small` runs: every scenario once, in a size for two cores.
+# `storm.py small`: the scenarios in sizes for two cores.
 SMALL: Programme = [
     ("plain directory shows the errors", partial(scenarios.plain_directory, jobs=8, kernels=8)),
     (

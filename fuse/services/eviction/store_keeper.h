@@ -40,19 +40,19 @@ class StoreKeeper {
   // `is_local`: no other machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // Errors: EWOULDBLOCK while another daemon or request collects garbage or repairs. Both functions
-  // take long.
+  // Both functions take long. Errors of collect_garbage() and of a repair: EWOULDBLOCK while
+  // another daemon or request does one of these.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(TaskQueue& tasks);
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on
-  // which eviction depends.
+  // which eviction depends, if it is older than kUseGrainSeconds.
   void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
-  // For verify_on_open: verifies the entry of `path` in the base. Call before a process sees the
-  // entry. Returns the paths that went to trash because the entry is damaged.
+  // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process
+  // sees the entry. Returns the paths that went to trash because the entry is damaged.
   std::vector<std::string> check_on_open(const std::string& path);
 
  private:

@@ -55,8 +55,9 @@ class Notifier {
   bool knows_epoch() const { return knows_epoch_; }
 
   // Sends the invalidations, then calls `done` on the notifier's thread. If the rule above requires
-  // that the request is answered first, calls `done` immediately. `held`: the directories whose locks
-  // the request holds; no invalidation may concern one of them.
+  // that the request is answered first, because of invalidations that are queued already, calls
+  // `done` immediately. `held`: the directories whose locks the request holds. Requires: `notices`
+  // has no name in one of them.
   void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 

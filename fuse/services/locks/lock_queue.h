@@ -23,10 +23,10 @@ namespace cacheshim {
 
 // The locks on one file (LockOwners), and the requests that wait for them.
 //
-// No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival,
-// and only the first one is tried. A request that does not wait is tried immediately, as by flock(2). So is a request
-// of a process that already has a lock on the file: behind a waiter that waits for this lock, the request would wait
-// forever.
+// No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival:
+// the queue tries the first one, and those requests for record locks that conflict with no earlier one. A request that
+// does not wait is tried immediately, as by flock(2). So is a request of a process that already has a lock on the file:
+// behind a waiter that waits for this lock, the request would wait forever.
 //
 // close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the
 // lock of a closed descriptor. If the holder's descriptor has been closed (FLUSH), or may have been closed without a

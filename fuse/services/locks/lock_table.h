@@ -28,7 +28,8 @@ struct LockFileId {
   bool is_shared() const { return device != 0; }
 };
 
-// All locks of a mount. Each file has a LockQueue, which is made with its first lock and dropped with its last handle.
+// All locks of a mount. Each file has a LockQueue from its first request until it has no owner and no waiting request.
+// An owner stays known until its last handle is closed.
 // The loop polls the locks whose release no event reports, while a request waits for them.
 //
 // Thread-safe. Calls are answered with no lock held.
@@ -57,7 +58,7 @@ class LockTable {
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
   // is_wanted(): whether a process has a lock on the file or waits for one. is_in_use(): whether
-  // the file has a queue, because a handle that has made a request is still open.
+  // the file has a queue.
   bool is_wanted(const LockFileId& id);
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
   // Serves F_GETLK. Returns an errno value, or 0 with `lock` filled in.

@@ -19,10 +19,11 @@ struct OpenDescriptor {
   std::uint64_t mount = 0;
   friend bool operator==(const OpenDescriptor&, const OpenDescriptor&) = default;
 };
-// Returns the descriptors that a process has of a file on a FUSE mount, by the file's st_ino. If
-// the process has more than kMostSearched descriptors of any files, checks only the one numbered
-// `known`. Returns none if /proc does not show them (a process outside the daemon's PID namespace,
-// Linux before 5.14).
+// Returns the descriptors that a process has of a file on a FUSE mount, by the file's st_ino. A
+// single descriptor of this st_ino is returned even if it is on another file system. If the process
+// has more than kMostSearched descriptors of any files, checks only the one numbered `known`.
+// Returns none if /proc does not show them (a process outside the daemon's PID namespace, Linux
+// before 5.14).
 inline constexpr std::size_t kMostSearched = 256;
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known);
 // Whether the process still has the descriptor: false when the descriptor, or the process, is gone.

@@ -50,7 +50,9 @@ class Flights {
     // the caller has got the lease: it must build, but first repeat the lookup, since the name may
     // just have appeared
     kLead,
-    kBuild,  // the caller builds already, or has waited long enough
+    // the caller builds without a new lease: it builds already, has waited long enough, must not
+    // wait (docs/single-flight.md), or can get no lease
+    kBuild,
     kWait,   // return `placeholder`
   };
   struct Answer {

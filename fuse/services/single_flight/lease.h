@@ -41,8 +41,9 @@ struct Lease {
 
   // ---- Signs that the build has failed although its process continues (docs/single-flight.md)
 
-  // Whether the request's thread is the builder, looks the name up again, and has made no file
-  // since it became the builder.
+  // Whether the request's thread is the builder and looks the name up again, more than
+  // kFlightApproach after its last lookup, although its job has begun nothing in the entry since it
+  // became the builder. False if is_entry.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
   // Counts a lookup by the builder's thread. Returns true if that thread has looked the name up so
   // often that it cannot be building.

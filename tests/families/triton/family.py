@@ -3,7 +3,7 @@ import pathlib
 
 from family import BUILDS, REPOSITORY, VENVS, Family, version_in_venv
 
-# The directories in Triton's package in which its versions contain ptxas.
+# The directories of ptxas in Triton's package: since 3.0, and before.
 BUNDLED_NVIDIA = "backends/nvidia/bin"
 BUNDLED_CUDA = "third_party/cuda/bin"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batons, which exclude by existing, are removed when their creator is dead, and not before."""
+"""The daemon removes a baton when its creator is dead, and not before."""
 
 import fcntl
 import json
