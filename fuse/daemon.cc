@@ -123,8 +123,9 @@ bool is_mounted_at(const std::string& path, dev_t device) {
   return mount && mount->device == fmt::format("{}:{}", major(device), minor(device));
 }
 
-// Waits for a signal and returns it. Calls `on_left` once the mount is no longer at its path in this mount namespace.
-// That can be long before the signal: other mount namespaces or open files may keep the mount alive.
+// Waits for a signal and returns it. Calls `on_left` when the mount is no longer at its path in this mount namespace,
+// and again at the signal. The first call can be long before the second: other mount namespaces or open files may keep
+// the mount alive.
 int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
                     const std::function<void()>& on_left) {
   const auto device = device_of_mount(mount_point);

@@ -18,7 +18,7 @@
 #include "store/profiles/publish_allow.h"
 #include "store/profiles/publish_policy.h"
 
-// The daemon of one mount, which `cacheshim mount`, `cacheshim run --store` and `cacheshim overlay` start.
+// The daemon of one mount. `cacheshim mount`, `cacheshim run --store` and `cacheshim overlay` start it.
 namespace cacheshim {
 
 class RequestTrace;

@@ -83,18 +83,19 @@ class Mount {
   // Starts the services: invalidation, the watch of the base, the end of idle jobs. `device`: the session's descriptor.
   // `reap` removes a baton whose creator has died.
   void start(int device, std::function<void(const Baton&)> reap);
-  // Call during FUSE_INIT.
+  // Call during FUSE_INIT, after start().
   void connected(const Protocol& agreed);
-  // Call before the mount goes away. Records the closing, fails waiting lock requests with ENOLCK, ends waits for a
-  // job's end, and prevents new waits. Returns once the clients have read these answers, or after 1 second.
+  // Call before the mount goes away. Records the closing, fails waiting lock requests with ENOLCK, ends waits for
+  // builds and for a job's end, and prevents new waits. Returns once the clients of the control file have read their
+  // answers, or after 1 second.
   void close_waits() EXCLUDES(closing_mutex_);
   // As close_waits(), but calls reopen_waits() after `time` if the mount still exists.
   void close_waits_for(std::chrono::seconds time) EXCLUDES(closing_mutex_);
   // Call if the mount stays after all: allows waits again. Does nothing after close_waits().
   void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
-  // Finishes tasks in progress and their invalidations. Call while requests are still served: a request may wait for a
-  // task, and an invalidation for the reply to a request. Later tasks are dropped.
+  // Finishes queued tasks and their invalidations. Call while requests are still served: a request may wait for a task,
+  // and an invalidation for the reply to a request. Later tasks are dropped.
   void finish_tasks();
   // Call after the last request. The records of active jobs stay for the next daemon.
   void stop();

@@ -161,7 +161,7 @@ class Finder {
     }
   }
 
-  // Returns files that were read, and then rewritten in place or replaced.
+  // Returns files that were read, and that were rewritten in place or replaced.
   std::set<std::string> find_shared() {
     std::set<std::string> paths;
     for (const History* run : {&first_, &std::as_const(second_)}) {

@@ -24,8 +24,8 @@ struct EntryGroups {
 
 // Groups the files into entries. The entry of a file is the first of these that exists:
 //   1. the directory with which the file was renamed into place;
-//   2. the directory whose name is the first one on the path that looks like a key or, if that is
-//      the file's own name, all files whose names begin with the key;
+//   2. the first directory on the path with a key in its name or, if only the file's own name has
+//      a key, all files whose paths are the same up to the end of the key;
 //   3. the file's directory, if a directory beside it has a file of the same name.
 // A directory that contains entries is not an entry itself. `left_out` are files that belong to no
 // entry, such as locks. Pure.

@@ -17,7 +17,8 @@ enum class Arrival { kInPlace, kRenamed, kWithDirectory };
 struct File {
   bool is_directory = false;
   Arrival arrival = Arrival::kInPlace;
-  std::size_t order = 0;               // the position of the event that gave the file its name
+  // The position of the event that gave the file its name. A rename of its directory does not count.
+  std::size_t order = 0;
   std::string renamed_directory = {};  // for kWithDirectory: the new name of the directory
   bool is_exclusive = false;           // created with O_EXCL
 };
@@ -37,7 +38,7 @@ struct History {
   std::set<std::string> missed;
   // How often each file was opened for writing, or replaced, after it had been created.
   std::map<std::string, int> written_again;
-  std::set<std::string> read;  // files opened for reading
+  std::set<std::string> read;  // files opened for reading only
   std::set<pid_t> threads;
 };
 

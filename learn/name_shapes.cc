@@ -84,7 +84,8 @@ std::string without_random_end(const std::string& text) {
 }
 
 // Merges two shapes that differ in one part. This part becomes one '?' per character if both shapes
-// have the same length, otherwise '*'. Returns nothing if fewer than 3 characters are common.
+// have the same length, otherwise '*'. Returns nothing if fewer than 3 characters are common, or if
+// the shapes have the same length and the part contains a separator.
 std::optional<std::string> merged(const std::string& a, const std::string& b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   const auto front = static_cast<std::size_t>(differs.first - a.begin());

@@ -13,7 +13,8 @@
 // chooses. Pure.
 namespace cacheshim::learn {
 
-// Returns the name as a pattern that matches only this name.
+// Returns a pattern for this name alone, except that '?' stands for each character that is not
+// printable ASCII.
 std::string literal(std::string_view name);
 
 // Returns the end of the first part of `name` that looks like a key: a run of at least 8 lower-case
@@ -30,19 +31,22 @@ struct TemporaryName {
   std::string final_name;  // the new name, or ""
 };
 
-// Returns a pattern that matches similar temporary names. '*' stands for the final name and for
-// process ids: the numbers among `threads`, and all others of three digits or more. '?' stands for
-// each character of a UUID, of a long hexadecimal number, and of the random part that mkstemp(3),
-// Python's tempfile and similar functions make.
+// Returns a pattern that matches similar temporary names. '*' stands for the final name, for a
+// hexadecimal number of more than 40 digits, and for process ids: the numbers among `threads`, and
+// all others of three digits or more that are not part of a word. '?' stands for each character of
+// a UUID, of a shorter hexadecimal number of at least 16 digits, and of the random part that
+// mkstemp(3), Python's tempfile and similar functions make.
 std::string shape_of(const TemporaryName& temporary, const std::set<pid_t>& threads);
 
-// Returns the shapes of all names, each once. Merges shapes that differ in only one part.
+// Returns the shapes of the first 2000 names, each once. Merges shapes that differ in only one
+// part.
 std::vector<std::string> shapes_of(const std::vector<TemporaryName>& names,
                                    const std::set<pid_t>& threads);
 
 // Returns a pattern for all of the names: their common beginning and ending, or the name itself if
-// they are all equal. Returns nothing if the names have neither. Ignores a beginning that is a key,
-// and an ending without a '.', '_' or '-'.
+// there is only one and it has no key. A beginning must end with '.', '_' or '-', and an ending
+// must begin with one of these. Ignores a beginning with a key. Returns nothing if the names have
+// neither.
 std::optional<std::string> common_pattern(const std::set<std::string>& names);
 
 }  // namespace cacheshim::learn

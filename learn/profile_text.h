@@ -17,8 +17,8 @@ struct ProfileHead {
 };
 
 // Returns the TOML text of a profile (docs/profiles.md) with evidence "guess". A comment with the
-// observation precedes each part. Parts that a profile with evidence "guess" may not have, or that
-// would not work, are commented out.
+// observation precedes each part. The `flight` names are commented out, because a profile with
+// evidence "guess" may not have them.
 std::string profile_text(const ProfileHead& head, const CacheFacts& facts);
 
 }  // namespace cacheshim::learn

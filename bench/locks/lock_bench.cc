@@ -5,7 +5,8 @@
 //   pair FILE                 an uncontended LOCK_EX and LOCK_UN
 //   handover FILE OTHER       from LOCK_UN of OTHER to the return of a LOCK_EX of FILE that waits
 //   crowd FILE OTHER          N processes wait for FILE, which this process holds: the time to read and write OTHER
-//                             meanwhile; the CPU use of process P; the time until each has held the lock once
+//                             meanwhile; the CPU use of process P; the time until each has held the lock once,
+//                             divided by N
 //   refused FILE OTHER        a process with N other descriptors holds FILE: F_SETLK and LOCK_NB of FILE; stat(2)
 //                             of FILE; creating and removing OTHER, alone and while a process polls for the lock
 #include <fcntl.h>

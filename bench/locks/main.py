@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares locks through a mount with those of the underlying directory, and lists many jobs. Needs root, and creates
-its own mounts.
+"""Compares locks through a mount with those in a plain directory of the same file system, and lists many jobs. Needs
+root, and creates its own mounts.
 
 bench/locks/main.py [--rounds N] [--waiters N] [--jobs N] [--json]; uses build/dist and build/bench/lock_bench.
 """

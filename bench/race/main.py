@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the race of overlay file systems. scripts/bench calls it in namespaces of its own.
 
-Exit status: 0 if every contestant could be run, else 1.
+Exit status: 0 if every contestant could be mounted, else 1.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def mount_own_disk(directory: Path) -> None:
 
 
 def touch_memory() -> None:
-    """Touches half of the free memory, and frees it again.
+    """Touches half of the free memory (at most 8 GiB), and frees it again.
 
     A virtual machine may get a page from its host only at the first touch, which takes 10 to 20 µs. That is longer
     than a whole hit, and would count against the contestant that touches the page first.

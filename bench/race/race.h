@@ -26,7 +26,7 @@ struct Outcome {
   double other_cpu = 0;   // of all other processes, to a hundredth of a second per core
 };
 
-// Runs a row in `processes` processes that start together, and measures it. Throws
+// Runs a row in `processes` processes (at most 256) that start together, and measures it. Throws
 // std::system_error, or std::runtime_error if a runner failed (it has printed the reason on
 // stderr).
 Outcome run_race(const Row& row, const Tree& tree, const Terms& terms);

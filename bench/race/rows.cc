@@ -15,7 +15,7 @@
 
 // Each row measures one kind of operation of a compile cache; docs/benchmarks.md describes the
 // rows. If a row may repeat a name, its paths are built before the clock starts, so that only the
-// calls are measured.
+// calls are measured; the row `import` is an exception.
 namespace cacheshim::race {
 namespace {
 
@@ -105,7 +105,7 @@ void warm_absent_files(const Tree& tree) {
   for (const std::string& path : absent_hot_files(tree)) expect_absent(path);
 }
 
-// Calls `visit(key, file)` for each of this runner's files in turn, once.
+// Returns a step that calls `visit(tree, key, file)` for the next one of this runner's files.
 template <typename Visit>
 Step each_own_file(const Runner& runner, unsigned files_per_key, Visit visit) {
   return [tree = runner.tree, key = runner.index, file = 0U, count = runner.count, files_per_key,

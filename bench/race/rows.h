@@ -18,7 +18,7 @@ struct Runner {
 };
 
 // Performs one operation. Returns false if this runner has nothing left to do. Throws
-// std::system_error.
+// std::system_error if a call fails, and std::runtime_error if its result is wrong.
 using Step = std::function<bool()>;
 
 // A row of the race. Only its steps are measured.

@@ -63,7 +63,7 @@ class Patience:
 def take_sample(
     stage: Stage, contestant: Contestant, row: Row, processes: int, seconds: float
 ) -> Sample:
-    """Runs one row on a fresh mount. Returns a failed sample if the contestant cannot run the row."""
+    """Runs one row on a fresh mount. Raises Failed if the contestant cannot run the row."""
     try:
         with stage.mounted(contestant) as mounted:
             # Rows that only read use the same files in memory for all contestants: the location of a copy in memory can

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements that do not fit into rows: a walk over very many files, very many views, a very large mount.
+"""Measurements that do not fit into rows: a walk over very many files, very many views, mounts of a very large store.
 
-Everything is on a tmpfs: the daemon is what is measured, and creating 1,000,000 files takes only seconds there.
+The walk and the mounts use a tmpfs: the daemon is what is measured, and creating 1,000,000 files takes only seconds
+there.
 """
 
 from __future__ import annotations

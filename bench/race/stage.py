@@ -100,7 +100,8 @@ class Stage:
         run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
-        """Restores a tree to its original state, with root as its owner, as for published files."""
+        """Restores a tree to its original state. The files that it writes belong to `user`: by default to root, as
+        published files do."""
         empty = ["--empty"] if self.empty_files else []
         run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
 

@@ -21,7 +21,7 @@ std::string key_name(uint64_t number);
 
 std::string file_name(unsigned file);
 
-// Returns a file's content, the same in every run.
+// Returns a file's content, the same in every run. Requires: size_bytes <= kLargestFileBytes.
 std::string_view content(size_t size_bytes);
 
 // Returns the content of a kernel's completing file: valid JSON that names no path.
@@ -39,8 +39,8 @@ struct Tree {
   size_t size_bytes(unsigned key, unsigned file) const;
 };
 
-// Makes the directory contain exactly this tree: writes files that are missing or have another
-// size, and removes other keys. Throws std::system_error.
+// Makes the directory contain this tree: writes files that are missing or have another size, and
+// removes other keys. Keeps further files in the tree's own keys. Throws std::system_error.
 void make_tree(const Tree& tree);
 
 // Reads every file once, so that the page cache holds it. Throws std::system_error.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shim_bench calls PATH       CPU time of an open and of a stat of PATH, in nanoseconds, as a JSON object
-// shim_bench start N COMMAND  CPU and wall time of N starts of COMMAND in this environment, in microseconds
+// shim_bench calls PATH       least CPU time of an open and of a stat of PATH, in nanoseconds, as a JSON object
+// shim_bench start N COMMAND  medians of the CPU and wall times of N starts of COMMAND in this environment, in
+//                             microseconds
 //
 // main.py runs this program with and without the preloaded library.
 #include <fcntl.h>

@@ -10,7 +10,8 @@
 
 namespace cacheshim {
 
-// Binds the calling thread to a core. Returns false if it is not allowed there.
+// Binds the calling thread to a core. Returns false if it may not run there, or if there is no such
+// core.
 bool go_to_core(int core);
 
 // Lets the receiver run on the core of its only client.

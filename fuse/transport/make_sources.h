@@ -13,7 +13,7 @@ namespace cacheshim {
 struct SourceOptions {
   unsigned threads;              // receivers: see ReceiveLoop() and RingLoop::make()
   bool use_rings;                // receive requests over io_uring if that is available
-  std::function<void()> on_end;  // called once, when the kernel has unmounted
+  std::function<void()> on_end;  // called when the kernel has unmounted, or reading /dev/fuse fails
 };
 
 // Makes the sources of a session's requests: /dev/fuse and, if possible, the rings. Logs why there

@@ -31,8 +31,8 @@ class RequestBuffer;
 // With a single client the head shares the client's core (ClientCore); the watcher checks that the head makes progress.
 class ReceiveLoop final : public RequestSource {
  public:
-  // Has `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end`
-  // once, when the kernel has unmounted. The session must outlive the loop.
+  // Has `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end` when
+  // the kernel has unmounted, or when reading the descriptor fails. The session must outlive the loop.
   ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end);
   ~ReceiveLoop() override;
   void start() override;

@@ -91,8 +91,8 @@ class RingEntry {
 class RequestRing {
  public:
   // Makes a ring for requests from these cores, with everything that begin() needs. Returns
-  // nullptr, with errno of io_uring_setup(2) or mmap(2), if that fails. `device` is the session's,
-  // and must outlive the ring.
+  // nullptr, with errno of eventfd(2), io_uring_setup(2) or mmap(2), if that fails. `device` is the
+  // session's, and must outlive the ring.
   static std::unique_ptr<RequestRing> make(int device, const std::vector<std::uint16_t>& cores);
   ~RequestRing();
   RequestRing(const RequestRing&) = delete;
@@ -103,8 +103,8 @@ class RequestRing {
   // Registers the ring's entries. Call once FUSE_INIT has been answered. Returns 0 or an errno
   // value.
   int begin();
-  // Sends the answers, waits, and returns the requests that arrived: none if a thread called
-  // wake(), or once failure() is not 0.
+  // Sends the answers, waits, and returns the requests that arrived. There may be none after wake()
+  // or an interruption, and once failure() is not 0.
   const std::vector<RingEntry*>& wait();
   // Sends the answers to the kernel now, instead of with the next wait().
   void submit();
@@ -116,7 +116,7 @@ class RequestRing {
 
   // ---- For any thread
 
-  // Returns the entry with this unanswered request; nullptr if it is of another ring.
+  // Returns the entry with this unanswered request; nullptr if the ring has none.
   RingEntry* find(std::uint64_t unique);
   bool is_of_this_thread() const { return std::this_thread::get_id() == owner_; }
   // Whether there is a request that wait() has not returned yet.

@@ -12,8 +12,8 @@
 namespace cacheshim {
 
 // The requests of a mount and their replies that concern names, opens and locks, for `cacheshim
-// profile learn`. The daemon shares this memory with the process that started it, which reads it
-// once the daemon has exited.
+// profile learn`. The process that started the daemon shares this memory, and reads it once the
+// daemon has exited.
 //
 // A record is a TraceRecord and the bytes behind it: the first kMostRequest bytes of a request, or
 // the header and the node of a reply. The bytes have the format of the kernel's protocol

@@ -20,7 +20,7 @@ class RequestView {
 
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
-  // The thread that waits for the answer; 0 if there is none.
+  // The thread that waits for the answer; 0 if there is none in the daemon's PID namespace.
   pid_t client() const { return static_cast<pid_t>(header().pid); }
 
   // Whether the request has the complete structure, names and data of its opcode. libfuse does not check that. An
@@ -28,8 +28,8 @@ class RequestView {
   bool is_well_formed() const;
   bool expects_reply() const;
 
-  // Makes a request for O_TMPFILE, which libfuse before 3.15 does not know, a request to create a file with a name that
-  // no file can have (kTmpfileName).
+  // Turns FUSE_TMPFILE, which libfuse before 3.15 does not know, into FUSE_CREATE with a name that no file can have
+  // (kTmpfileName).
   void translate() {
     static_assert(sizeof kTmpfileName == 2);
     constexpr std::uint32_t kTmpfile =

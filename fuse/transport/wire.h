@@ -38,8 +38,9 @@ std::array<std::uint64_t, 2> nodes();
 void use_sources(std::span<const std::unique_ptr<RequestSource>> sources);
 // Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
-// Has the contract of fuse_custom_io::writev: every reply and notification passes here. When it has
-// sent the reply to FUSE_INIT, it starts the sources on whose flags kernel and daemon agree.
+// Has the contract of fuse_custom_io::writev: every reply and notification passes here, except
+// replies with data that go by splice(2). After the reply to FUSE_INIT, starts the sources on whose
+// flags kernel and daemon agree.
 ssize_t send(int device, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT
@@ -58,8 +59,9 @@ Connection connect(bool pass_through);
 // capabilities.
 bool kills_set_ids();
 
-// ---- FUSE_SETLK, FUSE_SETLKW, FUSE_GETLK: the id of the calling process (not of its thread) in
-// the daemon's PID namespace; 0 for an unlock, and for a process outside this namespace.
+// ---- FUSE_SETLK, FUSE_SETLKW: the id of the calling process (not of its thread) in the daemon's
+// PID namespace; 0 for an unlock, and for a process outside this namespace. The kernel sends 0 with
+// FUSE_GETLK.
 pid_t lock_process();
 
 // ---- FUSE_OPEN, FUSE_CREATE: makes the kernel read and write this backing file itself.

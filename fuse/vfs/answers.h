@@ -37,7 +37,7 @@ class Answers {
   // Returns an entry with `ino` 0 if the name does not exist.
   Result<Entry> find_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
-  // As find_entry(), for an object that the caller has just created.
+  // As find_entry(), for an object that the caller has just created. Errors: EIO if it is gone again.
   Result<Entry> made_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
 

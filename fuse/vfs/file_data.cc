@@ -43,7 +43,8 @@ Result<UniqueFd> FileData::reopen_for_reading(const FileHandle& handle) const {
   return std::move(found.opened.fd);
 }
 
-// change_data() refreshes writable handles. A file without a name is read through the handle's old descriptor.
+// change_data() refreshes writable handles. If only the handle's own descriptor still leads to the file (ESTALE), reads
+// keep using that descriptor.
 Status FileData::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = mount_.nodes.state(handle.node).epoch();
   if (handle.writable || handle.epoch == epoch) return {};

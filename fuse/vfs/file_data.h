@@ -11,9 +11,9 @@
 
 namespace cacheshim {
 
-// Reads and changes the data of open files, which `Files` opens and closes. Reads take no lock. A write holds the
-// overlay's mutex shared, and publishing holds it exclusively, so no write is in progress while a file moves to the
-// base. Thread-safe; call with no lock held.
+// Reads and changes the data of open files, which `Files` opens and closes. A read takes no lock, unless the file's
+// data have moved since the last read. A write holds the overlay's mutex shared, and publishing holds it exclusively,
+// so no write is in progress while a file moves to the base. Thread-safe; call with no lock held.
 class FileData {
  public:
   FileData(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree)
@@ -31,7 +31,7 @@ class FileData {
   // Runs `change` with a descriptor of the file's current data. First copies the file up if it is not in the layer.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
-  // Call before the file's data change. Clears the set-id bits and capabilities that the caller's change invalidates.
+  // Clears the set-id bits and capabilities that the caller's change to the file's data must clear.
   Status drop_privileges(const Request& request, NodeRef ref, int fd);
 
  private:

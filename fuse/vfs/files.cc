@@ -60,7 +60,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 // Decides whether the kernel reads and writes the file by itself (passthrough). Conditions:
 // - The file belongs to the layer, and stays there while it is open.
 // - If the job may publish, the file is open for writing only: a mapping could delay publishing for as long as it
-//   exists.
+//   exists. If it may not, the file is open for writing, or large.
+// - The caller's flags contain none that the backing file would keep (kFlagsOfBackingFile).
 // - No other view shows the file: the daemon must invalidate other views at each write.
 // - No write needs to clear a capability: the daemon would not see the write.
 Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags) {

@@ -18,13 +18,14 @@ class FlightRequests {
 
   // As SingleFlight::note_step().
   void note_step(NodeRef parent, const std::string& name);
-  // Returns the reply to a lookup that found nothing: `missed`, a placeholder if another job builds the entry, or the
-  // entry if it has just appeared.
+  // Returns the reply to a lookup that found nothing: a placeholder if another process builds the entry, the entry if
+  // it has just appeared, and otherwise `missed` or, if the name takes part in single flight, an uncached absence.
   Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
                             const std::string& name, const Entry& missed);
   // Whether the node may be a placeholder, so that requests for it must wait.
   bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
-  // Completes the request with ESTALE once the build has ended. The kernel then looks the name up again.
+  // Completes the request with ESTALE once the wait ends, for whatever reason (Flights). The kernel then looks the name
+  // up again.
   template <class R>
   void wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
                        Completion<R> completion);

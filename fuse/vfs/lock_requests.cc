@@ -175,8 +175,9 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
 }
 
 // Returns the file of the base on which the locks of the handle's file are taken (NamedLocks). Returns null if only the
-// job's own processes exclude each other: for other names, for larger files, for jobs that may not publish, and while a
-// process holds a lock that it took on the job's own file.
+// job's own processes exclude each other: for names that cannot become locks (EntryMap::may_become_lock), for files
+// larger than kMostLockBytes, for jobs that may not publish, and while a process holds, or waits for, a lock on the
+// job's own file.
 NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,
                                              LockUse use) {
   if (handle.is_lock_file) return nullptr;

@@ -35,8 +35,8 @@ class MountCopies {
   // Opens the directory again, with the mounts below it. Errors: EPERM without privilege over the mount
   // namespace, ENOSYS before Linux 5.12.
   Result<UniqueFd> reopen(const Directory& directory);
-  // As reopen(), for two directories on one mount, so that files can be renamed between them. Errors: also EXDEV if
-  // they are on different mounts.
+  // As reopen(), for two directories on one mount and without the mounts below them, so that files can be renamed
+  // between the two. Errors: also EXDEV if they are on different mounts.
   Result<std::pair<UniqueFd, UniqueFd>> reopen_both(const Directory& one, const Directory& other);
 
  private:

@@ -209,8 +209,8 @@ Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& nam
 void Names::unlink(const Request& request, NodeId parent, const char* name,
                    StatusCompletion completion) {
   const pid_t caller = request.caller.tid;
-  // Whether the caller holds the lock of the lock file that it removes. filelock 3.24 to 3.29 removes the file before
-  // it unlocks.
+  // Whether the removal ends what the caller built under a lock: the file is a baton, or a lock file whose lock the
+  // caller holds. filelock 3.24 to 3.29 removes the file before it unlocks.
   bool is_released = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
     job.overlay.mutex().assert_held_shared();

@@ -60,7 +60,8 @@ class Objects {
   // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Opens the object that is about to lose its name, for processes that have it open or as their working directory.
-  // Returns nothing if the kernel has no node of that name.
+  // Returns nothing if the kernel has no node of that name, if the name leads to another object by now, or for a common
+  // file: its node already holds a descriptor.
   NodeNames::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const REQUIRES_SHARED(overlay.mutex());
   // As keep_object(), for a request that removes the name. If the file has further names, also
@@ -72,14 +73,15 @@ class Objects {
   // Returns the removed paths.
   std::vector<std::string> trash_if_damaged(NodeRef ref);
 
-  // Runs `change` with Overlay::mutex() held shared. If it returns kNeedsExclusive, runs it again with the mutex held
-  // exclusively. Shared is enough because the kernel serializes the changes to a directory within one view. A job that
-  // several uids share has several views, so its changes are always exclusive.
+  // Runs `change` with Overlay::mutex() held shared. If it returns kNeedsExclusive, or if the job has no layer yet,
+  // ensures the layer and runs `change` with the mutex held exclusively. Shared is enough because the kernel serializes
+  // the changes to a directory within one view. A job that several uids share has several views, so its changes are
+  // always exclusive.
   template <class Change>
   std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change)
       EXCLUDES(job.overlay.mutex());
   // Runs `find`, which uses a node's path, with the mutex held shared. A concurrent rename may make the path wrong, so
-  // a failed lookup is repeated with the mutex held exclusively.
+  // after ENOENT or ESTALE `find` runs again with the mutex held exclusively.
   template <class Find>
   static std::invoke_result_t<Find> find_by_path(const Overlay& overlay, Find&& find)
       EXCLUDES(overlay.mutex());

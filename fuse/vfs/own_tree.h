@@ -21,8 +21,9 @@ class OwnTree {
   // Looks up a name in one of these directories except .jobs.
   Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
                            const std::string& name);
-  // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. `make`: starts the job if
-  // needed.
+  // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
+  // by one of the job's own processes starts the job if it is not active. `make`: the lookup by any other caller does
+  // so too, unless the id belongs to another uid.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.

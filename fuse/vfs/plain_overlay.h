@@ -10,7 +10,8 @@
 
 namespace cacheshim {
 
-// The open directories of a plain overlay. While upper and work are open, no other cacheshim daemon can use them.
+// The open directories of a plain overlay. `upper` (or `upper_lock`) and `work_parent` hold locks: while they are open,
+// no other cacheshim daemon can use these directories.
 struct PlainOverlay {
   std::vector<UniqueFd> lowers;  // the topmost first
   UniqueFd upper;                // this and the descriptors below: empty if the overlay is read-only
@@ -21,7 +22,8 @@ struct PlainOverlay {
   UniqueFd served;  // WORKDIR/work again, locked shared; close it once the mount is gone
 };
 
-// Opens and locks the directories that `options.overlay` names.
+// Opens the directories that `options.overlay` names, locks upper and work, and creates WORKDIR/work. Requires:
+// options.overlay.
 std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options);
 
 }  // namespace cacheshim

@@ -85,7 +85,7 @@ def test_requests_with_fields_of_any_type(alive):
 
 
 def test_many_requests_without_waiting_callers(alive, job_of):
-    """Requests beyond the limit are refused before memory runs out."""
+    """After 3000 requests whose callers do not wait for a reply, the same daemon still answers."""
     stranger = job_of(alive, "s", STRANGER)
     stranger("agent_hostile.send_requests", str(alive.path / ".cacheshim/control"), 3000,
              json.dumps({"op": "explain", "path": "triton/x", "job": "s"}).encode())

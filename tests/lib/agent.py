@@ -3,7 +3,7 @@
 
 It imports only the standard library and the modules beside it, so that any user can run it with any Python of the
 system. The test sends (name, args, kwargs), pickled, and receives (True, value) or (False, exception). A dotted name
-is looked up in its module ("os.replace"), a plain name in the modules beside this one.
+is looked up in its module ("os.replace"), a plain name in the modules beside this one and among the builtins.
 """
 
 import builtins

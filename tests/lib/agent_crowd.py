@@ -35,7 +35,7 @@ def look_at_the_moved(top):
     """Opens each existing file and reads it and its attributes through the descriptor, until `stop` exists; then once
     more.
 
-    An open file must keep its inode and its content when its name is renamed or removed. Returns the errors.
+    An open file must keep its inode and its size when its name is renamed or removed. Returns the errors.
     """
     wrong, looks, is_last = [], 0, False
     while not is_last:

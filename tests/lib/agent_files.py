@@ -118,7 +118,7 @@ def unmap():
 
 
 def change_removed(top):
-    """Changes removed files and a removed directory, by every call that takes a descriptor."""
+    """Changes removed files and a removed directory through their descriptors; returns what the descriptors show."""
     file = os.open(os.path.join(top, "file"), os.O_RDONLY)
     directory = os.open(os.path.join(top, "directory"), os.O_RDONLY)
     replaced = os.open(os.path.join(top, "replaced"), os.O_RDONLY)

@@ -99,7 +99,7 @@ _FILTER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 def scan(path, call="scandir", without=""):
-    """Returns all entries that scandir(3) returns, except the name `without`, in the order of alphasort(3)."""
+    """Returns all entries that scandir(3) returns, except the name `without`, sorted."""
     keep = _FILTER(lambda entry: _shown(entry)[0] != without) if without else None
     found = ctypes.POINTER(ctypes.c_void_p)()
     first = (ctypes.c_int(-100),) if call.startswith("scandirat") else ()

@@ -115,7 +115,7 @@ def link_and_remove(path, name, removal, count, checks_links):
 
 def stat_until(end, path, names, most_links):
     """Stats a file, and the names that other processes link to it and remove, until the name `end` exists. Returns the
-    errors: a link count of the file below 1 or above `most_links`."""
+    errors: a link count of the file below 1 or above `most_links`, or that none of the names ever existed."""
     errors, was_there = collections.Counter(), False
     while not os.path.lexists(end):
         for name in names:

@@ -116,7 +116,7 @@ def mount_allowing(mount_store, store, scratch):
 
 @pytest.fixture
 def own_profiles(scratch):
-    """An empty profiles.d, which replaces /etc/cacheshim/profiles.d during this test."""
+    """An empty profiles.d, the only content of /etc/cacheshim during this test."""
     directory = scratch / "etc"
     (directory / "profiles.d").mkdir(parents=True)
     pathlib.Path("/etc/cacheshim").mkdir(exist_ok=True)

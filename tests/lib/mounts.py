@@ -28,7 +28,7 @@ def enter_private_mount_namespace():
 
 
 def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
-    """Runs a command and captures its output as text."""
+    """Runs a command without this process's CACHESHIM_* variables, and captures its output as text."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CACHESHIM_")}
     return subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -30,9 +30,9 @@ struct Action {
 int on_directory(int dir, const Action& action);
 int on_overlay(Overlay& overlay, const Action& action);
 
-// Returns true if, for the tree in `dir`, the kernel would pass the action to the file system. The
-// kernel itself refuses to move a directory into itself, and refuses names below an object that is
-// not a directory.
+// Returns true if, for the tree in `dir`, the kernel would pass the action to the file system. For
+// example, the kernel itself refuses to move a directory into itself, to link or write a directory,
+// and names below an object that is not a directory.
 bool reaches_the_overlay(int dir, const Action& action);
 
 }  // namespace cacheshim::parity

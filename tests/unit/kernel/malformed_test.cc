@@ -23,8 +23,8 @@ std::string empty() {
   return bytes_of(Body{});
 }
 
-// Returns, by opcode, each request that the daemon supports, with empty arguments; without
-// FUSE_INIT and FUSE_DESTROY.
+// Returns, by opcode, the requests that have arguments and get a reply, except FUSE_INIT, with empty
+// arguments.
 std::map<std::uint32_t, std::string> empty_requests() {
   const std::string name = name_bytes("name");
   return {{FUSE_LOOKUP, name},
