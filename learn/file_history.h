@@ -17,7 +17,7 @@ enum class Arrival { kInPlace, kRenamed, kWithDirectory };
 struct File {
   bool is_directory = false;
   Arrival arrival = Arrival::kInPlace;
-  // The position of the event that gave the file its name. A rename of its directory does not count.
+  // The position of the event that gave the file its name; not that of a rename of its directory.
   std::size_t order = 0;
   std::string renamed_directory = {};  // for kWithDirectory: the new name of the directory
   bool is_exclusive = false;           // created with O_EXCL

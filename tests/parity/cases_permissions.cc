@@ -182,7 +182,7 @@ void write_to(Side& side, const std::string& name) {
   if (const UniqueFd fd = side.open(name, O_WRONLY)) side.write(fd.get(), "x");
 }
 
-// A change by a user other than root clears the set-id bits.
+// A change to the data by a user other than root, and a chown by anyone, clear the set-id bits.
 void set_ids_are_dropped(Side& side, const std::string& name) {
   const auto by = [&](const User& user, const std::function<void(Side&)>& change) {
     with_mode(side, name, 06777, [&] { as_user(side, user, change); });
@@ -204,8 +204,8 @@ void set_ids_are_dropped(Side& side, const std::string& name) {
   });
 }
 
-// A write drops set-group-id only from group-executable files. Without this permission, the bit
-// once marked mandatory locking.
+// Without group-execute permission, set-group-id once marked mandatory locking. A write then clears
+// the bit only if the writer is not in the file's group.
 void bare_set_group_id(Side& side, const std::string& name) {
   with_mode(side, name, 02766,
             [&] { as_user(side, kStranger, [&](Side& mine) { write_to(mine, name); }); });

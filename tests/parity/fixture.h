@@ -16,7 +16,7 @@ const std::vector<std::string>& file_names();     // a regular file
 const std::vector<std::string>& directory_names();  // a directory
 const std::vector<std::string>& absent_names();   // absent, each for a different reason
 const std::vector<std::string>& special_names();  // a symlink, or a name below an unusual parent
-const std::vector<std::string>& acl_names();      // in the base, with ACLs or below a directory with ACLs
+const std::vector<std::string>& acl_names();      // in the base, with ACLs or below ACLs
 const std::vector<std::string>& all_names();      // all of the above without acl_names()
 
 // The first step: creates what the names of a case need in the base.

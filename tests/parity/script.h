@@ -25,9 +25,8 @@ Options for_script(const Options& options);
 
 // Runs a script that has failed under the command `run` again with fewer and fewer steps, unless
 // this process is an attempt itself or was given the script. Prints the shortest script found that
-// still fails, with its output. Each attempt is a process with a
-// separate job, so its view starts from the base; the attempt's number is part of the name of its
-// native directory.
+// still fails, with its output. Each attempt is a process with a separate job, so its view starts
+// from the base; the attempt's number is part of the name of its native directory.
 void shrink_and_print(const Options& options, const std::string& run, Script script);
 
 // Return the directories of a round. An attempt has separate native directories, which it creates

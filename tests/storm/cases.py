@@ -163,7 +163,7 @@ def expect_no_rejection(verdict: Verdict, mount: CacheMount) -> None:
 
 
 def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: str) -> None:
-    """Verifies that each kernel is compiled once, except for one kernel in twenty, which may be compiled again."""
+    """Verifies that the number of ptxas runs is at least `kernels`, and at most 5 % more."""
     runs = len(log.digests())
     verdict.expect(
         kernels <= runs <= kernels * 1.05, f"{what}: {runs} ptxas runs for {kernels} kernels"

@@ -195,7 +195,8 @@ class Running:
 
 
 def start_all(lab: Lab, jobs: Sequence[Job]) -> list[Running]:
-    """Starts jobs, and returns when each has imported its modules and printed READY, or has exited."""
+    """Starts jobs, and returns when each has imported its modules and printed READY, has exited, or has had
+    READY_TIMEOUT_S for that."""
     running = [Running(lab, job) for job in jobs]
     for one in running:
         one.wait_ready()

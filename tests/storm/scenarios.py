@@ -125,8 +125,8 @@ flight = ["__grp__*.json", "*.so"]
 
 @contextmanager
 def own_profile(lab: Lab) -> Iterator[str]:
-    """Installs this profile in a new profiles.d, which replaces /etc/cacheshim/profiles.d during the block. Yields the
-    family's name."""
+    """Installs OWN_FAMILY in a new profiles.d, the only content of /etc/cacheshim during the block. Yields the family's
+    name."""
     directory = lab.fresh("etc")
     (directory / "profiles.d").mkdir()
     (directory / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)

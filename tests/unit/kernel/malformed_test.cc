@@ -23,8 +23,8 @@ std::string empty() {
   return bytes_of(Body{});
 }
 
-// Returns, by opcode, the requests that have arguments and get a reply, except FUSE_INIT, with empty
-// arguments.
+// Returns, by opcode, the requests that have arguments and get a reply, except FUSE_INIT. The
+// arguments are empty.
 std::map<std::uint32_t, std::string> empty_requests() {
   const std::string name = name_bytes("name");
   return {{FUSE_LOOKUP, name},
