@@ -61,7 +61,7 @@ void run_loader_calls() {
   say(CALL(dlopen, nullptr, RTLD_NOW) == nullptr ? "  no program" : "  the program");
   for (const char* name :
        {"lib/libshim_caller.so", "lib/libshim_branch.so", "lib/leaves/libshim_leaf.so"}) {
-    forget(at(name));  // the test compares contents, and this file is too long
+    forget(at(name));  // the test compares contents, and these files are long
   }
 }
 

@@ -44,7 +44,7 @@ class Stage {
 void write_text(const std::string& path, const std::string& text);
 std::string read_text(const std::string& path);
 bool exists(const std::string& path);  // does not follow symlinks
-// Returns every name below `directory` with its kind and content, one per line.
+// Returns every name below `directory` with its kind, content and mode, one per line.
 std::string describe_tree(const std::string& directory);
 std::size_t count_lines(const std::string& text);
 

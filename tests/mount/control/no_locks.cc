@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded: the files that NO_LOCKS_BELOW names (directories or files, separated by ':') behave as
-// on a file system without locks: flock(2) and F_OFD_SETLK fail with ENOLCK.
+// on a file system without flock(2) locks: flock(2) fails with ENOLCK.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

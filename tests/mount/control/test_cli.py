@@ -411,7 +411,7 @@ def test_a_missing_store_is_an_error_for_run(program, scratch):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scratch, uid, how):
     os.chown(store, uid, uid)
-    # The shell starts two children, of which the second ignores SIGTERM. The shells' command lines contain the scratch
+    # The second of the shell's two background processes ignores SIGTERM. The shells' command lines contain the scratch
     # directory, so that the fixture kills them if this test fails.
     script = (f"(exec sleep 600.5) & (trap '' TERM; echo ready; "
               f": {scratch}/; sleep 600) & sleep 600")

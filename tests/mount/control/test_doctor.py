@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each test causes a real fault: `cacheshim doctor` must report it and print what to do about it."""
+"""`cacheshim doctor` must report a real fault and print what to do about it."""
 
 import json
 import os

@@ -41,7 +41,7 @@ def make_old(path):
 
 
 class Mapping:
-    """A shared mapping of a file, whose descriptor may be closed."""
+    """A shared mapping of a file. The mapping stays when its descriptor is closed."""
 
     def __init__(self, path, keeps_descriptor=False, flags=0):
         self._fd = os.open(path, os.O_RDWR | flags, 0o644)

@@ -165,7 +165,7 @@ def is_free(job, path, kind):
 
 def kill_at_random(mount, rounds, kind, workers=6):
     """Kills holders and waiters of a lock at random times, in two jobs and outside the mount. Asserts that no two held
-    it immediately, and that it is free in the end. Returns how often a process held it."""
+    it at the same time, and that it is free in the end. Returns how often a process held it."""
     cache = mount.path / FAMILY / "kernels.cache"
     assert run("one", "mkdir", "-p", cache.parent).returncode == 0
     assert run("two", "mkdir", "-p", cache.parent).returncode == 0
