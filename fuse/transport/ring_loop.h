@@ -31,13 +31,12 @@ namespace cacheshim {
 // Clients on different cores do not wait for the same receiver.
 class RingLoop final : public RequestSource {
  public:
-  // Creates `threads` divided by the number of cores, but at least two, receivers for each core, as
-  // many for all offline cores together, and `threads` threads for requests that take long. Returns
-  // nullptr, with the reason in `why`, if a thread or ring cannot be created (io_uring may be
-  // forbidden), if the kernel's parameter fuse.enable_uring is off or does not exist (before Linux
-  // 6.14), or if the process may not use all cores. If the rings fail later, the process exits,
-  // because it could answer no more requests.
-  // The session must outlive the loop.
+  // Creates receivers for each core (`threads` divided by the number of cores, but at least two),
+  // one more such group for the offline cores, and `threads` threads for requests that take long.
+  // Returns nullptr, with the reason in `why`, if a thread or ring cannot be created (io_uring may
+  // be forbidden), if the kernel's parameter fuse.enable_uring is off or does not exist (before
+  // Linux 6.14), or if the process may not use all cores. If the rings fail later, the process
+  // exits, because it could answer no more requests. The session must outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
   ~RingLoop() override;
