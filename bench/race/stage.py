@@ -40,8 +40,8 @@ class Mounted:
         return sum(_resident_bytes(pid) for pid in self.daemons)
 
     def cpu_seconds(self) -> float:
-        """Returns the CPU time of all threads, from each process's clock, whose id is built as
-        clock_getcpuclockid(3) does."""
+        """Returns the CPU time of all threads, from each process's clock. The clock's id is built as by
+        clock_getcpuclockid(3)."""
         return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.daemons)
 
 

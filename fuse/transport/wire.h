@@ -11,7 +11,7 @@
 #include <span>
 
 // Reads from requests, and writes into replies, the parts of the kernel's protocol that libfuse
-// 3.14 does not pass on. Source: linux/fuse.h of kernel 6.14, whose names are used below.
+// 3.14 does not pass on. The source, also of the names below, is linux/fuse.h of kernel 6.14.
 //
 // The functions below concern the request for which the calling thread last called begin_request().
 // A thread handles one request at a time. The functions have no effect on a reply that another

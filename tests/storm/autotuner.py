@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that autotune the same kernel, of which a third of the configurations cannot be compiled."""
+"""Jobs that autotune the same kernel. A third of its configurations cannot be compiled."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ENTRY_SUFFIXES = ("source", "ttir", "ttgir", "llir", "ptx", "cubin", "json")
 
 @dataclass
 class Verdict:
-    """The result of a scenario, which has passed if `complaints` is empty."""
+    """The result of a scenario. The scenario has passed if `complaints` is empty."""
 
     name: str
     complaints: list[str] = field(default_factory=list)

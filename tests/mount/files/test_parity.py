@@ -56,8 +56,8 @@ def test_every_operation_on_every_state_of_a_name(parity, uid):
 
 
 def chosen_round():
-    """Returns the options that select the round in the file CACHESHIM_MODEL_SCRIPT, which contains the output of a
-    failure; without that variable, those for random rounds."""
+    """Returns the options for the round in the file that CACHESHIM_MODEL_SCRIPT names, the output of a failure. Without
+    this variable, returns the options for random rounds."""
     if script := os.environ.get("CACHESHIM_MODEL_SCRIPT"):
         return ["--script", script]
     seed = os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30))
