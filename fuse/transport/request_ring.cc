@@ -141,7 +141,10 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
   ring->is_set_up_ = true;
   // A forked process (own_mount) would keep the ring, and with it /dev/fuse, after the daemon's
   // death.
-  if (::io_uring_ring_dontfork(&ring->ring_) != 0) return nullptr;
+  if (const int unforked = ::io_uring_ring_dontfork(&ring->ring_); unforked != 0) {
+    errno = -unforked;
+    return nullptr;
+  }
   for (CoreQueue& queue : ring->queues_) {
     for (unsigned i = 0; i < kEntriesOfQueue; ++i) {
       if (ring->add_entry(queue) == nullptr) return nullptr;

@@ -21,9 +21,10 @@ def make_deep(top, most):
     os.chdir(top)
     depth = 0
     try:
-        for depth in range(most):
+        while depth < most:
             os.mkdir("d")
             os.chdir("d")
+            depth += 1
     except OSError:
         pass
     os.chdir(before)

@@ -45,7 +45,7 @@ def parity(scratch, store, mount_store, request):
 def test_locks_of_preloaded_processes(parity, library, scratch):
     """Leaves out the cases that close a descriptor that the library has opened directly in the base."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
-    parity(12345, "", "parity", "--filter", "@(record locks *O_RDWR*|deadlock*|flock*|waiting*)",
+    parity(12345, "", "parity", "--filter", "@(record-locks*O_RDWR*|deadlock*|flock*|waiting*)",
            env={"LD_PRELOAD": str(copy)})
 
 

@@ -77,6 +77,7 @@ TEST_F(FuseKernelJobs, ASecondCopyOfAnEntryIsReplacedByThePublishedOne) {
   ASSERT_TRUE(calls_.rename(*own, "tmp.1", *own, "done-1"));
   EXPECT_EQ(scratch_.read("store/fam/KEY/done-1"), "of one");
   EXPECT_EQ(read(one_, "KEY"), "of one");
+  EXPECT_EQ(read(two_, "KEY"), "of one");
 }
 
 }  // namespace
