@@ -11,7 +11,7 @@ namespace cacheshim::cli {
 // forwards the signal to the child, kKillChild kills the child.
 enum class OrphanPolicy { kGoOn, kKillChild };
 
-// Runs `body` in a child process, which exits with the result, and waits for it. Returns the
+// Runs `body` in a child process, which exits with the result, and waits for the child. Returns the
 // child's exit code, or 128 + N if signal N killed it, as shells do. The child gets `death_signal`
 // when this process dies. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 to the
 // child, except signals of the terminal, which the kernel also sends to the child. Throws Failure

@@ -35,7 +35,7 @@ class ControlClient {
   // Returns the text of a file of the control directory, such as "stats".
   std::string read(const std::string& name) const;
 
-  // Returns the profiles that the daemon has used since it mounted.
+  // Returns the profiles that the daemon loaded before it mounted.
   std::vector<Profile> profiles() const;
 
   const std::string& mount() const { return mount_; }

@@ -37,8 +37,9 @@ std::string run_dir(std::string_view mount_point);
 // As run_dir(), for a daemon of root, no matter which user calls.
 std::string run_dir_of_root(std::string_view mount_point);
 
-// Returns `path` made absolute. Resolves the symlinks of its existing part. A last component that
-// cannot be checked, such as a dead mount, stays unchanged.
+// Returns `path` made absolute, without "." and "..". Resolves symlinks, except in a last component
+// that does not exist or cannot be checked, such as a dead mount. If the parent directory does not
+// exist, resolves no symlinks at all.
 std::string resolve_path(const std::string& path);
 
 // Whether `path` is `directory` or below it. Requires: both come from resolve_path().

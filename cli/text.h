@@ -13,12 +13,12 @@ namespace cacheshim::cli {
 // Prints "name    value" lines with aligned values.
 void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs);
 
-// print_table() prints columns of equal width, separated by two blanks; the last column is not
+// print_table() prints aligned columns, separated by at least two blanks; the last column is not
 // padded. format_table() returns this text.
 void print_table(const std::vector<std::vector<std::string>>& rows);
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
-// Return a member of an object; "" or 0 if it is missing, null or of another type.
+// Return a member of an object; "-" or 0 if the member is missing, null or of another type.
 std::string text_of(const nlohmann::json& object, const char* key);
 std::uint64_t count_of(const nlohmann::json& object, const char* key);
 

@@ -19,10 +19,12 @@ inline constexpr std::string_view kCudaMatchVariable = "CACHESHIM_CUDA_MATCH";
 inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
-  kOff,     // the library changes nothing
+  kOff,     // the library changes nothing, but undoes the setting of an ancestor process
   kAuto,    // the driver loads modules eagerly, unless the user sets CUDA_MODULE_LOADING=LAZY
   kForce,   // the driver loads modules eagerly, whatever the user sets
-  kSelect,  // the driver loads kernels lazily, except those whose names match (experimental)
+  // Experimental: the driver loads kernels lazily, except those whose names match. If the user sets
+  // CUDA_MODULE_LOADING=EAGER, this value stays.
+  kSelect,
 };
 
 // Converts "off", "auto", "force" or "select" to `out`; returns false for any other name.

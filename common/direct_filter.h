@@ -114,7 +114,7 @@ class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;
 
-  // Call before the other functions.
+  // Call before the other functions. Requires: `filter` is not empty and outlives this object.
   void begin(const FilterView& filter) {
     filter_ = &filter;
     add(key_below(directory_));

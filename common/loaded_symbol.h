@@ -9,8 +9,9 @@
 // Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A library that exports
 // dlsym and dlvsym cannot find libc's functions of these names otherwise: a search by name would find its own.
 //
-// If the loader's list exists, nothing here calls a function that a sanitizer interposes: a
-// sanitizer calls dlsym for its own functions before its interceptors are ready.
+// If the loader's list exists, only may_be_defined() calls a function that a sanitizer interposes
+// (dl_iterate_phdr). A sanitizer calls dlsym for its own functions before its interceptors are
+// ready, so the code on that path must call none.
 namespace cacheshim {
 
 // Returns the first object of this process's list; l_next leads to the others. Returns null if the
@@ -77,9 +78,9 @@ bool is_glibc_loaded();
 // that fails replaces an error that the application has not yet read with dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
-// libc's own functions of the dynamic loader, never those of an interposer. A member is null if
-// libc does not have it: dlvsym on musl; all members on a glibc before 2.34, until an object loads
-// libdl.so.2. Thread-safe; may be called before any constructor.
+// libc's own functions of the dynamic loader, never those of an interposer. All members are null if
+// libc has no dlsym: on a glibc before 2.34, until an object loads libdl.so.2. A single member is
+// null if libc lacks this function. Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);     // dlsym
   void* (*open)(const char* path, int flags);        // dlopen

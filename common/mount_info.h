@@ -21,8 +21,8 @@ struct MountEntry {
 
 std::vector<MountEntry> parse_mount_info(std::string_view text);
 
-// Returns the visible mount at `path` itself. If there are several, this is the last one, which
-// covers the others.
+// Returns the mount at `path` itself. If there are several, returns the last one, which covers the
+// others. Does not check whether a mount on a directory above `path` hides it.
 std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view path);
 
 // Returns the mounts that this process sees now.

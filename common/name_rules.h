@@ -43,7 +43,8 @@ struct NameRuleRecord {
 class NameRules {
  public:
   NameRules() = default;
-  // Returns an empty table if an offset points outside the table.
+  // Returns an empty table if a record or a string is not completely inside the table, or if a
+  // record is misaligned.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
   // Returns the rules of one family; null if it has none.

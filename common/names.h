@@ -29,13 +29,14 @@ inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
 // The directory that replaces HOME in default paths, for a program without HOME. The library adds
-// this variable, like the others, to an environment from which it is missing.
+// this variable, like the others, to a child's environment from which LD_PRELOAD is missing.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 
-// Writes the run directory's name for a mount path into `out` and returns its length, or 0 if it
-// does not fit. Works as systemd-escape --path: drops the leading '/', replaces each other '/' with
-// '-', and '-', '\' and bytes below 0x21 with \xNN.
+// Writes the run directory's name for a mount path into `out`, without a final NUL, and returns its
+// length, or 0 if it does not fit. Resembles systemd-escape --path: drops '/' at the beginning and
+// the end, replaces each other '/' with '-', and replaces '-', '\', bytes below 0x21 and a '.' at
+// the beginning with \xNN. The name of "/" is "-". Requires: `path` has no "//".
 std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

@@ -6,8 +6,9 @@
 
 #include "cuda_hooks/driver.h"
 
-// If CACHESHIM_CUDA_REPORT=1 is set, measures the time and memory that loading takes, and prints
-// one line when the process exits.
+// If CACHESHIM_CUDA_REPORT is set and is not 0, measures the time and memory that loading takes,
+// and prints one line when a process that has initialized the driver exits. Does neither if the
+// policy is `off`.
 namespace cacheshim::cuda {
 
 // Measures one call that loads modules, and the preloading after it. Does nothing if no report is

@@ -5,9 +5,9 @@
  * For RTLD_DEFAULT and RTLD_NEXT the result depends on the caller, which libc identifies by the
  * return address. If a C wrapper called libc, libc would use the wrapper's address: dlsym(RTLD_NEXT, "malloc")
  * in a library that wraps malloc would find that library's own function again, and RTLD_DEFAULT would
- * not find what a library opened with RTLD_LOCAL can see. So for these two handles the code jumps to
- * libc, which leaves stack and registers as the caller made them. For all other handles the caller
- * does not matter: a C function handles them.
+ * not find what a library opened with RTLD_LOCAL can see. So for these two handles the code jumps
+ * to libc, with the stack and the argument registers as the caller made them. For all other handles
+ * the caller does not matter: a C function handles them.
  *
  * cacheshim_next_dlsym and _dlvsym hold the function behind ours, and are null until the first call.
  */

@@ -28,7 +28,7 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// Calls dlsym. If it fails, removes the error, which the application's next dlerror would return.
+// Calls dlsym. If it fails, removes the error: the application's next dlerror would return it.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;

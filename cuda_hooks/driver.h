@@ -36,7 +36,8 @@ Row find_row(const char* name);
 
 class Driver {
  public:
-  // Returns the function behind our hook of `row`, or null if there is no driver.
+  // Returns the function behind our hook of `row`, or null if there is no driver, or if the driver
+  // has no such function.
   void* find_real(Row row);
   void set_real(Row row, void* function) {
     real_[static_cast<unsigned>(row)].store(function, std::memory_order_release);

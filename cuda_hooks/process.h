@@ -9,8 +9,8 @@
 // calls the driver, this call makes the plan.
 namespace cacheshim::cuda {
 
-// Makes the plan and sets the environment, once. Reads at most two files, both in the run
-// directory.
+// Makes the plan and sets the environment, once. Reads at most two files: the defaults in the run
+// directory of root's daemon, and otherwise those in a user's.
 void start();
 
 // Returns the plan; calls start() if necessary. Its strings stay valid.

@@ -85,7 +85,8 @@ class FileLock {
   ~FileLock() { close(); }
 
   // Waits without a time limit, and continues to wait after a signal. If the object already holds a
-  // lock, converts it as flock(2) does, which is not atomic.
+  // lock, converts this lock as flock(2) does: not atomically. If any of the lock functions fails,
+  // the object holds no lock, even if it held one before.
   [[nodiscard]] Result lock(Mode mode = Mode::kExclusive) { return take(operation(mode)); }
   // As lock(), but fails instead of waiting.
   [[nodiscard]] Result try_lock(Mode mode = Mode::kExclusive) {

@@ -9,8 +9,8 @@
 namespace cacheshim {
 namespace {
 
-// A preloaded allocator may open files in its first malloc, and dlsym may call malloc. The flag
-// makes the inner resolution fail, which would otherwise recurse forever.
+// A preloaded allocator may open files in its first malloc, and dlsym may call malloc. The inner
+// resolution would recurse forever, so the flag makes it fail.
 thread_local bool looking_up = false;
 
 constexpr std::size_t kMostNoted = 64;
@@ -63,8 +63,8 @@ void* ask_loader(const SymbolName& name) {
 
 }  // namespace
 
-// Stops at libc, which has all interposed names. Objects that are loaded later, and may be unloaded
-// again, follow libc in the search order.
+// Stops at libc, which has nearly all interposed names. Objects that are loaded later, and may be
+// unloaded again, follow libc in the search order.
 void note_next_objects() {
   std::size_t count = 0;
   bool is_libc = false;

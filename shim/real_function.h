@@ -13,11 +13,13 @@
 // program would call without this library. The types come from libc's own headers.
 namespace cacheshim {
 
-// Returns the address of `name` after this library in the search order, or null. Async-signal-safe
-// once note_next_objects() has returned, except for names that libc does not have.
+// Returns the address of `name` after this library in the search order, or null. Once
+// note_next_objects() has returned, it is async-signal-safe unless it must call dlsym: for a name
+// that libc does not have, or if the symbol table of an object before libc is not sufficient.
 void* find_next_function(const SymbolName& name);
 
-// Records the objects after this library in the search order, up to libc. Call in the constructor.
+// Records the objects after this library in the search order, up to libc. If the loader's list does
+// not reach libc, resolves all names instead. Call in the constructor.
 void note_next_objects();
 
 // Returns the failure value of a function with this result type.

@@ -75,9 +75,9 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
   return routed;
 }
 
-// Routes a path with "..", which may lead into a route from outside, or out of the route in which
-// it starts. For a directory in the view, the kernel's parent directory is not the one that the
-// application expects.
+// Routes a relative path with "..". Such a path may lead into a route from outside, or out of the
+// route in which the path starts. For a directory in the view, the kernel's parent directory is not
+// the one that the application expects.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;

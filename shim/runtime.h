@@ -11,9 +11,9 @@
 // in programs that do not expect it. Idea: the constructor decides everything and stores it in
 // static memory. After that, the state changes only from "active" to "broken" (the mount is gone),
 // by one atomic store; the noted spellings (given_back.h) are hints of one word each. Invariant: a
-// hook allocates nothing, locks nothing, and leaves errno as libc would have. Cost: for a path
-// outside all caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB of
-// stack.
+// hook locks nothing, allocates only where libc's function allocates too, and leaves errno as libc
+// would have. Cost: for a path outside all caches one check of its text (path_gate.h); for a routed
+// path one copy into 4 KiB of stack.
 namespace cacheshim {
 
 enum class CallKind {
@@ -54,11 +54,12 @@ std::string_view directory_of(int dirfd, PathBuffer& out);
 
 // Call when a call on a path that is not kForeign has failed with `error`. Returns true if the
 // mount is gone and Start::strict is not set. From then on, route() returns the default path and
-// creates its directory. Prints one line, the first time. May change errno.
+// creates its directory. Prints one line per job: that the mount is gone, or (after EACCES) that the
+// view belongs to another user. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
-// Whether `device` is the st_dev of files of the current mount. Async-signal-safe; may change
-// errno.
+// Whether `device` is the st_dev of files of the current mount. Returns false for a bound view.
+// Async-signal-safe; may change errno.
 bool is_device_of_mount(unsigned long device);
 
 // The results of the constructor.

@@ -59,8 +59,8 @@ int run_command(const Run& run, OrphanPolicy orphan) {
   return run_child([&] { return exec_command(run.arguments.command); }, SIGKILL, orphan);
 }
 
-// Whether the mount is one job's view that is bound into a container. It has no control directory,
-// so the command just uses it.
+// Whether the mount is one job's view that is bound into a container. Such a view has no control
+// directory, so the command uses the view without starting a job.
 bool is_bound_view(const std::string& mount) {
   struct statfs status {};
   if (::statfs(mount.c_str(), &status) != 0 || status.f_type != kFuseMagic) return false;

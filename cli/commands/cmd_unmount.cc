@@ -130,8 +130,8 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount, const Dae
   }
 }
 
-// Frees the mount of a dead daemon. Does not record that the mount is closed for good, so a standby
-// takes over.
+// Frees the mount of a dead daemon; throws Failure if a standby is mounting it again. Does not
+// record that the mount is closed for good, so a standby that comes later takes over.
 void free_dead(const std::string& path) {
   const pid_t successor = find_successor(path);
   if (successor != 0) {

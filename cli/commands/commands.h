@@ -32,7 +32,7 @@ void add_doctor(CLI::App& app, int& exit_code);
 // the FILE of `lock`. Returns nothing for other commands.
 std::vector<std::string> take_command(std::vector<std::string>& words);
 
-// Returns a help formatter for these commands, whose usage line also shows the COMMAND.
+// Returns a help formatter for these commands. Its usage line also shows the COMMAND.
 std::shared_ptr<CLI::Formatter> make_formatter_with_command();
 
 }  // namespace cacheshim::cli

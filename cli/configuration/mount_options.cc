@@ -20,9 +20,9 @@ struct Option {
 
 constexpr unsigned long kAtimes = MS_NOATIME | MS_RELATIME | MS_STRICTATIME;
 
-// For an ordinary fstab line, mount(8) passes these options. They are accepted if they match the
-// mount's actual behavior. suid and dev are missing, because a store's mount never has them:
-// otherwise every user who may publish could give set-id programs to others.
+// The flags that mount(8) passes for an ordinary fstab line. suid and dev are missing, because a
+// store's mount never has them: otherwise every user who may publish could give set-id programs to
+// others.
 constexpr Option kFlags[] = {
     {"ro", MS_RDONLY, 0},
     {"rw", 0, MS_RDONLY},

@@ -28,9 +28,11 @@ std::vector<std::string> split_options(const std::vector<std::string>& texts);
 std::string undo_backslashes(std::string_view text);
 
 // Applies one word with the semantics of mount(8) and fstab. Returns false for an unknown word.
+// Throws Failure (usage) for `remount`.
 bool apply_mount_option(const std::string& word, MountOptions& options);
 
-// Parses the -o arguments of a store's mount. Throws Failure (usage) for an unknown word.
+// Parses the -o arguments of a store's mount. Throws Failure (usage) for an unknown word and for
+// `remount`.
 MountOptions parse_mount_options(const std::vector<std::string>& texts);
 
 // Lists the words that apply_mount_option() knows, for messages.

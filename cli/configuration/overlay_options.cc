@@ -16,8 +16,8 @@
 namespace cacheshim::cli {
 namespace {
 
-// Options of fuse-overlayfs and of the kernel's overlayfs that change how they work but not the
-// result. They are accepted, so that existing command lines work unchanged.
+// Options of fuse-overlayfs and of the kernel's overlayfs that have no effect here. They are
+// accepted, so that existing command lines work unchanged.
 constexpr std::string_view kIgnored[] = {
     "threaded",     "fast_ino", "noxattrs",    "static_nlink", "volatile",
     "fsync",        "timeout",  "writeback",   "clone_fd",     "debug",

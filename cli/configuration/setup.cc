@@ -77,8 +77,8 @@ void refuse_own_mount(const std::string& store) {
                   store, above->path));
 }
 
-// Rejects layers in the store, except in STORE/.cacheshim/layers: all other directories belong to
-// the base, which all jobs see, or are cleaned up by the daemon.
+// Rejects layers in or around the store, except in STORE/.cacheshim/layers. All other directories
+// of the store belong to the base, which all jobs see, or are cleaned up by the daemon.
 void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
   const bool is_inside = lies_in(layers, store);
@@ -92,6 +92,7 @@ void check_layers(const std::string& layers, const std::string& store) {
 }
 
 // Whether to mount the store read-only. This needs -o ro, and a store that cannot be written to.
+// Throws Failure (unavailable) for a store on a read-only file system without -o ro.
 bool is_for_reading(const std::string& store, unsigned long flags) {
   const std::string records = fmt::format("{}/{}", store, kControlName);
   const std::string& written = ::access(records.c_str(), F_OK) == 0 ? records : store;

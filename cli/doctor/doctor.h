@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
-// The checks of `cacheshim doctor`. They are read-only, and none waits for a file system that does
-// not answer.
+// The checks of `cacheshim doctor`. They are read-only. The checks of mounts wait at most 5 s for a
+// file system that does not answer (ask_file_system()); the checks of the store and of HOME may
+// wait longer.
 namespace cacheshim::cli {
 
 enum class Health { kOk, kWarning, kProblem };

@@ -23,7 +23,9 @@ class DaemonEnd {
   // holder.
   pid_t holder() const { return holder_; }
 
-  // Waits at most `time` for the daemon to exit. Returns true if it has exited.
+  // Waits at most `time` for the daemon to exit. Returns true if it has exited. If /proc does not
+  // show the daemon, waits the whole `time`, and only the next call finds that the daemon has
+  // exited.
   bool wait(std::chrono::milliseconds time) const;
 
  private:

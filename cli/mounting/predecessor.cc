@@ -51,8 +51,8 @@ void wait_for_run_dir(const DaemonOptions& options, Time start) {
   }
 }
 
-// Returns true if no process holds a flock(2) on the directory, or if it does not exist. Takes and
-// releases the lock.
+// Returns true if no process holds a flock(2) on the directory, or if the directory cannot be
+// opened. Takes and releases the lock.
 bool is_free(const std::string& path) {
   const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return !directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;

@@ -9,7 +9,8 @@ namespace cacheshim::cli {
 // can be mounted on, and everything else is unchanged. If the process lacks the privilege for this,
 // it also enters a user namespace with the same uid and gid. Keeps the current directory. Mounts
 // made outside later also appear in the new namespace; mounts made in it do not appear outside.
-// Throws Failure (unavailable) if this is impossible. Call from a process with one thread.
+// Throws Failure (unavailable) if this is impossible, for example if only later components of the
+// mount point are missing. Call from a process with one thread.
 void enter_private_namespace(const std::string& mount_point);
 
 // Covers the directory above `run_dir`, so that this namespace's mount does not use the run

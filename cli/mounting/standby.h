@@ -12,8 +12,9 @@ enum class StandbyEnd {
   kDied,    // no daemon serves the mount: it died, or there never was one
 };
 
-// Waits in flock(2) while a daemon holds the lock of the run directory. If it returns kDied, `lock`
-// holds that lock, if the file exists, so that no other standby takes over as well.
+// Waits in flock(2) while a daemon holds the lock of the run directory. On kDied, `lock` holds that
+// lock, so that no other standby takes over as well; `lock` is unchanged if the lock's file does
+// not exist. Throws Failure (unavailable) if `run_dir` is empty, or if the file cannot be locked.
 StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle, UniqueFd& lock);
 
 }  // namespace cacheshim::cli

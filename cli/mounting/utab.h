@@ -10,7 +10,8 @@
 // helper.
 namespace cacheshim::cli {
 
-// Adds an entry for the mount by calling mount(8). Does nothing if this process is not root.
+// Adds an entry for the mount by calling mount(8), in place of an older one. Like the other
+// functions, does nothing if this process is not root, or is root only in a user namespace.
 void note_mount(const std::string& source, const std::string& mount_point);
 
 // As note_mount(), for a daemon that has mounted but does not serve yet. Does not wait for

@@ -35,12 +35,12 @@ inline bool is_of_descriptor(const char* path, long flags) {
 }
 
 // Converts the kernel's name of an object in the bound base to the view's name; returns null for
-// all other names.
+// all other names, and for a name that does not fit.
 const char* path_in_view(const char* name, PathBuffer& out);
 
 // If the descriptor is of the base and its object still has its name in the view, opens the object
-// again through the mount, with the same flags. Otherwise returns an empty descriptor. Leaves errno
-// unchanged.
+// again through the mount, with the same flags and O_CLOEXEC. Otherwise returns an empty
+// descriptor. Leaves errno unchanged.
 UniqueFd open_in_view(int fd);
 // As open_in_view(), but replaces `fd` with the new descriptor, at the same offset. Returns true on
 // success.

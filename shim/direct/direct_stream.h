@@ -44,7 +44,7 @@ inline Stream* find_stream(const DIR* stream) {
   return find_known_stream(stream);
 }
 
-// Has the contract of the functions in direct.h. Not async-signal-safe, as opendir(3).
+// Has the contract of the functions in direct.h. Like opendir(3), not async-signal-safe.
 bool try_opendir(const char* rest, DIR*& result);
 inline bool opendir(const char* path, DIR*& result) {
   const char* const rest = rest_in_view(path);

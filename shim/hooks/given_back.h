@@ -10,8 +10,8 @@
 // the spelling that the process used last.
 //
 // getcwd returns the name that was passed to chdir. In a process that inherited its working
-// directory, getcwd returns PWD if PWD names that directory, as pwd(1) does. Otherwise it uses the
-// default path that the parent has recorded in CACHESHIM_FOLDER.
+// directory, getcwd returns PWD if PWD names that directory, as pwd(1) does. If PWD does not,
+// getcwd uses the default path that the parent has recorded in CACHESHIM_FOLDER.
 namespace cacheshim::given_back {
 
 // note_use() records the spelling of a path that the application used; note_directory() that of a
@@ -23,8 +23,9 @@ void note_directory(const RoutedPath& routed);
 // empty string to remove the variable, or null to leave it unchanged. The text remains valid.
 const char* directory_for_children();
 
-// These functions return `kernel_name` itself if it is not in the caller's view, and otherwise a
-// name in `out`. May change errno.
+// These functions return the application's name, in `out`. They return `kernel_name` itself if it
+// is not in the caller's view, if the application uses this spelling, or if the name does not fit.
+// May change errno.
 const char* name(const char* kernel_name, PathBuffer& out);
 // As name(), for the result of a call that took a path: uses the spelling of that path, whose route
 // is `routed`.

@@ -14,8 +14,9 @@
 #include "shim/start/command.h"
 
 // syscall(2), by which CPython, libtorch and uv make calls for which their libc has no function. A
-// table lists which arguments are paths. Calls with any other number are passed to the kernel
-// unchanged.
+// table lists which arguments are paths. Separate functions handle calls that return a path, that
+// change the working directory, or that affect direct opens. All other calls are passed to the
+// kernel unchanged.
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;
@@ -265,8 +266,8 @@ void show_descriptor(const Arguments& arguments) {
   }
 }
 
-// Whether the call creates a process with its own memory and other mounts. No hook runs in that
-// process before it uses them, so its parent must give up direct answers first.
+// Whether the call creates a process in a new mount or user namespace. No hook runs in that process
+// before it can use its new mounts, so its parent must give up direct answers first.
 bool is_given_other_mounts(const Arguments& arguments) {
   auto flags = static_cast<unsigned long>(arguments.values[0]);
   if (arguments.number != SYS_clone) {
@@ -277,8 +278,9 @@ bool is_given_other_mounts(const Arguments& arguments) {
   return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
 }
 
-// Prepares direct answers for a call without a path that affects them (direct_directory.h,
-// direct_view.h).
+// Handles the effects of a call that is not in the table. If the call closes or replaces the base
+// directory's descriptor, gives up that descriptor (direct_directory.h). If the call changes the
+// process's user, mounts or system call filter, ends direct answers (direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
   switch (arguments.number) {

@@ -26,8 +26,8 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
 // not fit.
 std::size_t run_directory_of(std::string_view path, std::string_view run_base, PathBuffer& out);
 
-// Reads at most `capacity` bytes of a file; returns their number. Errors: EFBIG if the file is
-// longer.
+// Reads a file that has less than `capacity` bytes; returns their number. Errors: EFBIG for any
+// other file; those of open(2) and read(2).
 Result<std::size_t> read_file(const char* path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

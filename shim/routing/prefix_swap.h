@@ -20,8 +20,8 @@ class PrefixSwap {
   // Writes the application's path for `path` into `out`; returns `path` if it is not under the
   // prefix or does not fit.
   const char* restore(const char* path, PathBuffer& out) const;
-  // As restore(), for a string from malloc, which this may reallocate, because the caller of libc's
-  // function owns the memory.
+  // As restore(), for a string from malloc. May reallocate the string; returns it. The application
+  // owns the memory.
   char* restore_allocated(char* path) const;
 
  private:

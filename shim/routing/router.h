@@ -44,11 +44,11 @@ class Router {
   RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory) const {
     return route(path, out, same_directory, 3);
   }
-  // For a relative path that begins with the end of a default path, such as ".triton/cache/x":
-  // returns the default path's route, and which part of the default path (its first
-  // `directory_length` bytes) the caller's directory must be. If it is, complete_relative() returns
-  // the routed path. Several default paths may match: call with `candidate` 0, 1, … until the
-  // returned route is kNoRoute.
+  // Finds a default path whose end is the beginning of the relative path `path`, such as
+  // ".triton/cache/x". The path is in this route only if the caller's directory is the first
+  // `directory_length` bytes of the default path; complete_relative() then returns the routed path.
+  // Several default paths may match: call with `candidate` 0, 1, … until the returned route is
+  // kNoRoute.
   struct Relative {
     std::size_t route = kNoRoute;
     std::size_t directory_length = 0;  // in the default path's text

@@ -5,18 +5,19 @@
 
 #include "common/job_id.h"
 
-// Extends the environment of a program that starts without LD_PRELOAD: adds this library and the
-// CACHESHIM_* variables that this process was started with, so that `env -i` loses nothing. With an
-// empty LD_PRELOAD, or CACHESHIM_EXEC=leave, it adds nothing. In every child, CACHESHIM_FOLDER
-// records the name of the working directory (given_back.h).
+// Extends the environment of a program that starts without LD_PRELOAD: adds this library, the
+// CACHESHIM_* variables that this process was started with, and CACHESHIM_HOME, so that `env -i`
+// loses nothing. With an empty LD_PRELOAD, or CACHESHIM_EXEC=leave, it adds nothing. In every
+// child, CACHESHIM_FOLDER records the name of the working directory (given_back.h).
 namespace cacheshim::child_environment {
 
 // Stores the additions. Call once, before other threads exist. `warned` is an entry of the
-// environment that remains valid.
+// environment that remains valid, or null.
 void prepare(char* const* environment, const char* warned);
 
-// Returns true if the environment lacks LD_PRELOAD, and CACHESHIM_EXEC does not forbid to add our
-// variables.
+// Returns true if the environment lacks LD_PRELOAD, and CACHESHIM_EXEC does not forbid adding our
+// variables. Returns true for null, as Linux treats null as an empty environment. Before prepare(),
+// or if prepare() has stored nothing, returns false.
 bool lacks_ours(char* const* environment);
 
 // Returns true if this process has removed LD_PRELOAD from the environment: LD_PRELOAD is missing,
@@ -24,8 +25,8 @@ bool lacks_ours(char* const* environment);
 // prepared that environment for it.
 bool has_dropped_library(char* const* environment);
 
-// Whether LD_PRELOAD names this library by a path that contains nothing for the loader to expand,
-// such as $LIB.
+// Whether LD_PRELOAD names this library by a path without $LIB or another variable that the loader
+// expands. Returns false if CACHESHIM_EXEC=leave is set.
 bool names_library(char* const* environment);
 
 enum class Library {

@@ -5,8 +5,8 @@
 
 namespace cacheshim {
 
-// Returns the first word of `list`, whose words are separated by colons or spaces, that has the
-// same last component as `path`; empty if there is none.
+// Returns the first word of `list` with the same last component as `path`; empty if there is none.
+// Colons and spaces separate the words.
 std::string_view find_word(const char* list, std::string_view path);
 
 // Writes the name of this library for another process's LD_PRELOAD. `preload` is our own

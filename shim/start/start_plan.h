@@ -31,11 +31,13 @@ class StartActions {
 // decide: the environment names no job, or it names a SLURM job and the cgroup names another one.
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
-// Adds the profiles' routes to `routes`, whose mount is set. Skips a family if its variable names a
-// path elsewhere, or if one of its `unless` variables is set. If the variable leads to the family's
-// directory of the mount through a symlink, by a relative path or in another spelling, sets the
-// variable to the mount's path: programs write this path into their entries, and other jobs know
-// only the mount's path.
+// Adds the profiles' routes to `routes`. Requires: the mount of `routes` is set. Sets a family's
+// variable to the mount's path if the variable is not set. If the variable names a path elsewhere,
+// or if one of the family's `unless` variables is set, leaves the variable and the default path
+// alone: the route then serves only to fall back. If the variable leads to the family's directory
+// of the mount through a symlink, by a relative path or in another spelling, sets the variable to
+// the mount's path: programs write this path into their entries, and other jobs know only the
+// mount's path.
 void plan_profiles(const Environment& environment, const RouteTable& table, Routes& routes,
                    StartActions& actions);
 
