@@ -52,8 +52,9 @@ inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 
-// Returns the page at the beginning of `size_bytes` of a state file in `memory` (page-aligned);
-// null if the file is not valid.
+// Returns the page at the beginning of `memory`, which holds the first `size_bytes` of a state
+// file; null if the page is not valid. Does not check rules_offset. Requires: `memory` is aligned
+// for MountPage.
 inline const MountPage* mount_page_over(const void* memory, std::size_t size_bytes) {
   const auto* const page = static_cast<const MountPage*>(memory);
   const bool fits = size_bytes >= sizeof *page && page->magic == kMountPageMagic &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The program's exit codes. `run` and `lock` return the command's own code instead.
+// The program's exit codes. If `run` or `lock` has run its command, it returns the command's code.
 namespace cacheshim {
 
 inline constexpr int kExitSuccess = 0;

@@ -58,8 +58,8 @@ class EnvironmentBlock final : public Environment {
 };
 
 // Returns the job that the environment names, or an empty id. The first variable that is set
-// counts: CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID-GITHUB_JOB-RUNNER_NAME, CI_JOB_ID, BUILD_TAG,
-// PBS_JOBID, LSB_JOBID.
+// counts: CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID.
+// To GITHUB_RUN_ID, the id appends -GITHUB_JOB and -RUNNER_NAME if they are set.
 JobId job_from_environment(const Environment& environment);
 
 // Returns the SLURM job that the text of /proc/PID/cgroup names by a path component job_<digits>,

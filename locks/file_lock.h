@@ -26,7 +26,7 @@ namespace cacheshim {
 // The reason why a lock attempt has failed.
 struct LockError {
   enum class Reason {
-    kTimedOut,    // other processes held the lock during the whole timeout
+    kTimedOut,    // others held the lock: in try_lock() at the call, otherwise until the timeout
     kCannotOpen,  // the lock file cannot be made or opened
     // the file system has returned an error: it has no locks (ENOLCK, ENOSYS), or the mount is
     // closing

@@ -16,8 +16,8 @@ std::string check_mount_point(const std::string& given, bool may_be_nonempty);
 std::string refuse_empty_path(const std::string& path);
 
 // Throws Failure (usage) if `directory`, which the daemon will serve or write to, is the mount
-// point, is below it or contains it. Otherwise the daemon would wait for itself, or users could not
-// reach the directory. `what` names the directory in the message. Requires: both paths come from
+// point, is below it or contains it: the daemon would wait for itself, or users could not reach the
+// directory. `what` names the directory in the message. Requires: both paths come from
 // resolve_path().
 void check_apart(const std::string& mount_point, std::string_view what,
                  const std::string& directory);

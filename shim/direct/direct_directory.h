@@ -5,14 +5,15 @@
 
 #include "shim/direct/direct_view.h"
 
-// A descriptor of the base's directory, which shortens the kernel's path walk: this saves 10 to 20
-// % of a lookup. A process opens it after 64 direct calls, with a number of 500 or more, which
-// programs rarely use. If the process's limit (RLIMIT_NOFILE) is lower, it has no such descriptor.
-// The descriptor is closed on exec.
+// A descriptor of the base's directory. It shortens the kernel's path walk, which saves 10 to 20 %
+// of a lookup. A process opens it after 64 direct calls. Its number is 500 or more, because
+// programs rarely use such numbers. If the process's limit (RLIMIT_NOFILE) is lower, it has no such
+// descriptor. The descriptor is closed on exec.
 //
 // While this library uses the number, the number must not come to denote another file. Programs
 // close or replace descriptors that they did not open, by number. So the hooks of these calls spare
-// this number (hooks_descriptor.cc): to the program, it is not open.
+// this number: to the program, it is not open. If the program itself takes the number (dup2), the
+// hook first closes the descriptor (hooks_descriptor.cc).
 namespace cacheshim::direct {
 
 extern std::atomic<int> held_directory;  // -1 if there is none

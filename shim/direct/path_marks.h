@@ -18,13 +18,15 @@ namespace cacheshim::direct {
 // it was not checked: the process may directly open a name that only the mount should open, or get
 // a descriptor of a directory of the base.
 //
-// The slot is often not in the processor's caches, and to fetch it from memory can take a tenth of
-// the time of a system call. So call fetch() before the system call on the base.
+// The slot is often not in the processor's caches. Fetching it from memory can take a tenth of the
+// time of a system call, so call fetch() before the system call on the base.
 class PathMarks {
  public:
   enum What : unsigned {
     kForBase,  // the rules of the view allow direct answers for the path
-    kOpened,  // the process has opened the path (state: opened_state()) or listed it (state: its complement)
+    // the process has opened the path (state: opened_state()) or listed it (state: its complement);
+    // for the key "below" an entry: the use of the entry is recorded
+    kOpened,
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
   bool has(What what, FilterKey path, std::uint64_t state) const {

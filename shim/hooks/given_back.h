@@ -14,8 +14,9 @@
 // getcwd uses the default path that the parent has recorded in CACHESHIM_FOLDER.
 namespace cacheshim::given_back {
 
-// note_use() records the spelling of a path that the application used; note_directory() that of a
-// path that it passed to chdir. `routed` is the path's route. note_use() ignores foreign paths.
+// note_use() records the spelling of a path that the application used; note_directory() records the
+// spelling of the path that it passed to chdir. `routed` is the path's route. note_use() ignores
+// foreign paths.
 void note_use(const RoutedPath& routed);
 void note_directory(const RoutedPath& routed);
 

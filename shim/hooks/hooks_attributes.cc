@@ -4,8 +4,9 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// Owners, modes, times and extended attributes by path. A null path (utimensat, futimesat) means
-// the descriptor itself; these calls go to libc.
+// Owners, modes, times and extended attributes by path. A null path (utimensat, futimesat), or an
+// empty one with AT_EMPTY_PATH, means the descriptor itself: the hook first replaces a directly
+// opened descriptor with one of the mount, as in hooks_file.cc.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

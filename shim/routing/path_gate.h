@@ -10,7 +10,7 @@
 //
 // After a system call, little of this library is left in the processor's first-level cache, and
 // fetching a line again takes longer than a comparison. So all data for this check is in one cache
-// line, and the search for ".." is inline instead of a libc call.
+// line.
 namespace cacheshim {
 
 class alignas(64) PathGate {
@@ -18,8 +18,8 @@ class alignas(64) PathGate {
   // Call after all prefixes have been added. Before this call, lets_pass() returns false.
   void open() { is_open_.store(true, std::memory_order_relaxed); }
 
-  // Lets absolute paths pass whose second character is `second`, and relative paths that begin with
-  // `first`. Paths with ".." may lead anywhere, so all of them pass.
+  // Adds paths that pass: absolute paths with the second character `second`, and relative paths
+  // that begin with `first`. Paths with ".." may lead anywhere, so all of them pass.
   void add_absolute(char second) { absolute_.add(second); }
   void add_relative(char first) { relative_.add(first); }
 

@@ -31,8 +31,8 @@ bool next_candidate(const char*& path_list, const char* file, PathBuffer& out) {
   const char* const end = path_list + std::strcspn(path_list, ":");
   const std::string_view directory(path_list, static_cast<std::size_t>(end - path_list));
   path_list = *end == '\0' ? nullptr : end + 1;
-  // An empty directory stands for the working directory. A name with a slash causes no further
-  // search.
+  // An empty directory stands for the working directory. The result has a slash, so libc does not
+  // search PATH again.
   return join_path(out, {directory.empty() ? "." : directory, "/", file}) != 0;
 }
 

@@ -74,8 +74,8 @@ class CollectedActions final : public StartActions {
   std::size_t count_ = 0;
 };
 
-// Returns the mount's path, from the environment or by default; empty if it is not an absolute
-// path.
+// Returns the mount's path, from the environment or by default. Returns an empty path if it is
+// relative, contains "..", is "/" or is too long.
 std::string_view find_mount_path(const ProcessEnvironment& environment) {
   std::string_view given = environment.find(kMountVariable);
   if (given.empty()) given = kDefaultMountPoint;
