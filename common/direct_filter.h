@@ -14,8 +14,10 @@
 // determine, without a request to the daemon, that the layer does not shadow a name.
 //
 // Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
-// that the base has under it. Bits are never cleared. When a filter becomes too small, or its owner
-// changes, the daemon writes a new file and retires the old filter.
+// that the base has under it; and both keys of each entry whose reads the daemon must see. Names
+// that only the mount may answer for (name_rules.h) need no key. Bits are never cleared. When a
+// filter becomes too small, its owner changes or the layer is emptied, the daemon writes a new file
+// and retires the old filter.
 //
 // A listing needs only the key of the directory. The layer has a name, a whiteout or a mark in a
 // directory only if it has the directory itself, and it creates the directory, with its key, first.

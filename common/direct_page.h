@@ -18,9 +18,9 @@ inline constexpr std::string_view kViewsDirectory = "views";
 inline constexpr std::string_view kCountersDirectory = "counters";
 inline constexpr std::string_view kBaseDirectory = "base";
 
-// Eviction depends on the access times of files, which are renewed at most once in this period. If
-// a process finds an older access time, it opens the file through the mount, and the daemon renews
-// the time. Eviction takes the latest use of an entry's files, so one file is enough.
+// Eviction depends on the access times of files. These times are renewed at most once in this
+// period. If a process finds an older access time, it opens the file through the mount, and the
+// daemon renews the time. Eviction takes the latest use of an entry's files, so one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
 // The interval after which a process checks an access time again if it repeatedly opens the same
 // file, or files of one entry.
@@ -47,8 +47,8 @@ struct MountPage {
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
-// The inode numbers of the mount's root: the daemon's number, and the kernel's own, which stat(2)
-// shows before the kernel's first request for the root.
+// The inode numbers of the mount's root: the daemon's number, and the kernel's own number. stat(2)
+// shows the kernel's own number before the kernel's first request for the root.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 

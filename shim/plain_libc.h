@@ -71,7 +71,7 @@ char* __getwd_chk(char* out, size_t room) noexcept;
 
 namespace cacheshim {
 
-// The version argument that glibc's old stat functions take; all versions still export them.
+// The version argument of glibc's old stat functions, which every glibc still exports.
 #if defined(__x86_64__)
 inline constexpr int kStatVersion = 1;
 #else

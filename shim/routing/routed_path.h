@@ -22,7 +22,7 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
 struct RoutedPath {
   enum class Kind {
     kForeign,    // outside all routes
-    kUnchanged,  // under the mount, not changed
+    kUnchanged,  // under the mount, not changed; from fall_back(): under a default path
     kRewritten,
   };
   Kind kind = Kind::kForeign;
