@@ -33,7 +33,7 @@
 // at (1) no such change had begun, and the base's answer was the view's. (The reader also checks
 // the filter before (1), but only to avoid the call.) A change that has returned has set its bits,
 // whichever process made it, so a reader that begins later uses the mount. Bits that are set by a
-// collision also lead to the mount, which is always correct.
+// collision also lead to the mount, whose answer is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has
 // kBitsPerKey bits in one word, so that one access sets or reads them.

@@ -7,7 +7,7 @@
 // The special names of each cache family, as a flat table. The preloaded library answers from the
 // base only for names that are not special. The daemon writes the table from the profiles. A
 // pattern may match more names than the profile's if that makes it simpler: the mount answers for
-// the additional names, which is always correct.
+// the additional names, and its answers are always correct.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {

@@ -28,7 +28,7 @@ namespace {
 void* find_nothing(void*, const char*) { return nullptr; }
 void* find_no_version(void*, const char*, const char*) { return nullptr; }
 
-// Returns the next function in the search order, which may belong to another interposer.
+// Returns the next function in the search order. It may belong to another interposer.
 template <class Function>
 Function find_next(std::atomic<Function>& next, const char* name, Function nothing) {
   const Function known = next.load(std::memory_order_relaxed);

@@ -41,7 +41,7 @@ void remove_entry(std::string_view name) {
 }
 
 // Returns the function after this library in the search order, for setenv and putenv: bash exports
-// functions of these names, which use tables that it has not set up yet.
+// functions of these names, and they use tables that bash has not set up yet.
 template <class Function>
 Function behind_us(const char* name) {
   const auto find = libc_loader().find;

@@ -9,8 +9,7 @@
 
 namespace cacheshim::cli {
 
-// The result of parsing the -o arguments of a plain overlay, which are spelled as in
-// fuse-overlayfs.
+// The parsed -o arguments of a plain overlay. Users write them as for fuse-overlayfs.
 struct OverlayOptions {
   OverlayDirectories directories;  // as given, not checked yet
   MountOptions mount;

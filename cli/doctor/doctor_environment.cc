@@ -150,7 +150,8 @@ struct Closed {
   struct stat st {};
 };
 
-// Returns the directory, or its nearest existing parent below HOME, if `user` cannot write there.
+// Returns the directory, or its nearest existing parent below HOME, if another user owns it and
+// `user` cannot write there. A caller with another user ID checks only the owner.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};

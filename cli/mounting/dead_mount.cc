@@ -51,9 +51,9 @@ pid_t find_process(const std::string& mount_point, bool waits_only) {
 
 }  // namespace
 
-// Polls for a while: after the kernel has released the dead daemon's lock, a process that waited
-// for this lock is listed neither as its holder nor as waiting until it runs again, which takes
-// tens of milliseconds on a busy machine.
+// Polls for a while: after the kernel has released the dead daemon's lock, /proc/locks shows a
+// process that waited for this lock neither as the holder nor as waiting, until the process runs
+// again. On a busy machine this takes tens of milliseconds.
 pid_t find_successor(const std::string& mount_point) {
   const auto deadline = std::chrono::steady_clock::now() + kHandOver;
   pid_t process = find_process(mount_point, false);

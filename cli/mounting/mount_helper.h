@@ -19,8 +19,8 @@ bool is_umount_helper(std::string_view program);
 // store; layers=DIR and config=FILE among the options become options of `mount`. Words that
 // mount(8) does not pass remain, so the command rejects them.
 //
-// Older versions of mount(8) do not pass `suid`, `dev` and `exec`, which are its defaults, but only
-// their opposites. So if `is_root`, an overlay has these three unless the options contain the
+// Older versions of mount(8) do not pass their defaults `suid`, `dev` and `exec`, but only the
+// opposites of these. So if `is_root`, an overlay has these three unless the options contain the
 // opposite. A store never has `suid` or `dev`.
 std::vector<std::string> words_of_mount_helper(const std::vector<std::string>& words, bool is_root);
 

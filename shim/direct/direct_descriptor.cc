@@ -113,7 +113,7 @@ UniqueFd open_in_view(int fd) {
 }
 
 // Duplicates under other numbers, and descriptors that other processes have inherited, remain on
-// the base. The dup3(2) onto `fd` closes a descriptor of the base's file, which drops this
+// the base. The dup3(2) onto `fd` closes a descriptor of the base's file, and closing it drops this
 // process's record locks on that file. This is unavoidable: no other call gives an open file a
 // chosen number.
 bool leave_base(int fd) {

@@ -12,8 +12,8 @@
 //
 // The library recognizes such a descriptor by the mount that statx reports, also after dup, fork
 // and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's
-// device. For a descriptor number that was opened directly (is_noted()), the hook calls statx at
-// once, which takes as long as fstat.
+// device. If the descriptor number was opened directly (is_noted()) and the output is on the stack
+// (is_of_callers()), the hook calls statx at once, because statx takes as long as fstat.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);

@@ -38,8 +38,8 @@ class PathMarks {
 
  private:
   static constexpr std::size_t kSlots = 16384;
-  // Never returns 0, which means no mark. The last bit of the key, which "| 1" removes, is part of
-  // the slot's number: so for one state, two keys of a slot have different marks.
+  // Never returns 0, because 0 means no mark. The last bit of the key, which "| 1" removes, is part
+  // of the slot's number: so for one state, two keys of a slot have different marks.
   static std::uint64_t mark(FilterKey path, std::uint64_t state) {
     return (path + state * 0x9e3779b97f4a7c15) | 1;
   }

@@ -9,9 +9,9 @@
 // MOUNT/.jobs/JOB/NAME/x becomes DEFAULT/x, becomes MOUNT/NAME/x or stays as it is, according to
 // the spelling that the process used last.
 //
-// getcwd returns the name that was passed to chdir. In a process that inherited its working
-// directory, getcwd returns PWD if PWD names that directory, as pwd(1) does. If PWD does not,
-// getcwd uses the default path that the parent has recorded in CACHESHIM_FOLDER.
+// getcwd returns the name that was passed to chdir, in this process or (after a fork) in its
+// parent. After an exec, getcwd returns PWD if PWD names the working directory, as pwd(1) does. If
+// PWD does not, getcwd uses the default path that the parent has recorded in CACHESHIM_FOLDER.
 namespace cacheshim::given_back {
 
 // note_use() records the spelling of a path that the application used; note_directory() records the
@@ -28,8 +28,8 @@ const char* directory_for_children();
 // is not in the caller's view, if the application uses this spelling, or if the name does not fit.
 // May change errno.
 const char* name(const char* kernel_name, PathBuffer& out);
-// As name(), for the result of a call that took a path: uses the spelling of that path, whose route
-// is `routed`.
+// As name(), for the result of a call that took a path: uses the spelling of that path. `routed` is
+// the path's route.
 const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out);
 const char* working_directory(const char* kernel_name, PathBuffer& out);
 

@@ -11,8 +11,8 @@
 //
 // The lambda of a hook captures by value: then nothing refers to the hook's frame, and the hook
 // ends with a jump to libc if the path is foreign. With [&] it would return through a frame that
-// was pushed before the system call. Many processors mispredict this return, which takes 10 to 20
-// ns.
+// was pushed before the system call. Many processors mispredict this return, and a misprediction
+// takes 10 to 20 ns.
 //
 // errno is set to 0 for the call. If the call leaves it 0, errno gets its old value back. So the
 // hook cannot mistake an old value for this call's error (pathconf may fail without setting errno),

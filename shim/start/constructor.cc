@@ -29,7 +29,7 @@
 // /proc and one of the routes. Then the library is active, or has no effect at all.
 //
 // setenv and putenv are resolved behind this library, like the interposed functions: bash exports
-// functions of these names, which use tables that it has not set up yet.
+// functions of these names, and they use tables that bash has not set up yet.
 namespace cacheshim {
 namespace {
 
@@ -50,7 +50,8 @@ class CollectedActions final : public StartActions {
   }
   bool leads_to(const char* path, const char* directory) override {
     char first;
-    // Most paths are no symlinks, and need no stat of the mount, which would reach the daemon.
+    // Most paths are no symlinks. They need no stat of the mount, which would be a request to the
+    // daemon.
     if (::readlink(path, &first, sizeof first) <= 0) return false;
     return runtime::same_directory(path, directory);
   }

@@ -16,9 +16,8 @@ class StartActions {
  public:
   // Call after all decisions: it may move the environment.
   virtual void set_variable(const char* name, const char* value) = 0;
-  // Whether `path` leads to `directory`, which is MOUNT/NAME, through a symlink. readlink(2) of
-  // such a path succeeds even if the symlink is before its last component, because MOUNT/NAME is a
-  // symlink too.
+  // Whether `path` leads through a symlink to `directory` (MOUNT/NAME). readlink(2) of such a path
+  // succeeds even if the symlink is before its last component, because MOUNT/NAME is a symlink too.
   virtual bool leads_to(const char* path, const char* directory) = 0;
   // Reports an unusable item of CACHESHIM_ROUTES.
   virtual void refuse_route(std::string_view item) = 0;
