@@ -25,7 +25,7 @@ std::vector<MountEntry> parse_mount_info(std::string_view text);
 // others. Does not check whether a mount on a directory above `path` hides it.
 std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view path);
 
-// Returns the mounts that this process sees now.
+// Returns the mounts that this process sees now; none if it cannot read /proc/self/mountinfo.
 std::vector<MountEntry> read_mounts();
 
 // Whether the daemon of a FUSE mount is dead. Blocks if the daemon is alive but does not answer.

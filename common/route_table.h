@@ -39,7 +39,8 @@ struct RouteRecord {
 // A checked, read-only view of a table. Owns nothing; the bytes must outlive it.
 class RouteTable {
  public:
-  // Errors: EINVAL for anything except a complete table of a known version.
+  // Errors: EINVAL for anything except a complete table of a known version that is aligned for
+  // RouteTableHeader.
   static Result<RouteTable> parse(std::string_view bytes);
 
   std::uint32_t size() const { return header_->route_count; }

@@ -90,8 +90,8 @@ std::vector<pid_t> children_of_this_process() {
   return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
 }
 
-// Kills orphans. They exist only if the keeper was killed, and have become children of this
-// process.
+// Kills orphans, which have become children of this process. They exist if the keeper was killed,
+// or if processes of the command have left the keeper's mount namespace.
 void end_orphans() {
   for (auto left = children_of_this_process(); !left.empty(); left = children_of_this_process()) {
     signal_all(left, SIGTERM);
