@@ -15,10 +15,10 @@
 // Each function returns true if it has answered: `result`, errno and the output arguments are then
 // what libc would have given for this path of the mount. If it returns false, errno is unchanged,
 // but the output buffers may have been overwritten. The mount answers all unusual cases: calls that
-// follow a symlink, paths with "..", and (except for opens) devices, FIFOs, sockets and objects
-// that not every user may read. Each function makes at most four system calls besides those that
-// map the view and open the base's directory. All but try_fopen() and try_open_directory(), which
-// allocate as libc's do, are async-signal-safe.
+// follow a symlink, and paths with "..". It also answers stat, access and listings of devices,
+// FIFOs, sockets and objects that not every user may read. Each function makes at most four system
+// calls besides those that map the view and open the base's directory. All but try_fopen() and
+// try_open_directory(), which allocate as libc's do, are async-signal-safe.
 //
 // A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
 // read-only descriptors do. fstat of such a descriptor shows the view's attributes
