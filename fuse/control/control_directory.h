@@ -18,7 +18,7 @@ class ControlDirectory final : public ControlFiles {
 
   std::string text_of(const std::string& name) override;
   std::string text_of_job(Job& job) override;
-  // Errors: EINVAL if `request` is not a valid request, EBUSY if the session already has one.
+  // Errors: EINVAL if `request` is not a JSON object with an `op`, EBUSY if the session already has one.
   Status submit(const std::shared_ptr<ControlSession>& session, const Caller& caller,
                 std::string_view request) override;
 

@@ -12,7 +12,7 @@ class ControlSession;
 class Mount;
 
 // Executes a request of the control directory (docs/control.md). Answers it through the session, before this function
-// returns, or later from a task.
+// returns or later on another thread.
 void run_control_request(Mount& mount, const Caller& caller, const nlohmann::json& request,
                          const std::shared_ptr<ControlSession>& session);
 

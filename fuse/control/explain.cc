@@ -23,7 +23,8 @@ struct History {
   std::optional<AuditRecord> gone;  // the last removal after `published`
 };
 
-// Returns the audit records of a path, or of the whole unit if the path is the unit's directory.
+// Returns the last publishing and removal of a path, or of the whole unit if the path is the unit's
+// directory.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
   const Status read = audit.read([&](AuditRecord record) {
@@ -123,14 +124,15 @@ void add_hidden(Json& json, const Mount& mount, const Job* job, const std::strin
   json["hidden"] = why;
 }
 
-// Adds the number of times that jobs have rejected the base's entry.
+// Adds the record of the jobs that have rejected the base's entry.
 void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
   const auto summary = mount.publishing.publisher().rejected().find(unit);
   if (!summary) return;
   json["rejected"] = describe(*summary);
 }
 
-// Adds the builders and waiters of this path or of its entry.
+// Adds the builders and waiters of this path; of all names of the entry if the path is the entry's
+// own.
 void add_flights(Json& json, const Mount& mount, const std::string& path, const std::string& unit) {
   if (mount.single_flight.flights() == nullptr) return;
   Json all = Json::array();

@@ -121,8 +121,8 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
   JobClaim claim = find_claim(caller);
-  // A program that sets its title overwrites its environment. So a later thread of the process,
-  // which has the same environment, gets the claim that was read for the first thread.
+  // A program that sets its title overwrites its environment. So a further thread gets the claim
+  // that is cached for the main thread, if both have the same environment.
   const pid_t process = process_of(caller.tid);
   const MutexLock lock(mutex_);
   const auto first = known_.find(process);

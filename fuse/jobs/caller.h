@@ -25,10 +25,11 @@ struct Caller {
 };
 
 // The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
-// its cgroup, otherwise by its parent's claim, otherwise uid-<uid>. The environment is the one that
-// the process got at its exec. The environment of a set-id program is ignored, because the
-// program's caller has set it. A claim of the job uid-<uid> is ignored if that is another user's
-// uid.
+// its cgroup, otherwise by its nearest ancestor with a claim, otherwise uid-<uid>. SLURM's cgroup
+// takes precedence over SLURM's variables. An ancestor counts only if it and all processes between
+// have no user id but the caller's. The environment is the one that the process got at its exec.
+// The environment of a set-id program is ignored, because the program's caller has set it. A claim
+// of the job uid-<uid> is ignored if that is another user's uid.
 struct JobClaim {
   JobId job;
   JobId cycle;

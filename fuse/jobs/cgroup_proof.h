@@ -24,7 +24,7 @@ class CgroupProof {
 
  private:
   struct Tree {
-    std::string controllers;  // as in the second field of /proc/PID/cgroup; "" for version 2
+    std::string controllers;  // the super block's options, which contain them; "" for version 2
     std::string root;         // the directory of the hierarchy that is mounted
     std::string mount_point;
   };

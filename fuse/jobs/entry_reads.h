@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// Detects the entries of the base that a job rejects. A job rejects an entry when one of its
+// Detects the entries of the base that a job rejects. A job rejects an entry when one of the job's
 // threads opens a file of the entry in the base, and later replaces, rewrites or removes a file of
 // that entry. Reads are recorded by thread, because another thread of the job may have begun to
 // build the entry before the entry was published. That thread rejects nothing when it completes its

@@ -17,11 +17,12 @@ namespace cacheshim {
 
 // Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not
 // show that a job is over: a process may sleep or compute for hours between two requests. So this
-// class reads /proc before it ends a job, and only then. Not thread-safe, except may_end().
+// class searches /proc for a job's processes before it ends the job, and only then. Not
+// thread-safe, except may_end().
 //
 // Cost: at most one pass over /proc at a time, on a separate thread, which uses at most a twentieth
-// of one core. The class remembers one process of each living job; while that process lives, no
-// pass searches for the job.
+// of one core. The class remembers one process of each idle job that has one; while that process
+// lives, which each tick() checks, no pass searches for the job.
 class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
@@ -50,7 +51,7 @@ class IdleJobs {
   const std::chrono::seconds job_idle_;
   const std::function<void(Job&)> end_;
   const std::string proc_;
-  std::map<Job*, Process> living_;  // one process of each job that had one in the last pass
+  std::map<Job*, Process> living_;  // a known process of each idle job that has one
   // The jobs that the current pass over /proc searches for; empty if there is no pass.
   std::vector<Job*> asked_;
   struct Pass {

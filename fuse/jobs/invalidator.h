@@ -32,9 +32,10 @@ class Invalidator {
   // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
-  // Call when the job's layer was removed, before its nodes are dropped. Requires: Overlay::mutex()
-  // held exclusively. Returns a function that invalidates the nodes and blocks until the kernel has
-  // processed the invalidations. Call that function once the mutex is released.
+  // Call when the job's layer was removed, before the names of the job's nodes are dropped.
+  // Requires: Overlay::mutex() held exclusively. Returns a function that invalidates the nodes and
+  // blocks until the kernel has processed the invalidations. Call that function once the mutex is
+  // released.
   virtual Done layer_dropped(const Job& job) = 0;
 };
 

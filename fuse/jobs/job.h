@@ -33,7 +33,8 @@ struct JobSettings {
   // Whether this is the only job of a plain overlay: its view has no owner, and the view's root is an ordinary
   // directory.
   bool is_plain = false;
-  // A writable descriptor of the base, or -1. A publishing job uses the lock files of the base through it.
+  // The base, an open directory; -1 if it is not writable. A job that may publish uses the lock files of the base
+  // through it.
   int lock_base = -1;
   int lock_staging = -1;                    // passed to LockDirectory::share()
   const LockAccess* lock_access = nullptr;  // defines which users may lock these files
@@ -60,8 +61,8 @@ class Job final : private OverlayObserver {
 
   JobUse use;
   JobLife life;
-  // The shadow filter for the processes of the first view's owner. The processes of other users get none, because their
-  // views show other owners.
+  // The shadow filter for the processes of the view's owner. A job with shared uids has no filter, because its views
+  // show different owners.
   ViewFilter filter;
   JobViews views;
   JobPolicy policy;
@@ -84,7 +85,8 @@ class Job final : private OverlayObserver {
   // For a plain overlay: sets its layer, of which no record is kept. Call at most once. Without a
   // layer, ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
-  // Call when the layer was removed: the job's parts then drop their data about it.
+  // Call when the layer was removed: drops the refusal, and the reasons why entries stayed in the layer. The caller
+  // clears `filter`.
   void forget_layer() REQUIRES(overlay.mutex());
 
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that causes the

@@ -40,7 +40,8 @@ class JobPolicy {
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that causes the
   // refusal. Errors: those of writing the record; the next call tries again.
   Status refuse(const std::string& why, Layer* layer) EXCLUDES(mutex_);
-  // Call for a layer that may have existed before: takes over the refusal in its record.
+  // Call for a layer that may have existed before: takes over the refusal in its record. If is_restricted, also refuses
+  // a layer whose writers no daemon has checked.
   void take_over(Layer& layer) EXCLUDES(mutex_);
   // Call once the layer is removed: its refusal ends with it.
   void forget_layer() EXCLUDES(mutex_);

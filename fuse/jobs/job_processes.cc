@@ -64,7 +64,7 @@ class ProcessPass {
     });
   }
 
-  // Returns the jobs of `wanted_` that the process or an ancestor names. Reads each process once.
+  // Returns the jobs of `wanted_` that the process or an ancestor names. Reads the environment of each process once.
   JobIds jobs_of(pid_t pid) {
     std::vector<pid_t> line;
     while (pid > 1 && line.size() < kMostGenerations && !known_.contains(pid)) {

@@ -51,7 +51,7 @@ class KnownProcesses {
 
   struct Known {
     pid_t process;
-    // clock ticks since boot: if the process started later, it has reused the id
+    // clock ticks since boot: a process that started later has reused the id
     std::uint64_t seen;
   };
   std::map<pid_t, Known> known_;  // by thread

@@ -23,11 +23,11 @@ class JobTable {
            const DirectAccess* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null if there is none
-  // Returns the job. Begins it if it is not active.
+  // Returns the job, and makes it if there is none. Begins the job if it is not active.
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
-  // An element of states(), which returns all jobs by id. All elements describe the same moment.
+  // states() returns an element for each job, sorted by id. All elements describe the same moment.
   struct State {
     Job* job;
     bool is_active;
@@ -38,11 +38,11 @@ class JobTable {
   // For a mount where only some users may publish: makes its jobs check the writers of each layer.
   // Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
-  // `access` must outlive the table.
+  // `access` must outlive the table. Call before there are jobs.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
 
-  // Makes the only job of a plain overlay, whose view is the whole mount. The job is never active,
-  // so it does not end.
+  // Makes the only job of a plain overlay. Its view is the whole mount. It is never active, so it
+  // does not end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
   // Takes over the layers of dead daemons of this node, because their jobs may still be running.

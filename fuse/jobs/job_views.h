@@ -26,17 +26,17 @@ struct View {
   gid_t gid = 0;
   std::vector<gid_t> groups;
 
-  // Returns the attributes that a view shows for an object (owner=squash): the view's user as owner,
-  // and no sticky bit. If the mode of a base object denies access to this uid, the object keeps
-  // its real owner and stays inaccessible.
+  // Returns the attributes that the view shows for an object (owner=squash): the view's user as owner, and no sticky
+  // bit. If its mode does not let this uid read a file or directory of the base, the object keeps its real owner and
+  // stays inaccessible. A closed lock file of the base (is_closed_lock()) is shown with mode 0666.
   struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
 
  private:
   bool may_read(const struct stat& st) const;
 };
 
-// Records whether a user other than root has claimed a job's first view. If so, also records whether the attributes
-// that the kernel cached before, which may show root as the owner, have been invalidated. Thread-safe.
+// Records whether a user other than root has claimed a job's first view. If so, also records whether the kernel's older
+// attributes of the view, which may show the daemon's user as the owner, have been invalidated. Thread-safe.
 class ViewClaim {
  public:
   void make() { state_ = State::kMade; }
@@ -57,8 +57,7 @@ class ViewClaim {
   std::atomic<State> state_{State::kFree};
 };
 
-// The views of a job, their owners, and the processes that have entered them. Every request calls this class, so its
-// locks are held only briefly. Thread-safe.
+// The views of a job, their owners, and the processes that have entered them. Thread-safe.
 class JobViews {
  public:
   struct Settings {
@@ -67,20 +66,21 @@ class JobViews {
     bool is_plain = false;
     std::optional<uid_t> owner;  // of the first view; empty: the first user other than root becomes the owner
   };
-  // `use` and `filter` must outlive this object, which opens `filter` for the first view's owner while the job is
-  // active.
+  // `use` and `filter` must outlive this object. While a job without shared uids is active, `filter` is open for the
+  // first view's owner.
   JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);
 
-  // Call when the job begins and ends. The views keep their owners until the job begins again.
+  // Call when the job begins and ends. The views keep their owners even when the job begins again.
   void begin(bool shared_uids, std::optional<uid_t> recorded_owner = std::nullopt)
       EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);
 
-  // Returns the view of the caller's uid. Makes the uid the owner of a view that has none. For a uid that the job is
-  // closed to, returns the first view, whose mode denies access.
+  // Returns the view of the caller's uid. The first uid other than root becomes the owner of the first view. After
+  // that, each further uid gets a view of its own if the job shares uids; otherwise it gets the first view, whose mode
+  // denies access to all but the owner.
   ViewSlot enter(const Caller& caller) EXCLUDES(mutex_);
-  // Returns a living process that has entered a view, if there is any; forgets those that have exited. `proc`: where
-  // procfs is mounted.
+  // Returns a living process that has entered a view, if there is any; forgets the processes that have exited. `proc`:
+  // where procfs is mounted.
   std::optional<Process> known_process(const std::string& proc = "/proc") EXCLUDES(mutex_);
 
   View view(ViewSlot slot) const EXCLUDES(mutex_);
@@ -94,7 +94,7 @@ class JobViews {
   bool are_private() const { return !settings_.is_plain; }
   // The owner of the first view; nothing if only root has used it.
   std::optional<uid_t> owner() const EXCLUDES(mutex_);
-  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // the owners of all views, without root
+  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // of all views that have one
   // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids. Such a
   // uid, even root's, must not get the files of the layer.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);

@@ -28,7 +28,7 @@ constexpr std::size_t kRulesOffset = 256;
 static_assert(sizeof(MountPage) <= kMutexOffset);
 static_assert(kMutexOffset + sizeof(pthread_mutex_t) <= kRulesOffset);
 
-// Removes the bind mounts of an earlier daemon, which died; there may be several.
+// Removes all bind mounts at `path`. Earlier daemons that died may have left several.
 void unbind(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) continue;
 }

@@ -11,8 +11,8 @@
 
 namespace cacheshim {
 
-// Writes of a job's processes whose effects are not complete: descriptors that may write to a file, and publishing
-// that has begun. Thread-safe.
+// A job's writes that are not complete yet: descriptors that may write to a file, and publishing that has begun.
+// Thread-safe.
 class UnsettledWrites {
  public:
   // A RELEASE reaches the daemon some 10 µs after close(2). A delay of 100 ms does not matter to a caller.

@@ -22,8 +22,8 @@
 // those processes got.
 namespace cacheshim {
 
-// The counter MountPage::base_changes. Call attach() and begin() before anything else; after that
-// it is thread-safe.
+// The counter MountPage::base_changes. Call attach() first, before other threads use the object;
+// after that it is thread-safe. Until begin(), count() does nothing.
 class BaseChanges {
  public:
   void attach(std::uint64_t* word) { word_ = word; }

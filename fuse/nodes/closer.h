@@ -12,8 +12,8 @@
 
 namespace cacheshim {
 
-// On a separate thread, closes the last descriptors of objects without a name. Such a close frees
-// the blocks of the object, which takes long on a disk with discards (ext4's discard). The thread
+// Closes the descriptors of freed nodes on a separate thread. The last close of an object without a
+// name frees its blocks, which takes long on a disk with discards (ext4's discard). The thread
 // collects descriptors for kPause, so that a stream of them does not wake it for each one.
 // Thread-safe.
 class Closer {

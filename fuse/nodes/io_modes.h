@@ -25,10 +25,11 @@ namespace cacheshim {
 //
 // A mapping of a passthrough file maps the backing file, and may outlive the handle. Writes to the
 // mapping would not appear in pages that the kernel caches in the other mode, so an inode that may
-// be mapped stays in its mode until the kernel forgets it.
+// be mapped stays in its mode until the kernel forgets it, or its data move to another backing
+// file.
 //
-// Such a mapping also changes st_mtime without a request. From the first open that allows a mapping
-// on, the kernel may cache no attributes of the inode.
+// A write to such a mapping changes st_mtime without a request. As long as may_be_written() is
+// true, the kernel may cache no attributes of the inode.
 //
 // Thread-safe. The inodes are divided among kShards mutexes, each of which is held across at most
 // one ioctl(2) or can_be_written().

@@ -48,10 +48,12 @@ class NodeNames {
   void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                 std::string_view new_name);
 
-  // Call when a job's layer is gone. Removes all names of the job's files, but not of its root and
-  // directories. Returns the number of names, including directories.
+  // Call when a job's layer is gone. Removes all names of the job's files, but not those of its
+  // root, its directories and common files. Returns the number of names, including those of
+  // directories and common files.
   std::size_t drop_all(const Job* job, NodeIndex view_root);
-  // Returns the first name of every object of a job except its root.
+  // Returns the first name of every object of a job except its root. An object with several names
+  // occurs once for each of them.
   struct NamedNode {
     NodeIndex node;
     NodeIndex parent;

@@ -14,8 +14,8 @@
 namespace cacheshim {
 
 // Records which object of the layer or the base a node stands for. This changes when copy-up,
-// publishing or a rename moves the node's data. The node then keeps its inode number and begins a
-// new epoch, which open handles see.
+// publishing or a rename moves the node's data. The node then keeps its inode number. If open
+// handles must open the data again, it begins a new epoch, which they see.
 //
 // Thread-safe. Call functions that make changes with the Overlay::mutex() of the job held
 // exclusively.
@@ -36,9 +36,9 @@ class NodeObjects {
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
   // Call when the base's object of a node without a name was copied: `object` is the copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
-  // Call become_common() when a rename has made the node's file a lock file of the base (`file`),
-  // and become_own() when it has made the node's file the job's own. The locks of the job's own
-  // file remain those of its inode.
+  // Call become_common() when a rename has made the node's file a common file (`file`), and
+  // become_own() when it has made the node's file the job's own. The locks of the job's own file
+  // remain those of its inode.
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
   // Returns the inode whose locks the node's file uses if the job has, or had, the file under the

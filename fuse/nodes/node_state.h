@@ -12,10 +12,10 @@ namespace cacheshim {
 // table's lock, as long as the node lives. All accesses are sequentially consistent; the members
 // are not std::atomic so that a node can be moved.
 //
-// One thread may open a file while another locks it:
-//   1. The first calls add_silent_handle(), then reads takes_locks().
-//   2. The second calls set_takes_locks(), then reads silent_handles().
-// So at least one of the two sees the other's change.
+// A process may open a file while another locks it:
+//   1. The open calls add_silent_handle(), then reads takes_locks().
+//   2. The lock request calls set_takes_locks(), then reads silent_handles().
+// So at least one of the two requests sees the other's change.
 class NodeState {
  public:
   // Changes when the file's data have moved: open handles see another epoch and open the file

@@ -50,8 +50,8 @@ class NodeTable {
   NodeInfo info(NodeIndex node) const;
   // Takes no lock.
   NodeState& state(NodeIndex node) const { return tree_.at(node).state; }
-  // Returns the path from the view's root, "" for the root itself. Errors: ESTALE for a node
-  // without a name.
+  // Returns the path from the view's root, "" for the root itself. Errors: ESTALE if the node or a
+  // directory above it has no name, or if the node is in no view.
   Result<std::string> path(NodeIndex node) const;
   // Returns the last component of the node's name. Also for nodes of the mount's own directories.
   std::string name(NodeIndex node) const;
@@ -65,13 +65,13 @@ class NodeTable {
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const Found& found);
   // As intern(), for a common file.
   NodeIndex intern_common(NodeIndex parent, std::string_view name, Job* job, CommonFile file);
-  // Returns a node for a file that never had a name, `object` being an O_PATH descriptor of it.
-  // Without a descriptor the node stands for an object that does not exist yet.
+  // Makes a node for a file that never had a name. Counts one lookup. `object`: an O_PATH
+  // descriptor of the file; empty for a node that stands for an object that does not exist yet.
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
   // Counts one more lookup of an existing node.
   void count_lookup(NodeIndex node);
-  // Subtracts `count` lookups, which the kernel has dropped, and frees the node when none are left.
-  // Does nothing for an unknown node.
+  // Subtracts `count` lookups, which the kernel has dropped, and frees the node if it has no
+  // lookups and no children left. Does nothing for an unknown node.
   void forget(NodeIndex node, std::uint64_t count);
 
   std::uint32_t size() const { return tree_.size(); }

@@ -14,7 +14,7 @@
 namespace cacheshim {
 namespace {
 
-// Inode numbers of the mount's own directories, outside the range of any backing file system.
+// Inode numbers of the mount's own directories, outside the range of InodeNumbers.
 constexpr std::uint64_t kOwnInode = std::uint64_t{1} << 62;
 static_assert((kOwnInode | kRootNode) == kMountRootInode);
 constexpr std::size_t kManyFreed = 1 << 16;

@@ -23,9 +23,9 @@ class ObjectIds {
     return id_of(node) == FileId{st.st_dev, st.st_ino};
   }
   // Whether the object that a lookup has found at the node's name is the node's object, or its
-  // copy. Only this daemon changes a layer, and it tells the node table of each name that it
-  // removes. So an object of the layer in place of the node's base object is a copy of that object.
-  // Only in the base can the name lead to a different object.
+  // copy. Only this daemon changes a layer, and it removes the name from the node table too. So an
+  // object of the layer in place of the node's base object is a copy of that object. Only in the
+  // base can the name lead to a different object.
   bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
     if (node.is_dir != S_ISDIR(st.st_mode)) return false;
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);
@@ -55,14 +55,16 @@ class ObjectIds {
     return found == linked_.end() ? 0 : found->second;
   }
 
-  // Returns the inode number that the mount shows for an object.
+  // Returns the mount's inode number of the object that has the node's data now. It may differ from
+  // `ino`, which stays the same across copy-up.
   static std::uint64_t number_of(const Node& node) {
     return InodeNumbers::number(node.device, node.inode);
   }
   std::uint64_t number(dev_t device, ino_t inode) {
     return InodeNumbers::number(numbers_.find_or_add(device), inode);
   }
-  // As number_of(), but assigns no number: returns nothing for an object of an unknown file system.
+  // As number(), but returns nothing for an object of an unknown file system, instead of adding the
+  // file system.
   std::optional<std::uint64_t> find_number(dev_t device, ino_t inode) const {
     const auto place = numbers_.find(device);
     if (!place) return std::nullopt;

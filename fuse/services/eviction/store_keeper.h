@@ -48,7 +48,8 @@ class StoreKeeper {
   void tend_if_due(TaskQueue& tasks);
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on
-  // which eviction depends, if it is older than kUseGrainSeconds.
+  // which eviction depends, if its access and modification times are both older than
+  // kUseGrainSeconds. Does nothing with O_NOATIME.
   void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
   // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process

@@ -38,8 +38,9 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, job.views.claim.is_made()};
 }
 
-// Uids that share a job must see each other's changes without invalidations, so the kernel caches nothing of such a
-// job. For other jobs the kernel caches the layer's names for long, because only this daemon changes the layer.
+// Uids that share a job must see each other's changes without invalidations, so the kernel caches no names or
+// attributes of such a job. For other jobs the kernel caches the layer's names for long, because only this daemon
+// changes the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
@@ -54,7 +55,7 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
                                     NodeRef ref) {
   const double timeout = of_name(lookup, &found);
   if (may_be_written_unseen(lookup, found, ref)) return 0;
-  // The answer may still show root as the owner.
+  // The answer may still show the daemon's user as the owner.
   if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;
   if (found.in_upper || timeout != kLongTimeout) return timeout;
   if (S_ISDIR(found.st.st_mode)) return timeout;

@@ -11,19 +11,21 @@
 namespace cacheshim {
 
 // Handles the claim of a job's view by the first user other than root. The kernel may have cached
-// attributes of the view that show root as owner. The daemon invalidates them before that user gets
-// an answer, so that the user's next calls see the new ones. Only attributes have changed, and the
-// kernel invalidates attributes without waiting for a lock. So the answer can wait for the
-// invalidation, whatever locks its request holds. The invalidation can take long if the kernel has
-// cached much of the view; therefore a separate thread sends it. Thread-safe.
+// attributes of the view that show the daemon's user as the owner. The daemon invalidates them
+// before that user gets the first answer, so that the user's next calls see the new ones. Only
+// attributes have changed, and the kernel invalidates attributes without waiting for a lock. So the
+// answer can wait for the invalidation, whatever locks its request holds. The invalidation can take
+// long if the kernel has cached much of the view; therefore a separate thread sends it.
+// Thread-safe.
 class ClaimInvalidation {
  public:
   ClaimInvalidation(const NodeTable& nodes, const Invalidation& invalidation)
       : nodes_(nodes), invalidation_(invalidation) {}
 
-  // Calls `answer` once the old attributes are invalidated. `answer` replies to the request by
-  // which a caller enters a job's view. `asked`: the node whose attributes the reply contains; 0 if
-  // it is the view's root, or if there is none.
+  // Calls `answer` once the old attributes are invalidated; immediately if that is not needed, or
+  // if `asked` is not 0 and another request has begun the invalidation. `answer` replies to the
+  // request by which a caller enters a job's view. `asked`: the node whose attributes the reply
+  // contains; 0 if it is the view's root, or if there is none.
   void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }

@@ -103,8 +103,8 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   return notices;
 }
 
-// Invalidates a published name, and those parent directories that may be new, in every other view
-// that knows the directory.
+// Returns the invalidations of the published names and of their parent directories, which may be
+// new, in the views of all other jobs that know the directory.
 Invalidation::Notices Invalidation::notices_of(const PublishReport& report, const Job& publisher) {
   Notices notices;
   std::set<std::string_view> names;

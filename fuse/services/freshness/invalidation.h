@@ -35,7 +35,7 @@ class Invalidation final : public Invalidator {
 
   void base_changed(const std::vector<BaseChange>& changes);
   // Call when a name of the job's view has changed other than by a request for that name. Calls
-  // `done` after the invalidation.
+  // `done` as Notifier::post() does.
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});

@@ -145,8 +145,8 @@ PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progr
   return report;
 }
 
-// Removes the layer, and with it all names that only the layer had. Returns how many of them the
-// kernel knew.
+// Removes the layer, and with it all names that only the layer had. Returns how many names of the job's view the kernel
+// knew, including names of the base.
 std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
   Invalidator::Done invalidate;
   std::size_t known = 0;

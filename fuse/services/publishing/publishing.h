@@ -47,13 +47,13 @@ class Publishing {
   const Publisher& publisher() const { return publisher_; }
   const RejectionWatch& rejections() const { return rejections_; }
 
-  // Publishes the entry that a change of `path` has just completed, if any, then calls `answer`. `held`: the
-  // directories that the request to be answered holds.
+  // Publishes the entry that a change of `path` has just completed, if there is one and the job's policy is kComplete,
+  // then calls `answer`. `held`: the directories whose locks the request to be answered holds.
   void completed(Job& job, const std::string& path, Arrival arrival, std::vector<NodeId> held,
                  Answer answer);
   // Call when an object has just been created, or has just got its name.
   void note_built(Job& job, const std::string& path);
-  // Returns the objects that the job has built under this lock file since it took the lock.
+  // Removes from the job's record, and returns, the objects that the job has built under this lock file.
   std::vector<std::string> take_built(Job& job, std::string_view lock_file) const;
   // Publishes objects that were built under a lock that is about to be released, then calls
   // `answer`.
@@ -66,7 +66,7 @@ class Publishing {
   // ---- These functions take long. They may call `progress` on the calling thread.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
-  // Discards the job's layer. Returns how many names of the layer the kernel knew.
+  // Discards the job's layer. Returns how many names of the job's view the kernel knew, including names of the base.
   std::uint64_t discard_job(Job& job);
 
   // Call while the daemon still answers requests. Idempotent.

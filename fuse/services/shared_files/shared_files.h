@@ -36,7 +36,7 @@ class SharedFiles {
       : store_(store), nodes_(nodes), files_(files) {}
 
   // Returns the object through which an open with `flags` writes a file of class `shared`. Returns
-  // null if the handle writes no staged copy: the file is a lock file, or is opened only for
+  // null if the handle writes no staged copy: the file is of another class, or is opened only for
   // reading. `is_new`: the caller has just created the file.
   std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
                                    bool is_new) const;
