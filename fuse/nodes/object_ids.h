@@ -23,9 +23,9 @@ class ObjectIds {
     return id_of(node) == FileId{st.st_dev, st.st_ino};
   }
   // Whether the object that a lookup has found at the node's name is the node's object, or its
-  // copy. Only this daemon changes a layer, and it removes the name from the node table too. So an
-  // object of the layer in place of the node's base object is a copy of that object. Only in the
-  // base can the name lead to a different object.
+  // copy. Only this daemon changes a layer, and a name that it removes there it also removes from
+  // the node table. So an object of the layer in place of the node's base object is a copy of that
+  // object. Only in the base can the name lead to a different object.
   bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
     if (node.is_dir != S_ISDIR(st.st_mode)) return false;
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);

@@ -16,13 +16,14 @@ namespace cacheshim {
 
 // Sends invalidations to the kernel. post() sends them from a separate thread.
 //
-// In the kernel, the invalidation of an entry waits for the lock of the directory, and the sender of a request in that
-// directory holds this lock until the daemon answers. So a request handler never invalidates names itself. A
-// publisher's reply is delayed until the other views are invalidated; that is safe as long as no reply waits, directly
-// or indirectly, for the invalidation of a directory that its own request holds. Hence the one rule of post(): if a
-// queued or current invalidation concerns a directory that a request holds, that request is answered first. As the
-// queue is strictly first in, first out, a blocked invalidation then always waits for a request that a receiver answers
-// without the notifier.
+// In the kernel, the invalidation of an entry waits for the lock of the directory, and the sender
+// of a request in that directory holds this lock until the daemon answers. So a request handler
+// never invalidates names itself. A publisher's reply is delayed until the other views are
+// invalidated; that is safe as long as no reply waits, directly or indirectly, for the invalidation
+// of a directory that its own request holds. Hence the one rule of post(): if a queued or current
+// invalidation concerns a directory that a request holds, that request is answered first. As the
+// queue is strictly first in, first out, a blocked invalidation then always waits for a request
+// that a receiver answers without the notifier.
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated again after kRepeatAfter.
@@ -53,10 +54,10 @@ class Notifier {
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
   bool knows_epoch() const { return knows_epoch_; }
 
-  // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately if there are none,
-  // after stop(), or if the rule above requires that the request is answered first, because of invalidations that are
-  // queued already. `held`: the directories whose locks the request holds. Requires: `notices` has no name in one of
-  // them.
+  // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately
+  // if `notices` is empty, after stop(), or if the rule above requires that the request is answered
+  // first, because of invalidations that are queued already. `held`: the directories whose locks
+  // the request holds. Requires: `notices` has no name in one of them.
   void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 

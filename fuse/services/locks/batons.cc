@@ -15,7 +15,8 @@
 namespace cacheshim {
 namespace {
 
-// The interval at which the daemon checks whether the descendants of a dead creator are done.
+// The interval at which the daemon checks whether the descendants of a dead creator are done, and
+// whether a creator without a pidfd is alive.
 constexpr std::chrono::milliseconds kOrphanPoll{100};
 
 // Returns a pidfd of the creator; empty if it has exited, even if another process now has its id.

@@ -65,7 +65,7 @@ class Batons {
     bool is_orphan = false;
   };
 
-  // Reaps the batons whose creators are gone. Returns when to call it again.
+  // Reaps the batons whose creators are gone. Returns the time of the next call.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
   // Removes from the list the batons whose creators are gone, and returns them.
   std::list<Watched> take_orphans();

@@ -51,7 +51,8 @@ class LockOwners {
   // Call when `owner` has closed a descriptor of the handle, and so loses its record locks. Returns true if the owner
   // was known.
   bool closed(std::uint64_t handle, std::uint64_t owner);
-  // Call when the handle is released: drops the locks that were made through it. Returns true if there were any.
+  // Call when the handle is released: drops the owners that have made requests through it, with all their locks.
+  // Returns true if there were any.
   bool released(std::uint64_t handle);
   // Takes all locks again on `file`, which is not locked yet, and uses that file from now on.
   // Owners whose locks the file system does not grant lose them.
@@ -69,7 +70,8 @@ class LockOwners {
   bool gives_up_exclusive(const LockRequest& unlock) const;
   // Adds the owners whose record locks conflict with the request.
   void add_blockers(const LockRequest& request, std::set<std::uint64_t>& blockers) const;
-  // Whether all owners of conflicting locks may be about to release them.
+  // Whether the request conflicts only with locks of owners that may be about to release them. False if it conflicts
+  // with no owner's lock.
   bool may_be_free_soon(const LockRequest& request) const;
   // Whether the conflicting locks may be released without an event.
   bool may_end_unseen(const LockRequest& request) const;

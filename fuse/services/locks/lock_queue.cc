@@ -56,9 +56,9 @@ void LockQueue::pump(Answers& answers) {
   while (grant_waiters(answers)) continue;
 }
 
-// Grants waiting requests in order: the first one, and every record lock request that conflicts with no earlier
-// request. Returns true if an earlier request may be granted now: a request that was granted has replaced its owner's
-// exclusive lock by a shared one.
+// Tries the waiting requests in order, except those behind a refused one: a request for the whole file behind any
+// other, and a record lock request behind one that it conflicts with. Returns true if an earlier request may be granted
+// now: a request that was granted has replaced its owner's exclusive lock by a shared one.
 bool LockQueue::grant_waiters(Answers& answers) {
   bool is_any_weakened = false;
   // The result is not used: the requests before the one that has dropped a lock are still blocked

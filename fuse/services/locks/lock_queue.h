@@ -24,9 +24,10 @@ namespace cacheshim {
 // The locks on one file (LockOwners), and the requests that wait for them.
 //
 // No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival:
-// the queue tries the first one, and those requests for record locks that conflict with no earlier one. A request that
-// does not wait is tried immediately, as by flock(2). So is a request of a process that already has a lock on the file:
-// behind a waiter that waits for this lock, the request would wait forever.
+// a request for the whole file waits for all earlier ones for the whole file, and a record lock request for the earlier
+// ones that it conflicts with. A request that does not wait is tried immediately, as by flock(2). So is a request of a
+// process that already has a lock of the same kind on the file: behind a waiter that waits for this lock, the request
+// would wait forever.
 //
 // close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the
 // lock of a closed descriptor. If the holder's descriptor has been closed (FLUSH), or may have been closed without a
@@ -58,11 +59,12 @@ class LockQueue {
   int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
   // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
-  // Call when the handle is released: drops the locks that were made through it.
+  // Call when the handle is released: drops the owners that have made requests through it.
   void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);
-  // Tries waiting requests whose conflicting locks may end without an event.
+  // Tries the waiting requests. Answers with EAGAIN those that wait only for kGrace, if it is over or a conflicting
+  // lock will stay.
   void poll(Answers& answers) REQUIRES(mutex);
   // Answers waiting requests with `error`, and those that wait only for kGrace with EAGAIN.
   void refuse_all(int error, Answers& answers) REQUIRES(mutex);

@@ -27,7 +27,7 @@ class LockRemovals {
   // All must outlive this object.
   LockRemovals(EventLoop& loop, LockTable& locks, const LockFiles& files);
 
-  // Whether `process` holds a lock on the lock file at `path`.
+  // Whether `process` holds an exclusive lock on the lock file at `path`.
   bool is_held_by(const Job& job, const std::string& path, pid_t process)
       REQUIRES_SHARED(job.overlay.mutex());
   // Unlinks a lock file for `process`. `hold`: as for changes::remove_file().

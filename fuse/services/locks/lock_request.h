@@ -29,8 +29,9 @@ struct LockRequest {
 class LockCall {
  public:
   virtual ~LockCall() = default;
-  // Called before the request waits, while no other thread can answer it. From now on, report an
-  // interrupt with LockTable::interrupt(ticket), which may be called from within this function.
+  // Called before the request waits, with the mutex of the file's queue held, while no other thread
+  // can answer it. From now on, report an interrupt with LockTable::interrupt(ticket), which may be
+  // called from within this function.
   virtual void wait(std::uint64_t ticket) = 0;
   virtual void answer(int error) = 0;  // 0: the lock is granted
 };

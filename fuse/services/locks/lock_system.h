@@ -31,7 +31,7 @@ struct LockSystem {
       descriptors;
   std::function<bool(pid_t process, const OpenDescriptor& descriptor)> has_descriptor;
   std::function<LockCallArguments(pid_t thread)> arguments;
-  // Whether a RELEASE may be in progress that LockTable has not received; true if unknown.
+  // Whether a RELEASE that LockTable has not received may be in progress; true if unknown.
   std::function<bool()> is_releasing;
   std::function<Clock::time_point()> now;
   static LockSystem real();

@@ -16,8 +16,8 @@
 namespace cacheshim {
 namespace {
 
-// The polling interval for a lock that a process outside the mount has, and for which a request
-// waits.
+// The polling interval while a wait may end, or the lock that it waits for be released, without an
+// event.
 constexpr std::chrono::milliseconds kPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
@@ -27,7 +27,8 @@ void give(LockQueue::Answers& answers) {
   answers.clear();
 }
 
-// Makes an anonymous file that is locked in place of a job's file.
+// Makes an anonymous file that is locked in place of a job's file, or of a file whose file system
+// has no locks.
 Result<UniqueFd> make_stand_in() {
   UniqueFd fd(::memfd_create("cacheshim-lock", MFD_CLOEXEC));
   if (!fd) return Errno::last();

@@ -29,13 +29,13 @@ struct LockFileId {
 };
 
 // All locks of a mount. Each file has a LockQueue from its first request until it has no owner and no waiting request.
-// An owner stays known until its last handle is closed.
-// The loop polls the locks whose release no event reports, while a request waits for them.
+// An owner stays known, even without locks, until a handle that it has used is closed. The loop polls the locks whose
+// release no event reports, while a request waits for them.
 //
 // Thread-safe. Calls are answered with no lock held.
 class LockTable {
  public:
-  // Returns a descriptor of a shared file (O_PATH is enough). Called with no lock held.
+  // Returns a descriptor of a shared file (O_PATH is enough). Called with no lock of the table held.
   using Opener = std::function<Result<UniqueFd>()>;
 
   LockTable(Counters& counters, EventLoop& loop, LockSystem system = LockSystem::real());
@@ -44,14 +44,14 @@ class LockTable {
   LockTable& operator=(const LockTable&) = delete;
 
   // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock whose
-  // owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or the file system's error. If the
-  // file system of a shared file does not support locks (the first one fails with ENOLCK, ENOSYS or EOPNOTSUPP), the
-  // lock excludes only processes of this mount.
+  // owner would wait for itself (break_cycle()), ENOLCK for a request that would have to wait once the table is closed,
+  // or the file system's error. If the file system of a shared file does not support locks (the first one fails with
+  // ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
-  // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a
-  // rename or link: the locks and waiting requests move to it. Requests by either id use the same
-  // queue until the last one is gone.
+  // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a rename or link: the locks
+  // and waiting requests move to it. Requests by either id use the same queue until it has no owner and no waiting
+  // request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` releases the whole of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
@@ -84,9 +84,9 @@ class LockTable {
   // the waiting requests.
   PendingReplies close();
   void reopen() { closed_ = false; }
-  // Runs `action` while no process but `process` has a lock on the file or waits for one, and no
-  // new request starts. Errors: EBUSY if another process has a lock or waits for one, otherwise the
-  // errors of `action`.
+  // Runs `action`, with the mutex of the file's queue held, while no process of the mount but `process` has a lock on
+  // the file or waits for one, and no new request starts. Errors: EBUSY if another process has a lock or waits for one,
+  // otherwise those of `open` and `action`.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
   // Sets a function that is called, with the mutex of the file's queue held, when a request or a close may have left

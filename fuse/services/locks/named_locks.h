@@ -21,11 +21,11 @@ struct NamedLock {
   LockFileId id;
 };
 
-// Files of jobs whose locks are taken on a file of the base: small `*.lock` files of a cache
-// without a profile, and batons that are locked by flock(2) or fcntl(2), from the first lock
-// request on. The file's bytes, attributes and names stay the job's own; all jobs and processes
-// outside the mount share only the locks of the base file of that path. The locks of a baton are
-// taken on a file that other processes cannot find (NamedLockFiles).
+// Takes the locks of a job's own file on a file of the base, from the first lock request on. It
+// does so for small `*.lock` files of a cache without a profile, and for batons that are locked by
+// flock(2) or fcntl(2). The file's bytes, attributes and names stay the job's own; all jobs and
+// processes outside the mount share only the locks of the base file of that path. The locks of a
+// baton are taken on a file that other processes cannot find (NamedLockFiles).
 //
 // A process outside the mount may remove that base file, as Python's filelock does when it unlocks.
 // A lock of the removed file would exclude no later process:
@@ -37,9 +37,9 @@ struct NamedLock {
 // daemon unlocks the file and repeats the request on the current file, which it creates if
 // necessary.
 //
-// The base file is chosen for a node, not for a handle, and stays the same until the last handle
-// that has requested a lock is released: a rename or an unlink in the view does not separate the
-// processes of one job.
+// The base file is chosen for a node, not for a handle, and stays the same, unless it is removed,
+// until the last handle that has requested a lock is released: a rename or an unlink in the view
+// does not separate the processes of one job.
 //
 // Thread-safe.
 class NamedLocks {

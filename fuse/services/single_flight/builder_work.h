@@ -32,12 +32,12 @@ class BuilderActivity {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kIdleFor{1};
-  // A builder that uses less processor time than this within kIdleFor is idle. The value is not 0,
+  // A builder that does less work than this (note()) within kIdleFor is idle. The value is not 0,
   // because threads that only wait wake up now and then.
   static constexpr std::chrono::milliseconds kLeastWork{50};
 
-  // Records the builder's processor time until `now`. Returns true if the builder has been idle for
-  // kIdleFor.
+  // Records the builder's work until `now`: its processor time, and, if it is running, the whole
+  // time since the last call. Returns true if the builder has been idle for kIdleFor.
   bool note(Time now, const BuilderWork& work);
   void forget() { *this = {}; }
 

@@ -8,8 +8,8 @@
 
 namespace cacheshim {
 
-// Names whose builds have failed, each for a limited time, during which no process waits for them.
-// Not thread-safe.
+// Names whose builds have failed. Each is kept for a limited time; meanwhile no process waits for
+// it. Not thread-safe.
 class FailedBuilds {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -17,7 +17,7 @@ class FailedBuilds {
   bool empty() const { return until_.empty(); }
   void add(const std::string& path, Time until);
   bool has(const std::string& path, Time now);
-  // Forgets `path` and everything below it.
+  // Forgets every name that begins with `path`, such as those below it.
   void forget(std::string_view path);
 
  private:

@@ -45,8 +45,8 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
   check_builders();
 }
 
-// Ends the waits of processes that need not, or must not, wait any longer, and the leases of
-// builders that do not run.
+// Ends the waits that are over time or interrupted. Hands the lease of a stopped builder to the
+// process that has waited longest.
 void FlightTender::end_late_waits() {
   const auto now = options_.now();
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
@@ -104,8 +104,9 @@ void FlightTender::check_names() {
   give(answers);
 }
 
-// Ends the waits that have got their result. If the builder is done and the entry is not complete
-// in a waiter's view, hands the lease to the process that has waited longest.
+// Ends the waits that have got their result. If the builder is done or has given up, or if the
+// lease has none, hands it to the remaining process that has waited longest; without such a process
+// the lease ends.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;
@@ -136,7 +137,8 @@ std::vector<FlightTender::Watched> FlightTender::take_watched() {
   return all;
 }
 
-// Whether the builder of an entry that is built elsewhere has stopped working at it.
+// Whether the builder of an entry that is built elsewhere has stopped working at it, or has had the
+// lease for `timeout` and no process waits.
 bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) const {
   if (work.has_ended) return true;
   if (waits_for_any(table_.leases, *lease.leader)) lease.activity.forget();

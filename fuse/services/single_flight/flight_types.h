@@ -28,7 +28,8 @@ struct EntryState {
   // The entry's completing file is in the base. If the profile has no rule for completion: the name
   // exists.
   bool is_complete = false;
-  bool is_begun = false;  // the job's layer has the entry's directory
+  // The job's layer has the entry's directory. True for an entry that is built elsewhere.
+  bool is_begun = false;
   // Whether a file of this name can complete its entry. If not, the name will not be added to an
   // entry that is already complete.
   bool completes = false;
@@ -38,7 +39,7 @@ struct EntryState {
 struct LeaseRequest {
   std::string path;
   Job* job;
-  bool publishes;  // all jobs will see its build; otherwise only its own job
+  bool publishes;  // all jobs will see the build; otherwise only `job`
   Lineage lineage;
   pid_t thread;
   std::string entry = {};  // the entry that `path` is, or is a part of
@@ -74,7 +75,7 @@ struct FlightOptions {
   // Returns the state of `path` in the job's view. Takes Overlay::mutex().
   std::function<EntryState(const Job& job, const std::string& path)> inspect;
   // `builds`: whether a thread of the job now builds an entry of a rule with one_by_one. Called
-  // with the mutex held.
+  // with LeaseTable::mutex held.
   std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};
   // The time, and a builder's work; replaced in tests.
   std::function<FlightTime()> now = std::chrono::steady_clock::now;

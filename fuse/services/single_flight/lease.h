@@ -60,13 +60,13 @@ struct Lease {
   BuilderActivity activity;
   FlightTime next_check;
   FlightTime since;  // the time at which the builder got the lease
-  // Whether the builder's job has made, since the lease began, a file in the entry's directory, and
-  // a part of the entry itself.
+  // Since the builder got the lease, its job has changed a file in the entry's directory
+  // (has_begun), and made a part of the entry (has_part).
   bool has_begun = false;
   bool has_part = false;
-  int lookups = 0;  // by `thread` since the lease began
-  // The last lookup by `thread` since the lease began. Empty if the thread was waiting when it
-  // became the builder: it then looks the name up once more.
+  int lookups = 0;  // by `thread` since it became the builder
+  // The last lookup by `thread` since it became the builder. Empty if the thread was waiting at
+  // that time: it then looks the name up once more.
   std::optional<FlightTime> last_lookup;
   UniqueFd watched;
   std::uint64_t serial = 0;
@@ -77,7 +77,8 @@ struct Lease {
   bool is_to_be_checked = false;
   std::set<const Job*> finished;  // jobs that have finished the name since the last check
   // The builder's job has finished the name, and FlightTender has not checked the result yet. Until
-  // then nothing counts as a failure of the build.
+  // then the builder's exit, its idleness or its next entry does not count as a failure of the
+  // build.
   bool is_finished = false;
 };
 

@@ -60,7 +60,9 @@ class LeaseTable {
   // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
   // own threads and descendants, which may have begun before.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
-  // Makes the process that has waited longest the builder; without a waiter the lease ends.
+  // Makes the process that has waited longest the builder. Skips processes that have exited, and
+  // those that do not publish if the lease is for all jobs: their waits end, and they build the
+  // name without the lease. Without a waiter the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait; `as_builder` if its process will build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
@@ -68,7 +70,7 @@ class LeaseTable {
   void erase(Iterator lease) REQUIRES(mutex);
   // As erase(), for a build that has failed: no process waits for the lease's name for kFailedFor.
   void fail(Iterator lease) REQUIRES(mutex);
-  // Forgets the failed builds of `path` and everything below it.
+  // Forgets the failed builds of every name that begins with `path`.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
   // Returns the placeholder of the lease's name in the job's view; counts one lookup of it.

@@ -76,8 +76,7 @@ void SingleFlight::note_step(const Job& job, const std::string& path, bool is_re
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory() || ref->is_entry_directory()) return;
   const bool is_beside = entries_.is_beside_entry(path);
-  // The contents of a temporary directory are removed before the directory itself, whose removal
-  // alone counts.
+  // Only the removal of a temporary directory itself counts, not that of its contents.
   const bool is_cleared =
       is_removed && entries_.is_scratch(path) && ref->rest.find('/') == ref->rest.npos;
   if (is_removed && !is_cleared) return;
