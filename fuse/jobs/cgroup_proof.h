@@ -24,7 +24,7 @@ class CgroupProof {
 
  private:
   struct Tree {
-    std::string controllers;  // the super block's options, which contain them; "" for version 2
+    std::string controllers;  // version 1: the super block's options, which include them; else ""
     std::string root;         // the directory of the hierarchy that is mounted
     std::string mount_point;
   };

@@ -92,9 +92,8 @@ class Job final : private OverlayObserver {
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that causes the
   // refusal. Errors: those of writing the layer's record; the change must then not be made.
   Status refuse_publishing(const std::string& why) EXCLUDES(overlay.mutex());
-  // Ensures that the layer's record names its owner, durably. Call before the first answer to the
-  // owner, with no lock held. Takes no time if there is no layer, or if the owner is already
-  // recorded.
+  // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with no lock
+  // held. Takes no time if there is no layer, or if the owner is already recorded. Only logs a failure.
   void record_owner() EXCLUDES(overlay.mutex());
 
  private:

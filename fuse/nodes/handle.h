@@ -38,13 +38,14 @@ struct FileHandle {
   // backing file.
   bool direct_io = false;
   // Whether the handle counts as a writer of the file `device` and `inode`. A writable handle does,
-  // and so does a handle whose file the kernel reads by itself: this file must not become a file of
-  // the base, because a copy-up would then move its data to another file.
+  // unless its file is common to all jobs. So does a handle whose file the kernel reads by itself:
+  // this file must not become a file of the base, because a copy-up would then move its data to
+  // another file.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
-  bool is_lock_file = false;                 // a lock file of the base, which all jobs share
-  off_t most_bytes = 0;                      // the maximum size of a lock file
+  bool is_lock_file = false;                 // a common file: a lock or `shared` file of the base
+  off_t most_bytes = 0;                      // the maximum size of a common file
   bool is_shared_file = false;               // a file of the base, of class `shared`
   std::unique_ptr<SharedFile> shared;        // of a shared file that is open for writing
   std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)

@@ -43,7 +43,7 @@ struct NodeInfo {
   std::uint64_t ino = 0;  // st_ino: constant while the node lives, across copy-up
   bool is_view_root = false;
   bool is_dir = false;
-  bool removed = false;       // has no name any more
+  bool removed = false;       // has no name
   bool was_unlinked = false;  // if removed: by a request, not from outside this view
   bool in_upper = false;
   Common common = Common::kNone;

@@ -36,8 +36,8 @@ class NodeNames {
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
   // Call when the node's first name no longer leads to it, because another process has removed or
-  // replaced the file outside this view. `object` is an O_PATH descriptor of the node's file, taken
-  // from an open handle.
+  // replaced the file outside this view, or when the node has no name and holds no descriptor.
+  // `object` is an O_PATH descriptor of the node's file, taken from an open handle.
   void lose_name(NodeIndex node, UniqueFd object);
   // Call before intern() for an object of the layer that was just created. If a node of another
   // object has this name, that node loses the name: another process has removed that object since

@@ -15,7 +15,7 @@ namespace cacheshim {
 
 // Records which object of the layer or the base a node stands for. This changes when copy-up,
 // publishing or a rename moves the node's data. The node then keeps its inode number. If open
-// handles must open the data again, it begins a new epoch, which they see.
+// handles must open the data again, the node begins a new epoch, which the handles see.
 //
 // Thread-safe. Call functions that make changes with the Overlay::mutex() of the job held
 // exclusively.

@@ -25,7 +25,8 @@ class ObjectIds {
   // Whether the object that a lookup has found at the node's name is the node's object, or its
   // copy. Only this daemon changes a layer, and a name that it removes there it also removes from
   // the node table. So an object of the layer in place of the node's base object is a copy of that
-  // object. Only in the base can the name lead to a different object.
+  // object. Only in the base can the name lead to a different object. A directory counts as the
+  // same even if it was replaced.
   bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
     if (node.is_dir != S_ISDIR(st.st_mode)) return false;
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);

@@ -35,8 +35,8 @@ class CacheTimeouts {
   void stop() { watch_.reset(); }
   WatchMode watch_mode() const { return watch_->mode(); }
 
-  // Reads the change counter of the directory, and watches the directory from now on. Call before the lookup in the
-  // base.
+  // Reads the change counter of the directory, and ensures that the directory is watched, if
+  // possible. Call before the lookup in the base.
   DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
   // Returns the timeout of a name whose lookup has found the object `found`; null: nothing.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;

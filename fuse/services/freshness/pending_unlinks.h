@@ -29,8 +29,8 @@ namespace cacheshim {
 // - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
 //   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
 // Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits. A
-// thread for which no request waits sends this invalidation when such a file is looked up, or when there are more
-// than kMost.
+// thread for which no request waits sends this invalidation when such a file gets a LOOKUP or GETATTR, or when there
+// are more than kMost.
 //
 // Thread-safe.
 class PendingUnlinks {
