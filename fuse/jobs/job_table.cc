@@ -100,7 +100,7 @@ void JobTable::adopt_orphans() {
     if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;
     Job& job = get_or_make(orphan.record().job);
     const WriterLock layer_lock(job.overlay.mutex());
-    if (job.layer) continue;  // of an older cycle: left to the next daemon, or to gc
+    if (job.layer) continue;  // of another cycle: left to the next daemon, or to gc
     job.adopt(std::move(orphan), policy_);
     if (const Status opened = job.open_layer(); !opened) {
       spdlog::error("cannot take up the layer of job '{}': {}; it starts with an empty one", job.id,

@@ -18,9 +18,9 @@
 
 namespace cacheshim {
 
-// Identifies the file of a lock. A file of the base that all jobs share is identified by its device
-// and inode numbers. A job's own file is identified by device 0 and its node, because its data may
-// move while it is locked.
+// Identifies the file of a lock. A file of the base that all jobs share is identified by its device and inode numbers.
+// A job's own file is identified by device 0 and its node, because its data may move while it is locked.
+// NodeObjects::locked_inode() gives the exceptions.
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;

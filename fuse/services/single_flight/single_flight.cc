@@ -31,9 +31,10 @@ void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::secon
       nodes_, counters_);
 }
 
-// Accepts names of class `flight`: the directory of an entry that is built elsewhere and renamed
-// into place, or a name in an entry whose directory is in the caller's layer. If the layer does not
-// have the directory, perhaps no process will build the name.
+// Accepts names of class `flight` in a profile whose entries may be published early: the directory
+// of an entry that is built elsewhere and renamed into place, or a name in an entry whose directory
+// is in the caller's layer. If the layer does not have the directory, perhaps no process will build
+// the name.
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || !row_of(entries_.class_of(path)).is_awaited) return false;
   const auto ref = entries_.find(path);
