@@ -27,7 +27,7 @@ struct View {
   std::vector<gid_t> groups;
 
   // Returns the attributes that the view shows for an object (owner=squash): the view's user as owner, and no sticky
-  // bit. If its mode does not let this uid read a file or directory of the base, the object keeps its real owner and
+  // bit. If the mode of a base file or directory does not let this uid read it, the object keeps its real owner and
   // stays inaccessible. A closed lock file of the base (is_closed_lock()) is shown with mode 0666.
   struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
 

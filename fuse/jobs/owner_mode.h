@@ -15,7 +15,7 @@ struct OwnerMode {
   bool keep = false;
   // With keep: the owners that the mount shows instead of the real ones, and that nobody can
   // change. New objects get these owners. The daemon sets no set-id bit on a file whose real owner
-  // is another one: a process could use the bit to run as that owner.
+  // or group differs: a process could use the bit to run as that owner or group.
   std::optional<uid_t> shown_uid;
   std::optional<gid_t> shown_gid;
   // With keep: whether the mount uses the POSIX ACLs of the backing files.

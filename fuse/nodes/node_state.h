@@ -28,8 +28,8 @@ class NodeState {
   bool has_same_data(const struct stat& st);
 
   // Whether the daemon knows that the object, which is in the layer, has no file capabilities. Set
-  // when the daemon has checked or created the object; cleared when its attributes change or its
-  // data move.
+  // when the daemon has checked or created the object; cleared when its attributes change, and by
+  // NodeObjects::moved().
   bool lacks_capabilities() const { return std::atomic_ref(lacks_capabilities_) != 0; }
   void set_lacks_capabilities(bool lacks) {
     std::atomic_ref(lacks_capabilities_).store(static_cast<std::uint8_t>(lacks));

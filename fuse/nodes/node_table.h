@@ -33,9 +33,9 @@ namespace cacheshim {
 // This class makes and frees nodes. names() finds nodes by name and changes their names, objects()
 // changes the objects that nodes stand for, and state() returns the rest of a node's state.
 //
-// Thread-safe by one reader-writer lock (NodeTree), never held across a system call. Adding and
-// removing nodes and names takes the lock exclusively. Finding a node, counting another lookup of a
-// known node and forgetting some of its lookups take it shared.
+// Thread-safe by one reader-writer lock (NodeTree), never held across a system call that may block.
+// Adding and removing nodes and names takes the lock exclusively. Finding a node, counting another
+// lookup of a known node and forgetting some of its lookups take it shared.
 class NodeTable {
  public:
   NodeTable() : names_(tree_), objects_(tree_) {}
