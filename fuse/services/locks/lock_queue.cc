@@ -56,9 +56,10 @@ void LockQueue::pump(Answers& answers) {
   while (grant_waiters(answers)) continue;
 }
 
-// Tries the waiting requests in order, except those behind a refused one: a request for the whole file behind any
-// other, and a record lock request behind one that it conflicts with. Returns true if an earlier request may be granted
-// now: a request that was granted has replaced its owner's exclusive lock by a shared one.
+// Tries the waiting requests in order, except those behind a refused one. A request for the whole file is behind every
+// earlier one for the whole file; a record lock request is behind the earlier ones that it conflicts with. Returns true
+// if an earlier request may be granted now: a request that was granted has replaced its owner's exclusive lock by a
+// shared one.
 bool LockQueue::grant_waiters(Answers& answers) {
   bool is_any_weakened = false;
   // The result is not used: the requests before the one that has dropped a lock are still blocked

@@ -20,7 +20,7 @@ namespace cacheshim {
 
 // Identifies the file of a lock. A file of the base that all jobs share is identified by its device and inode numbers.
 // A job's own file is identified by device 0 and its node, because its data may move while it is locked. Exception: a
-// file with an inode number in NodeObjects::locked_inode() is identified by it.
+// file for which NodeObjects::locked_inode() returns an inode is identified by that inode.
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;

@@ -104,9 +104,9 @@ void FlightTender::check_names() {
   give(answers);
 }
 
-// Ends the waits that have got their result. If the builder is done or has given up, or if the
-// lease has none, hands it to the remaining process that has waited longest; without such a process
-// the lease ends.
+// Ends the waits that have got their result. If the builder is done or has given up, or if no
+// process holds the lease, hands the lease to the remaining process that has waited longest;
+// without such a process the lease ends.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;
