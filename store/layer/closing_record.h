@@ -12,11 +12,11 @@
 // serves the mount removes it. Without a run directory there is no record.
 namespace cacheshim {
 
-// The record is written and synced on return.
+// On return the file is in place and its contents are synced; its directory is not.
 Status record_closing(const std::string& run_dir, const std::string& cycle);
 void forget_closing(const std::string& run_dir);
-// Returns the recorded cycle, nothing if there is no readable record. Skips unknown fields; a
-// record without a cycle means cycle 0.
+// Returns the recorded cycle; nothing if there is no readable record. Skips unknown fields. Returns
+// "0" for a record without a cycle.
 std::optional<std::string> recorded_closing(const std::string& run_dir);
 
 }  // namespace cacheshim

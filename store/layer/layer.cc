@@ -28,8 +28,8 @@ Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// Returns EPERM if a user other than the daemon's owns the directory or can change it. Requires:
-// `layers` itself has been checked.
+// Returns EPERM if a user other than root, the daemon's and the owner of `layers` owns the
+// directory or can change it. Requires: `layers` itself has been checked.
 Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(top, sys::stat_fd(layers));
   CACHESHIM_TRY(directory, open_dir(layers, path));
@@ -132,9 +132,9 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may take over an existing layer. A layer without a record, whose creator died or
-// lost power before it wrote the record, may be taken only if it has no upper directory. A layer
-// that only root has used goes to the first other user.
+// Whether `wanted` may take over an existing layer. A layer has no record if its creator died or
+// lost power before it wrote the record; it may be taken only if it has no upper directory. A layer
+// that only root has used goes to the first other user. Any user may take an ended or shared layer.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
@@ -187,7 +187,8 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // The layer still has its contents, so the restrictions of the previous record still apply.
+    // The policy is the new one. `vouched` and `refused` of the previous record still apply, because
+    // the layer still has its contents.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;

@@ -45,19 +45,20 @@ struct LayerRecord {
 };
 
 std::string to_json(const LayerRecord& record);
-// Errors: EINVAL for text that is not a JSON object.
+// Errors: EINVAL for text that is not a JSON object, or has a field of another type.
 Result<LayerRecord> parse_layer_record(std::string_view json);
 
 // Holds the layer's owner.lock during its lifetime. Move-only.
 class Layer {
  public:
   // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the
-  // layer's owner is recorded durably. Does not take a layer that another living daemon holds, that
-  // belongs to another user, or whose owner is not recorded; creates another one beside it
-  // ("<cycle>@<node>.2").
+  // layer's owner is recorded durably. Does not take a layer that another living daemon holds, an
+  // active layer of another user (unless it has `shared_uids`), or a layer with an upper directory
+  // but no readable record; takes or creates another one beside it ("<cycle>@<node>.2" and so on).
+  // Errors: EUSERS after 64 such layers; EPERM if other users can change the directory.
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing directory of a job, "<cycle>@<node>". Errors: EWOULDBLOCK if another daemon
-  // holds it.
+  // holds it; EPERM if other users can change it; ENOENT or EINVAL if it has no readable record.
   static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);
 
   const LayerRecord& record() const { return record_; }
@@ -91,7 +92,7 @@ class Layer {
   LayerRecord record_;
 };
 
-// Returns the layers of this node that are recorded as active and that no daemon holds.
+// Takes and returns the layers of this node that are recorded as active and that no daemon holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
 // Ends layers that are recorded as active, but that no daemon holds or will take over. These are
@@ -101,7 +102,7 @@ std::vector<Layer> take_orphans(int layers, const std::string& node);
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 
-// Removes layers that ended more than `keep_seconds` ago.
+// Removes ended layers that ended at least `keep_seconds` ago, or that have no readable record.
 void sweep_ended_layers(int layers, std::time_t keep_seconds);
 
 }  // namespace cacheshim

@@ -14,25 +14,25 @@
 // its directories are opaque.
 //
 // Only this daemon changes the layer, so the index always agrees with the directories and markers
-// on disk. If the layer does not have the directory of a name, a lookup goes directly to the
-// lowers, and one walk over the index tells whether the layer hides the name there. The index is a
-// tree like the layer's own, so that a rename or removal of a directory is one step, whatever the
-// directory contains. The index does not contain files. Thread-safe: its lock is the innermost one
-// and is not held across a system call. The caller holds Overlay::mutex() while it makes a change
-// on disk and here. Paths are as in paths.h.
+// on disk. If the layer does not have the directory that contains a name, a lookup goes directly to
+// the lowers, and one walk over the index tells whether the layer hides the name there. The index
+// is a tree like the layer's own, so that a rename or removal of a directory is one step, whatever
+// the directory contains. The index does not contain files. Thread-safe: its lock is the innermost
+// one and is not held across a system call. The caller holds Overlay::mutex() while it makes a
+// change on disk and here. Paths are as in paths.h.
 namespace cacheshim {
 
 class LayerIndex {
  public:
   struct Place {
-    bool in_layer = false;      // the layer has the directory of the name
+    bool in_layer = false;      // the layer has the directory that contains the name
     bool hides_lowers = false;  // the name or a parent is whited out, or a parent is opaque
   };
   Place place_of(std::string_view path) const;
 
   bool has_directory(std::string_view path) const;
-  // Functions that add a name require: the index contains the parent directory of the name. "" is
-  // always in the index.
+  // The index must contain the parent of a directory or whiteout that is added, and the directory
+  // to which add_whiteout_marker() or add_opaque() adds a marker. "" is always in the index.
   void add_directory(std::string_view path);
 
   void add_whiteout(std::string_view path);

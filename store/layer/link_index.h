@@ -15,14 +15,15 @@
 
 namespace cacheshim {
 
-// Keeps hard links of the base together across copy-up: records the base files with several names
-// of which this layer has copied up or hidden a name.
+// Keeps hard links of the base together across copy-up: records each base file with several names
+// if this layer has copied up or hidden one of them.
 //
-// The first name of such a file that is copied up leaves a hard link of the copy here, under a key
-// made of the base file's identity. From then on its other names in the base show the copy, and get
-// links of it when they are copied up themselves. With the key, the number of the base's names that
-// are still visible (neither copied up nor hidden) is stored; this number plus the copy's own links
-// is the file's st_nlink. A file that has only lost names so far is recorded without a copy.
+// When the first name of such a file is copied up, the index keeps a hard link of the copy, under a
+// key made of the base file's identity. From then on the file's other names in the base show the
+// copy, and become links of it when they are copied up themselves. The record also has the number
+// of the base's names that are still visible (neither copied up nor hidden); this number plus the
+// number of the copy's names in the layer is the file's st_nlink. A file that has only lost names
+// so far is recorded without a copy.
 //
 // On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2) or link(2). A
@@ -40,9 +41,10 @@ class LinkIndex {
     ino_t inode = 0;
   };
 
-  // Returns a key that identifies the file during its lifetime, also after a remount. It is a hash
-  // of the file handle or, on a file system without file handles, of the device and inode number.
-  // `object` may be an O_PATH descriptor; `lower` is LowerStack::Object's.
+  // Returns a key that identifies the file during its lifetime. It is a hash of the file handle,
+  // which is the same after a remount. On a file system without file handles, it is a hash of the
+  // device and inode number, and a remount may change the device. `object` may be an O_PATH
+  // descriptor; `lower` is LowerStack::Object's.
   static Result<std::string> key_of(int object, std::size_t lower);
 
   // Reads the records in the work directory `work`, which must stay open.
@@ -58,13 +60,13 @@ class LinkIndex {
   }
 
   const File* find(const std::string& key) const;  // null if there is none
-  // Opens and checks the copy of a file that has one.
+  // These open and stat the copy of a file. Require: find(key) has a copy.
   Result<UniqueFd> open_copy(const std::string& key, int flags) const;
   Result<struct stat> stat_copy(const std::string& key) const;
   // Sets st_nlink of an object in the layer to its number of names in the merged view.
   void correct_links(struct stat& st) const;
 
-  // Records `name` in `directory` as the copy of a base file that has `names` names.
+  // Records `name` in `directory` as the copy of a base file. `names` as for take_name().
   Status add_copy(const std::string& key, nlink_t names, int directory, const std::string& name);
   // Gives the copy a further name in the layer.
   Status link_copy(const std::string& key, int directory, const std::string& name) const;

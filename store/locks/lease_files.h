@@ -21,14 +21,14 @@ class LeaseFiles {
   // `directory` stays open; -1: every lease is granted.
   explicit LeaseFiles(int directory) : directory_(directory) {}
 
-  // Takes the lease of `path` and holds it until release(). Errors: EWOULDBLOCK while another
-  // daemon holds it. If the file cannot be created or locked, for example because the file system
-  // has no locks, returns an empty descriptor. The lease then excludes only processes of this
-  // daemon's mount.
+  // Takes the lease of `path`. The caller holds it while the descriptor is open, and ends it by
+  // release(). Errors: EWOULDBLOCK while another daemon holds the lease. If the file cannot be
+  // created or locked, for example because the file system has no locks, returns an empty
+  // descriptor. The lease then excludes only processes of this daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
-  // Removes the files that nobody has locked: files that a dead daemon has left, and files for the
-  // locks of batons (NamedLockFiles).
+  // Removes the files that no process has locked by flock(2): files that a dead daemon has left,
+  // and files for the locks of batons (NamedLockFiles). Does not check for fcntl(2) locks.
   void sweep() const;
 
  private:

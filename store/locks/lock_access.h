@@ -16,18 +16,19 @@ namespace cacheshim {
 // reading, can lock it and block others.
 //
 // If every local user may publish, all users may open it (mode 0666). If `[publish] allow` is set,
-// only root and the users and groups that it names may, by a POSIX ACL: mode 0660 with the sticky
-// bit. The kernel ignores that bit on a file; here it marks a mode that applies only beside the
-// mount. In a view, the view's user can open every lock file (View), because the daemon opens it
-// for the user. Jobs that are allowed by their cgroup have no ACL entry: they lock through the
-// mount.
+// only root, the service account, and the users and groups that `allow` names may open it: the mode
+// is 0600 with the sticky bit, and the named users and groups have entries in a POSIX ACL (the file
+// then shows mode 0660). The kernel ignores the sticky bit on a file; here it marks a mode that
+// applies only outside the mount. In a view, the view's user can open every lock file (View),
+// because the daemon opens it for the user. Jobs that are allowed by their cgroup have no ACL
+// entry: they lock through the mount.
 class LockAccess {
  public:
   explicit LockAccess(const std::optional<PublishAllow>& allow);
 
   mode_t mode() const { return mode_; }
-  // Sets this mode and ACL on the open lock file `fd`. Does nothing if the daemon may not change
-  // the file. If the file system has no ACLs, only the service account can open the file.
+  // Sets this mode and ACL on the open lock file `fd`. Does nothing if the service account does not
+  // own the file. If the file system has no ACLs, only the service account can open the file.
   void apply(int fd) const;
 
  private:
@@ -35,8 +36,8 @@ class LockAccess {
   std::string acl_;  // in the kernel's format; "" for none
 };
 
-// Whether a file of the base is a lock file with the sticky bit, whose mode does not apply in a
-// view.
+// Whether a file of the base is a lock file that LockAccess has closed (it has the sticky bit). The
+// mode of such a file does not apply in a view.
 bool is_closed_lock(const struct stat& st);
 
 }  // namespace cacheshim

@@ -33,8 +33,8 @@ class LockRenames {
   // link_out() give a lock file the name `name` in `directory`, a directory of the layer.
   // rename_in() copies the file if `directory` is on another file system, and returns an O_PATH
   // descriptor of the object that got the name; other processes may have removed the name by then.
-  // Errors: EXDEV from the other three functions if `directory` is on another file system; EXDEV
-  // for names of class `shared`; EFBIG for a file that is too large; EEXIST.
+  // Errors: EXDEV from the other three functions if layer and base are on different file systems;
+  // EXDEV for names of class `shared`; EFBIG for a file that is too large; EEXIST.
   Result<UniqueFd> rename_in(int directory, const std::string& name, const std::string& path,
                              unsigned flags);
   Status rename_out(const std::string& path, int directory, const std::string& name) const;

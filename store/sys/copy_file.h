@@ -25,8 +25,8 @@ struct CopyOptions {
 // ENOSPC; `target` is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
-// Copies everything except the data. `st` is the source's. Either may be an O_PATH descriptor, but
-// not of a symlink.
+// Copies everything that copy_file() copies, except the data. `st` is the source's. Either
+// descriptor may be an O_PATH descriptor, but not of a symlink.
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner);
 
 // Gives a new object of any kind the owner and group in `st`. Returns false if that is not

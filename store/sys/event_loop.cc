@@ -16,7 +16,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint64_t kEvent = 0;  // the id of a stop or wake event among those of tasks and descriptors
+constexpr std::uint64_t kEvent = 0;  // the id of a stop or wake event; tasks and descriptors have ids from 1 upwards
 
 [[noreturn]] void fail() {
   throw std::system_error(errno, std::generic_category(), "cannot wait for events");

@@ -14,7 +14,8 @@
 namespace cacheshim {
 
 // One thread that does the short recurring work of several services: at a set time, after a call of wake(), or once a
-// descriptor is readable. Work that may block for long needs a thread of its own (TaskQueue). Thread-safe.
+// descriptor is readable. Work that may block for long needs a thread of its own (TaskQueue). Thread-safe, except
+// EventLoop::start() and EventLoop::stop().
 class EventLoop {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,9 +24,9 @@ class EventLoop {
   // The work of one service. The objects that `run` uses, and the loop, must outlive the task.
   class Task {
    public:
-    // Called on the loop's thread, with no lock held. `readable` has the ids of the watched descriptors that have
-    // become readable. Returns the time of the next call; a call of wake(), or a readable descriptor, brings it
-    // forward.
+    // Called on the loop's thread, with no lock held; for the first time after a call of wake(), or once a watched
+    // descriptor is readable. `readable` has the ids of the watched descriptors that have become readable. Returns
+    // the time of the next call; a call of wake(), or a readable descriptor, brings that time forward.
     using Run = std::function<Clock::time_point(const std::vector<std::uint64_t>& readable)>;
 
     // `what` names the work in the log if `run` throws; `run` is then called again after kRetry, with the same ids.
@@ -66,7 +67,7 @@ class EventLoop {
 
   // Starts the thread. Throws std::system_error. Call once.
   void start();
-  // Ends the thread, after the call in progress. Idempotent.
+  // Ends the thread, after the call in progress and perhaps calls that are already due. Idempotent.
   void stop();
   // Calls each task now, on the calling thread. For the unit tests of services, with a loop that is not started.
   void run_all();
@@ -87,7 +88,7 @@ class EventLoop {
 
   static constexpr std::chrono::milliseconds kRetry{100};
 
-  const UniqueFd events_;      // epoll, for stop_event_ and the tasks' own
+  const UniqueFd events_;      // epoll, for stop_event_ and each task's events_
   const UniqueFd stop_event_;  // eventfd
   mutable Mutex mutex_;        // not held while a task runs
   CondVar call_ended_;

@@ -10,12 +10,12 @@
 
 namespace cacheshim {
 
-// Restores a directory's times when it is destroyed, so that files that the daemon creates or
-// removes there for itself do not count as the job's changes.
+// The destructor restores a directory's times, so that files that the daemon creates or removes in
+// the directory for itself do not count as the job's changes.
 class KeepTimes {
  public:
   // Keeps the times of the directory `path` below the open directory `dir`, or of `dir` if `path`
-  // is "".
+  // is "". `dir` must stay open.
   explicit KeepTimes(int dir, std::string path = {})
       : dir_(dir), path_(std::move(path)), st_(sys::stat_at(dir_, path_)) {}
   ~KeepTimes() {

@@ -11,7 +11,7 @@
 //
 //   Job::end_mutex                      the end of a job
 //     Publisher::EntryLock              one entry at a time
-//       Overlay …
+//       Overlay …, RejectedEntries::mutex_
 //   DirHandle::mutex                    a directory's listing is read
 //     JobTable …, Overlay …
 //   SharedFile::mutex                   a file of class `shared` is staged or put in its place
@@ -19,7 +19,7 @@
 //   Mount::closing_mutex_
 //     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
 //   LeaseTable::mutex                   with no lock held but closing_mutex_
-//     ViewFilter::mutex_, NodeTable …
+//     ViewFilter::mutex_, NodeTree …
 //   Ticker::mutex_                      with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_
@@ -47,7 +47,7 @@
 //       OpenFiles::Shard::mutex, Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
 // All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EventLoop,
-// OpenVerifier, RejectedEntries, transport/.
+// OpenVerifier, SharedFiles, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks

@@ -37,7 +37,7 @@ struct NewObject {
 // ACL; without one, the maker's umask applies. If the daemon may not change owners (not root), the
 // object stays the service account's, without set-id bits. Until the call returns, other processes
 // may see the object with the service account as its owner. `dir` and `name` are as PathRoot::at()
-// returns them: a path if no symlink on it is followed, otherwise a single name; `directory` is
+// passes them: a path if no symlink on it is followed, otherwise a single name; `directory` is
 // open, not an O_PATH descriptor. Thread-safe while the process's umask is 0. Errors: those of the
 // system calls; then no object remains.
 Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags, const NewObject& wanted);

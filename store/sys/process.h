@@ -21,7 +21,7 @@ Result<std::string> read_proc(pid_t pid, const char* file, const std::string& pr
 // command, which may contain blanks and parentheses. Returns nothing if the field is not a number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
 // Returns the value of the line "<name>:" in the text of /proc/PID/status, without leading blanks;
-// "" if there is no such line.
+// "" if there is no such line, and for the first line ("Name").
 std::string_view status_field(const std::string& status, std::string_view name);
 
 // Returns the process of a thread; 0 if /proc does not show it.
@@ -32,11 +32,11 @@ struct ProcessStat {
   pid_t parent = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot
 };
-// Whether the process is a zombie, or is exiting.
+// Whether the process has exited (states Z and X); also true if only its main thread has.
 bool is_dead(const ProcessStat& stat);
 // Returns the current time in the unit of ProcessStat::start_time.
 std::uint64_t ticks_since_boot();
-// Whether this thread is exiting because of a signal.
+// Whether the thread `tid` is exiting because of a signal; false if /proc does not show it.
 bool is_being_killed(pid_t tid);
 // boot_id() and pid_namespace() identify the scope within which a pid is valid: this boot and our
 // PID namespace.
@@ -44,7 +44,8 @@ std::string boot_id();
 std::string pid_namespace();
 // Parses the text of /proc/PID/stat. Returns nothing if it has another form.
 std::optional<ProcessStat> parse_stat(const std::string& text);
-// Returns nothing for a process that has exited. `proc`: the mount point of proc(5).
+// Returns nothing if /proc does not show the process; it still shows a zombie. `proc`: the mount
+// point of proc(5).
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
 // A process, identified by PID and start time: PIDs are reused.
@@ -58,11 +59,12 @@ struct Process {
 // the daemon's PID namespace.
 using Lineage = std::vector<Process>;
 
-// Returns the lineage of a thread's process. Takes about 3 µs per process.
+// Returns the lineage of a thread's process, of at most 64 processes. Takes about 3 µs per process.
 Lineage lineage_of(pid_t tid);
 bool contains(const Lineage& lineage, const Process& process);
 
-// Returns a pidfd, readable once the process has exited; empty if it has exited already.
+// Returns a pidfd, readable once the process has exited. Returns an empty descriptor if /proc does
+// not show the process any more, or if pidfd_open(2) fails.
 UniqueFd watch_process(const Process& process);
 // Whether a signal or a debugger has stopped the process.
 bool is_stopped(const Process& process);

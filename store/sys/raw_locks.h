@@ -9,7 +9,8 @@ namespace cacheshim {
 
 // Whether a process other than this one holds or waits for a lock on the file, by flock or fcntl,
 // according to /proc/locks, which shows only locks of this machine and of visible PID namespaces.
-// Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Thread-safe.
+// Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Returns
+// false if /proc/locks cannot be read. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);
 // As above, for the text `table` of /proc/locks; for tests.
 bool is_locked_elsewhere(std::string_view table, dev_t device, ino_t inode, pid_t self);

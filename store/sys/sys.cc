@@ -376,7 +376,8 @@ Status replace_file(int dir, const std::string& name, std::string_view bytes, mo
 
 namespace {
 
-// Moves the contents of the directory `name` of `directory` into `directory`, and removes the directory.
+// Empties the directory `name` in `directory`, and removes it: removes its files, and moves the other objects into
+// `directory`.
 Status hoist(int directory, const std::string& name, unsigned& moved) {
   CACHESHIM_TRY(deeper, open_beneath(directory, name, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(entries, read_dir(deeper.get()));
@@ -394,8 +395,9 @@ Status hoist(int directory, const std::string& name, unsigned& moved) {
   return unlink_at(directory, name, AT_REMOVEDIR);
 }
 
-// Removes the contents of the open directory `directory`. If a subdirectory is not empty, moves its contents up into
-// `directory`. Returns true if anything is left. `moved` numbers the new names, so that they are unique.
+// Removes the contents of the open directory `directory`. If a subdirectory is not empty, moves its subdirectories up
+// into `directory`. Returns false if `directory` was already empty. `moved` numbers the new names, so that they are
+// unique.
 Result<bool> empty_once(int directory, unsigned& moved) {
   CACHESHIM_TRY(entries, list_dir(directory));
   Status first;

@@ -15,24 +15,27 @@
 #include "common/unique_fd.h"
 
 // The system calls of the store and the daemon, each wrapped once. They return a result instead of
-// -1 and errno, return descriptors that close themselves and are O_CLOEXEC from the start, and
-// follow no symlink. All are thread-safe; errors are those of the call's man page unless stated
-// otherwise.
+// -1 and errno, and descriptors that close themselves and are O_CLOEXEC from the start. Functions
+// that take a directory and a name do not follow a symlink in the last component. Only
+// open_beneath() and the functions that open by it (read_file()) also reject symlinks in the other
+// components. All are thread-safe; errors are those of the call's man page unless stated otherwise.
 namespace cacheshim::sys {
 
 // openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
-// job has created below `dir` can lead outside. "" is `dir` itself; a path longer than PATH_MAX is
-// opened in parts. Errors: ELOOP for a symlink in the path, EXDEV for a path that leads outside.
+// job has created below `dir` can lead outside. "" is `dir` itself; a path of PATH_MAX bytes and
+// more is opened in parts. Errors: ELOOP for a symlink in the path (with O_PATH | O_NOFOLLOW the
+// last component may be one and is opened itself), EXDEV for a path that leads outside.
 Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode = 0);
 
-// openat(2) of the daemon's own paths, not of a job's (a store's root, /proc).
+// open(2) of the daemon's own paths, not of a job's (a store's root, /proc). Follows symlinks.
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
-// Returns a private copy of the mount that contains the open directory `dir`. `dir` is the root of
-// the copy, in which no symlink is followed. Errors: EPERM without privilege over the mount
-// namespace, ENOSYS before Linux 5.12.
+// Returns a copy of the mount that contains the open directory `dir`, with the mounts below it. The
+// copy has `dir` as its root, is attached nowhere, and follows no symlinks. Errors: EPERM without
+// privilege over the mount namespace, ENOSYS before Linux 5.12, EINVAL before Linux 5.14.
 Result<UniqueFd> clone_without_symlinks(int dir);
-// As clone_without_symlinks(), but also read-only. mount_clone() mounts the copy at `path`.
+// As clone_without_symlinks(), but also read-only, nosuid and nodev. mount_clone() mounts the copy
+// at `path`.
 Result<UniqueFd> clone_read_only(int dir);
 Status mount_clone(int clone, const std::string& path);
 
@@ -52,7 +55,8 @@ Status unlink_at(int dir, const std::string& name, int flags = 0);
 Status rename_at(int dir, const std::string& name, int new_dir, const std::string& new_name,
                  unsigned flags = 0);
 Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name);
-// Gives the open file `fd` another name. Errors: ENOENT if the file has no name left.
+// Gives the open file `fd` another name. Errors: ENOENT if the file has lost its last name. A file
+// that was opened with O_TMPFILE may get its first name.
 Status link_fd(int fd, int new_dir, const std::string& new_name);
 // Requires: no other user can change `dir` or a directory below it, because symlinks in the path
 // are followed.
@@ -70,7 +74,7 @@ Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
 
-// `name` is relative to `dir`; "" is `dir` itself. Do not follow symlinks.
+// `name` is relative to `dir`; "" is `dir` itself. Do not follow a symlink in the last component.
 Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid);
 Status set_times_at(int dir, const std::string& name, const timespec times[2]);
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr);
@@ -79,7 +83,8 @@ Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
 // Whether any process of this machine can write to the file, through a descriptor or a mapping.
 // Requires: `fd` is open for reading only, and no process opens the file meanwhile. Returns false
-// if the file system does not support leases.
+// if the kernel grants no lease: the file system does not support kernel leases, or another user
+// owns the file and the daemon lacks CAP_LEASE.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 // Reads to the end of the file. Errors: EFBIG if the file has more than `most_bytes`.
@@ -105,12 +110,14 @@ bool is_private_dir(const struct stat& st, uid_t owner);
 uid_t own_uid();
 gid_t own_gid();
 
-// Replaces the file `name` with a new file that contains `bytes`: writes it under another name,
-// syncs it, then renames it.
+// Replaces the file `name` with a new file that contains `bytes`: writes "<name>.new", syncs it,
+// then renames it. Does not sync `dir`. Requires: no other thread or process replaces the same file
+// at the same time.
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);
 
-// Removes `name` and everything below it; an absent name is not an error. Continues after an error
-// and returns the first.
+// Removes `name` and everything below it; an absent name is not an error. If an object cannot be
+// removed, still tries the others in the same directory, and returns the first error. Remaining
+// subdirectories may then have other names.
 Status remove_tree(int dir, const std::string& name);
 
 }  // namespace cacheshim::sys
