@@ -28,8 +28,8 @@ struct AuditFile {
 };
 
 struct AuditRecord {
-  // kPublish: files were added to the base. kEvict and kRepair: a unit was moved to trash, because
-  // a limit was exceeded or because the unit was damaged.
+  // kPublish: files were added to the base. kEvict and kRepair: a unit was moved to trash. kEvict:
+  // a limit was exceeded, or a job's build has replaced the unit. kRepair: the unit was damaged.
   enum class Event { kPublish, kEvict, kRepair };
 
   Event event = Event::kPublish;
@@ -46,7 +46,8 @@ struct AuditRecord {
 
 std::string_view to_string(AuditRecord::Event event);
 std::string to_json_line(const AuditRecord& record);
-// Errors: EINVAL for a line that is not a record. Skips unknown fields; missing fields stay empty.
+// Errors: EINVAL for a line that is not a record. Skips unknown fields; missing fields stay empty,
+// except `event`, which every record has. An unknown event is read as kPublish.
 Result<AuditRecord> parse_audit_line(std::string_view line);
 
 // Thread-safe.
@@ -60,7 +61,7 @@ class AuditLog {
   Status append(AuditRecord record) const;
 
   // Calls `each` with every record of every file; the records of one file are in order. Skips lines
-  // that are not records.
+  // that are not records, and an incomplete last line.
   Status read(const std::function<void(AuditRecord)>& each) const;
   // As read(), for the records whose line contains `name`, and perhaps for others. Much faster,
   // because it does not parse lines without `name`.

@@ -12,8 +12,8 @@
 #include "store/profiles/entry_map.h"
 
 // Divides the base into units of eviction: entries; files of a known family that belong to no
-// entry; the contents of an unknown family's directory. Files in the store's root and lock files
-// belong to no unit.
+// entry; each object directly in the directory of an unknown family. Files in the store's root and
+// lock files outside a directory entry belong to no unit.
 namespace cacheshim {
 
 struct BaseUnit {
@@ -34,7 +34,8 @@ std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entrie
 std::string new_trash_name();
 
 // Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable:
-// sweep_trash() removes the files later. A path that is already gone is not an error.
+// sweep_trash() removes the files later. A path that is already gone is not an error. If the move
+// succeeds but the record cannot be written, returns that error; the unit is then in trash.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);
 
@@ -42,7 +43,7 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
 // another form.
 std::time_t trashed_since(std::string_view name);
 
-// Removes objects that have been in trash for longer than `keep_seconds`.
+// Removes objects that have been in trash for at least `keep_seconds`, or whose names do not tell.
 void sweep_trash(const Store& store, std::time_t keep_seconds);
 
 }  // namespace cacheshim

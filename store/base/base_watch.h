@@ -12,13 +12,14 @@ namespace cacheshim {
 
 class EventLoop;
 
-// A change to the base that this process did not make. Paths are relative to the base or, if the
-// base is merged from several directories, to the directory that has changed.
+// A change to the base. WatchMode::kInotify also reports changes that this process has made. Paths
+// are relative to the base or, if the base is merged from several directories, to the one of these
+// directories that has changed.
 struct BaseChange {
   enum class Kind {
     kName,           // `name` in `directory` was created, removed or replaced
     kDirectoryName,  // as kName, for a directory that was moved with everything below it
-    kContent,  // data or attributes of `name` in `directory`, or of `directory` itself if it is ""
+    kContent,  // data or attributes of `name` in `directory`; of `directory` if `name` is ""
     kUnknown,  // changes were lost: anything may have changed
   };
   Kind kind;

@@ -49,7 +49,7 @@ struct WatchedMount {
   std::vector<int> directories;
 };
 
-// Returns null if the kernel does not report enough to find the directory of an event.
+// Returns nothing if the kernel does not report enough to find the directory of an event.
 std::optional<WatchedMount> mount_of(int directory) {
   auto fd = sys::open_beneath(directory, "", O_RDONLY | O_DIRECTORY);
   struct statfs file_system {};

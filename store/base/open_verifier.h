@@ -24,8 +24,8 @@ namespace cacheshim {
 // of an entry must find the others. A damaged entry goes to trash, so that programs find it missing
 // and build it again.
 //
-// Thread-safe. No thread waits while another one reads a file, so two threads may read the same
-// file.
+// Thread-safe. No thread waits while another one reads a code file, so two threads may read the
+// same file.
 class OpenVerifier {
  public:
   // `store` and `entries` must outlive the object.

@@ -20,8 +20,9 @@ struct PathSample {
 };
 
 // Reads entries in random order until `deadline`, so that repeated searches of a large store cover
-// different entries. If the base's file system hangs, only the system call in progress delays the
-// return. Leaves access times unchanged if the daemon may open files with O_NOATIME.
+// different entries. May return later by the time that it takes to read one entry, for example if
+// the base's file system hangs. Leaves access times of files unchanged if the daemon may open files
+// with O_NOATIME.
 PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
                                  std::chrono::steady_clock::time_point deadline);
 

@@ -16,18 +16,19 @@ struct SurveyedLayer {
   std::string node;  // as recorded, "" if there is no readable record
   bool is_active = false;
   bool is_ended = false;   // the job has ended, and the layer is kept until a sweep
-  bool is_served = false;  // a daemon holds its lock, according to /proc/locks
+  bool is_served = false;  // a daemon of this machine holds its lock, according to /proc/locks
 };
 
 // `layers` is the directory of the layers. Errors: those of reading this directory.
 Result<std::vector<SurveyedLayer>> survey_layers(int layers);
 
-// Returns the number of objects that have been in the trash of the store for longer than
+// Returns the number of objects that have been in the trash of the store for at least
 // `keep_seconds`. `control` is the store's directory .cacheshim. Errors: those of reading the
 // trash; ENOENT if there is no trash.
 Result<std::size_t> count_old_trash(int control, long keep_seconds);
 
-// Counts directories in staging whose daemon is dead.
+// Counts directories in staging that no daemon of this machine has locked, according to
+// /proc/locks. Also counts those of living daemons on other machines.
 Result<std::size_t> count_left_staging(int control);
 
 enum class LockSupport { kWorks, kNone, kUnknown };

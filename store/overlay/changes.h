@@ -11,9 +11,10 @@
 
 // Changes to an overlay's names: creating, linking, renaming and removing objects.
 //
-// The order of the steps keeps the merged view correct at all times, and after a crash. A whiteout
-// is written before the layer's name at that path is removed. A whiteout is removed only after a
-// new name is in the layer, where the name takes precedence over the base.
+// The order of the steps keeps the merged view correct at all times. A removal writes the whiteout
+// before it removes the layer's name. A whiteout is removed only after a new name is in the layer,
+// where the name takes precedence over the base. A rename writes the whiteout of the old name last:
+// if the daemon crashes before, the base's object shows under the old name again.
 //
 // The comment on Overlay::mutex() says when the mutex must be held exclusively.
 namespace cacheshim::changes {
@@ -26,7 +27,7 @@ Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flag
                              const NewObject& wanted) REQUIRES_SHARED(overlay.mutex());
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted)
     REQUIRES_SHARED(overlay.mutex());
-// Makes a regular file, a FIFO, a socket or a device.
+// Makes a regular file, a FIFO, a socket or a device. Errors: EPERM for a character device 0:0.
 Status make_node(Overlay& overlay, const std::string& path, const NewObject& wanted)
     REQUIRES_SHARED(overlay.mutex());
 Status make_symlink(Overlay& overlay, const std::string& path, const std::string& target,
@@ -36,8 +37,8 @@ Status make_symlink(Overlay& overlay, const std::string& path, const std::string
 // EFBIG for a file that is too large.
 Status link(Overlay& overlay, const std::string& path, const std::string& new_path)
     REQUIRES(overlay.mutex());
-// make_tmpfile() creates a file without a name that belongs to the directory `dir` (O_TMPFILE).
-// link_object() gives it a name (linkat(2)).
+// make_tmpfile() creates a file without a name in the directory `dir` (O_TMPFILE). link_object()
+// gives the file a name (linkat(2)).
 Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flags,
                               const NewObject& wanted) REQUIRES(overlay.mutex());
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) REQUIRES(overlay.mutex());
@@ -51,8 +52,10 @@ Status remove_dir(Overlay& overlay, const std::string& path, Hold hold = Hold::k
 // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. A rename to the name of a lock file makes a file
 // of the layer a lock file: `new_lock` then gets an O_PATH descriptor of it, because another
 // process may already have removed the name. A rename of a lock file to any other name makes it a
-// file of the layer. Errors if a name is a lock file's: EXDEV with RENAME_EXCHANGE, for an object
-// that is not a regular file, and for names of class `shared`.
+// file of the layer. A rename between two names of lock files, or of class `shared`, is made in the
+// base, with any of the flags. Errors if only one name is a lock file's: EXDEV with
+// RENAME_EXCHANGE, for an object that is not a regular file, and for names of class `shared`; EFBIG
+// for a file that is too large.
 //
 // The object is first copied up (a directory with everything that the merged view has below it) and
 // then moved by one rename(2) within the layer. A moved directory becomes opaque, so that it does

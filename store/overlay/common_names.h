@@ -14,7 +14,7 @@
 // a lock file, or gives a lock file any other name.
 namespace cacheshim {
 
-// Whether a lock file of the base is visible at `path`. Needs no lock.
+// Whether a lock file of the base is visible at `path`. Does not need Overlay::mutex().
 bool is_shared_lock(const Overlay& overlay, const std::string& path);
 // Creates and opens a lock file. If the file exists and `flags` lack O_EXCL, opens the existing
 // file. Requires: LockFiles::is_shared_name(path). Errors: EEXIST, also for an object that is not a

@@ -20,8 +20,9 @@ namespace cacheshim {
 // Errors: EEXIST if the base has an object at `path` that the layer does not hide. If only the
 // layer has one, succeeds, and the change then fails with EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
-// Call before the first file of an entry is created, at `path`. Makes the entry's directory opaque
-// if the base has no part of the entry.
+// Call before a file is created at `path`. If the path is in a directory entry of which the base
+// has no part, makes the entry's directory opaque. Does nothing for scratch names, locks and
+// batons.
 void begin_entry(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Status mark_opaque(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Status clear_opaque(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());

@@ -12,8 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// Returns the unit of `path`. The contents of an unknown cache's directory are one unit, as in
-// publishing.
+// Returns the unit of `path`. Each object directly in an unknown cache's directory is one unit, as
+// in publishing.
 std::string unit_of(const EntryMap& entries, const std::string& path) {
   if (const auto ref = entries.find(path)) return ref->unit();
   std::string_view rest = path;

@@ -11,8 +11,8 @@ namespace cacheshim {
 
 // The contents of a layer, by units.
 struct LayerUnit {
-  // An entry in the form of EntryRef::unit(), a file of no entry, or the directory of an unknown
-  // cache.
+  // An entry in the form of EntryRef::unit(), a file of no entry, or an object directly in the
+  // directory of an unknown cache ("CACHE/NAME").
   std::string unit;
   std::uint64_t files = 0;  // names of files, symlinks and other objects
   std::uint64_t bytes = 0;  // the size of their contents

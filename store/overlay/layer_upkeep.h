@@ -11,11 +11,11 @@
 // which moves files from the layer into the base.
 namespace cacheshim {
 
-// Reads the index of the layer's contents, which an earlier daemon may have left, and removes
-// staged files from the work directory.
+// Builds the index of the layer, whose contents may be from an earlier daemon, and removes staged
+// files from the work directory.
 Status load_layer(Overlay& overlay) REQUIRES(overlay.mutex());
-// Writes the work directory's records of copies to disk. Requires: the copies themselves are on
-// disk. Takes no lock.
+// Syncs the work directory's records of the copies' origins. Requires: the copies themselves are on
+// disk. Does not need Overlay::mutex(), but holds a mutex of OriginLog during the fsync(2).
 inline Status sync_records(Overlay& overlay) { return overlay.state.origins.sync(); }
 
 // Removes a published file from the layer without a whiteout. The base's file may be the same

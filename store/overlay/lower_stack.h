@@ -15,15 +15,17 @@
 #include "store/sys/path_root.h"
 #include "store/sys/sys.h"
 
-// The read-only directories below a job's own layer: one directory (a store's base), or several, of
-// which each hides the objects of the same names in the directories below it.
+// The read-only directories below a job's own layer: one directory (a store's base), or several.
+// Directories of the same name in several lowers are merged; any other object hides the objects of
+// the same name in the lowers below its own.
 //
 // Nothing is cached, because other processes may change the lowers at any time. With one lower a
 // lookup is one system call; with several each directory on the path is merged again. A lower hides
 // the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
-// character devices 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. Neither
-// kind of marker is ever shown. Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI
-// image-spec, layer.md. Thread-safe; paths are as in paths.h.
+// character devices 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. list()
+// shows neither kind of marker; find() and open() do not reject the reserved names of cacheshim's.
+// Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI image-spec, layer.md.
+// Thread-safe; paths are as in paths.h.
 namespace cacheshim {
 
 class LowerStack {

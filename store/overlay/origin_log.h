@@ -90,7 +90,7 @@ class OriginLog {
   UniqueFd file_ GUARDED_BY(file_mutex_);  // made with the first record
   off_t size_ GUARDED_BY(file_mutex_) = 0;
   std::size_t lines_ GUARDED_BY(file_mutex_) = 0;
-  Records pending_ GUARDED_BY(file_mutex_);  // only while a layer is loaded
+  Records pending_ GUARDED_BY(file_mutex_);  // from begin_load() to end_load()
   std::atomic<bool> is_unsynced_{false};
 };
 

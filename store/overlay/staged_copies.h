@@ -61,8 +61,9 @@ class StagedCopies {
   void set_work(std::shared_ptr<const UniqueFd> work);
 
   // Claims a copy of this regular file in its current state, with at least the first `keep_bytes`
-  // of its data: a copy that another request makes or has made, otherwise a new one. Then call
-  // complete().
+  // of its data: a copy that another request makes or has made, otherwise a new one. The caller
+  // must then call complete(), because other requests may wait for the copy. Requires: a work
+  // directory. Errors: ESTALE if `source` is not a regular file.
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
   // Returns the copy of the file in the state `st` if it is complete; otherwise null.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);

@@ -30,14 +30,16 @@ struct EntryRule {
   // only in these endings.
   std::vector<std::string> files = {};
   // Patterns of names. An entry is complete if it has a file that matches `complete`, or if its only file matches
-  // `complete_single`, and if it has no baton. Checked when such a file gets its name or is closed, when a directory
-  // gets its name by a rename, and when a baton is removed.
+  // `complete_single`. A directory entry must also have no baton, except its own build lock. Checked when such a file
+  // gets its name or is closed, when a directory gets its name by a rename, and when a baton is removed.
   std::vector<std::string> complete = {};
   std::vector<std::string> complete_single = {};
-  // Patterns of names. As `complete`, but only checked when the job has ended.
+  // Patterns of names. As `complete`, but only checked when all of the job's entries are to be published: at its end,
+  // or by `cacheshim job publish`.
   std::vector<std::string> complete_at_end = {};
   // The program renames complete files into place, so closing a file does not complete the entry. Without patterns in
-  // `complete` the entry is complete when its directory, or each of its files, has its final name.
+  // `complete` and `complete_single` the entry is complete when its directory, or each of its files, has its final
+  // name.
   bool renamed = false;
   // Patterns of names of JSON files that contain absolute paths.
   std::vector<std::string> paths_in = {};
@@ -66,7 +68,8 @@ struct EntryRule {
   bool holds_paths(std::string_view file_name) const;
   // Whether `entry` is built under this lock file. Both paths are relative to the cache's directory.
   bool is_built_under(std::string_view lock_file, std::string_view entry) const;
-  // Returns the entry's directory whose `built_under` is this lock file; "" if the lock's path does not determine it.
+  // Returns the directory of the entry that is built under this lock file; "" if the lock's path does not determine
+  // the entry. Both paths are relative to the cache's directory.
   std::string entry_built_under(std::string_view lock_file) const;
 };
 
@@ -90,7 +93,8 @@ struct Profile {
   // Returns the class of `path`, which is relative to the cache's directory. A pattern without '/' matches the last
   // component at any depth.
   NameClass class_of(std::string_view path) const;
-  // As class_of(path) == wanted, but faster: for most paths, tries only the patterns of class `wanted`.
+  // As class_of(path) == wanted, but faster: for most paths, tries only the patterns of class `wanted`. Requires:
+  // `wanted` is not kPrivate, and does not cover the names below its own (kScratch).
   bool is_of(std::string_view path, NameClass wanted) const;
   bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }

@@ -296,8 +296,8 @@ class ProfileCheck {
   }
 
   // Each of these patterns must match a possible name of a file of the entry. In a directory entry the file
-  // lies directly in the directory, and scratch and lock names do not count. In an entry of files, a scratch
-  // name may be the one that shows that the entry is complete.
+  // lies directly in the directory (for `paths_in`, at any depth), and names of scratch files, locks and batons
+  // do not count. In an entry of files, a scratch name may show that the entry is complete.
   void check_names(std::size_t rule, std::string_view key,
                    const std::vector<std::string>& patterns) {
     const EntryRule& entry = profile_.entries[rule];

@@ -14,8 +14,8 @@ namespace cacheshim {
 // Returns an array of objects with the keys of a profile's file, and `file`, its path.
 std::string profiles_to_json(const std::vector<Profile>& profiles);
 
-// Returns nothing for text that is not an array of profiles. Missing keys count as empty; unknown
-// ones are skipped.
+// Returns nothing for text that is not an array of profiles. For a missing key, keeps the default
+// of Profile or EntryRule. Skips unknown keys.
 std::optional<std::vector<Profile>> profiles_from_json(std::string_view text);
 
 }  // namespace cacheshim

@@ -16,33 +16,34 @@ struct PublishingJob {
   std::optional<unsigned> uid;
 };
 
-// The daemon's knowledge of files in use. Must not call back into the overlay or the publisher.
+// The daemon's knowledge of files in use. Must not call back into the overlay or the publisher. The
+// publisher may hold the unit's EntryLock during each call; the comments name its other locks.
 class PublishHooks {
  public:
   virtual ~PublishHooks() = default;
   // Whether a descriptor of this job may still write to the file. Overlay::mutex() is held.
   virtual bool is_being_written(dev_t device, ino_t inode) = 0;
-  // Waits for a close in progress. Returns false if a process continues to write. No lock is held.
+  // Waits for a close in progress. Returns false if a process continues to write.
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
   // Called if the base has other content for this unit. Returns false if the daemon already knew
-  // this. No lock is held.
+  // this.
   virtual bool note_conflict(const std::string& unit) = 0;
-  // Called if the unit stays in the layer for this reason or, if it is "", has been published.
-  // Returns false if the daemon already knew this. No lock is held.
+  // Called if the unit stays in the layer for this reason or, if `reason` is "", has been
+  // published. Returns false if the daemon already knew this.
   virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
   // Returns why nothing of this job may be published, for messages; "" if it may. Called again with
   // Overlay::mutex() held exclusively, before the base is changed.
   virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
-  // Whether the job has opened the base's entry and then changed it. No lock is held.
+  // Whether the job has opened the base's entry and then changed it.
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }
   // Called when the rejection has been recorded.
   virtual void settle_rejected(const std::string& /*unit*/) {}
   // Whether the job's rebuilds may replace the base's entries, because it publishes entries as soon
   // as they are complete.
   virtual bool may_replace() const { return true; }
-  // Called when `path` has become the base's file, before the layer's name is removed.
-  // Overlay::mutex() is held exclusively.
+  // Called when the layer's name `path` has been removed, so that the view shows the base's file,
+  // `base`. Overlay::mutex() is held exclusively.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };
 

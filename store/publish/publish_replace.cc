@@ -18,7 +18,7 @@ namespace cacheshim {
 namespace {
 
 // The maximum number of files of an entry that is compared with its rebuild. A larger entry is
-// never replaced.
+// never replaced because of rejections.
 constexpr std::size_t kMostFiles = 16384;
 
 // A process without cacheshim may be building an incomplete entry in the base. If the entry's files
@@ -146,8 +146,8 @@ bool Publisher::is_stuck(const std::string& unit) const {
   });
 }
 
-// Records that the job has rejected the base's entry, if it has. Returns true if its build may
-// replace the entry.
+// Records that the job has built the base's entry anew, if it has, also with equal files. Returns
+// true if it has recorded this, now or earlier.
 bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
                              PublishHooks& hooks) {
   if (stage.is_new) return false;

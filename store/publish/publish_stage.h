@@ -52,12 +52,12 @@ struct Publisher::Stage {
 
   std::string unit;        // of an entry that consists of several files: their directory
   bool is_group = false;   // the unit is an entry of several files
-  // Publishes files that only their creator may read as readable by all users.
+  // Whether to publish files that only their creator may read as readable by all users.
   bool opens_all = false;
   UniqueFd upper;          // the layer's directory when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> directories;  // parents first; the unit's own is ""
-  bool is_new = false;               // the base has no object of this name
+  bool is_new = false;               // the base has no object of this name, or the unit replaces it
   std::string why_replaces;          // why the unit replaces the base's entry; "" if it does not
   bool replaces() const { return !why_replaces.empty(); }
 

@@ -15,7 +15,7 @@ struct PublishReport {
   std::uint64_t conflicts = 0;  // the base had other content: nothing was added
   std::uint64_t incomplete = 0;  // left out: not complete, open for writing, or unsuitable
   std::uint64_t refused = 0;     // left out: the job may not publish
-  // some files were left out because they are open for writing: try again when they are closed
+  // a unit was left out because a file of it is open for writing: try again when it is closed
   bool busy = false;
   // The layer has a new version of a file that completes the base's entry, but the job is not known
   // to have opened that entry.
@@ -40,7 +40,7 @@ enum class Arrival {
   kNamed,     // by a rename or an additional link
   kClosed,    // by the last close of a descriptor that could write to it
   kUnlocked,  // it was a baton, and its creator has removed it
-  kBuilt,     // created while the lock of EntryRule::built_under was held, which is now released
+  kBuilt,     // the lock under which it was built (EntryRule::built_under) has been released
 };
 
 }  // namespace cacheshim

@@ -39,9 +39,9 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
 }
 
-// Waits until no process can write to the file. After the last handle is closed, a process may
-// still have a writable mapping. For a short time, the kernel also keeps its own descriptor of a
-// passthrough file, which it releases after it has reported the close.
+// Waits until no process can write to the file; returns false after 50 ms. After the last handle is
+// closed, a process may still have a writable mapping. For a short time, the kernel also keeps its
+// own descriptor of a passthrough file. The kernel releases it after it has reported the close.
 bool wait_until_unwritable(int fd) {
   constexpr int kMostLooks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
@@ -237,8 +237,9 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   return {};
 }
 
-// Lists the unit's files in the layer, except scratch names, locks and batons, our markers, FIFOs
-// and sockets. Adds directories to `directories`, for the caller to list.
+// Adds the layer's object `rest` of the unit to the stage's files or, if it is a directory, to
+// `directories`, for the caller to list. Leaves out locks by use, FIFOs, sockets and devices; the
+// callers leave out scratch names, locks, batons and our markers.
 Status Publisher::collect(Stage& stage, const std::string& rest,
                           std::vector<std::string>& directories) const {
   const std::string path = join_path(stage.unit, rest);

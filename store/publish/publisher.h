@@ -22,11 +22,12 @@
 
 // Publishing: moves a job's complete entries from its layer into the base, one at a time.
 //
-// Files are staged beside the base: as a hard link of the layer's file, which from then on no
-// process writes in place, or as a copy if layer and base are on different file systems. They are
-// synced, and then a new entry is renamed in as a whole directory. Files are added to an existing
-// entry only if all files that both have are equal; the completing file is added last. So the first
-// writer wins.
+// Files are staged beside the base: as a hard link of the layer's file or, if the file has other
+// names or the base is on another file system, as a copy. They are synced. Then commit() checks
+// under Overlay::mutex() that no process has changed the layer's files or can write to them, and
+// renames a new entry in as a whole directory. Files are added to an existing entry only if all
+// files that both have are equal; the completing file is added last. So the first writer wins;
+// publish_replace.cc has the exceptions.
 namespace cacheshim {
 
 class Publisher {
@@ -50,8 +51,8 @@ class Publisher {
   bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
       REQUIRES_SHARED(overlay.mutex());
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no
-  // entry. Failures are reported as `incomplete` and logged with the reason; the layer keeps its
-  // files.
+  // entry. A failure is reported as `incomplete`, and the layer keeps its files. Logs the reason,
+  // unless a file is open for writing (then also reports `busy`) or the unit keeps changing.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
   // Records that a job that may not publish (or not yet) has rejected the base's entry.
@@ -65,8 +66,8 @@ class Publisher {
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
   // Publishes all complete units; with `job_succeeded` also the units whose completeness is
-  // unknown: entries for which neither the rules nor the profile determine it, and files that
-  // belong to no entry or no known cache.
+  // unknown: entries whose names do not show it (EntryRule::says_when_complete()), entries of a
+  // profile that is a guess, and files that belong to no entry or no known cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress) EXCLUDES(overlay.mutex());
   // Returns the plan of publish_all() by unit, and changes nothing.

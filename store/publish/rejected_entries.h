@@ -56,7 +56,7 @@ struct Rebuild {
   bool is_published = true;
 };
 
-// Thread-safe. Memory: kMostEntries records of one path and kMostJobs job ids each.
+// Thread-safe. Memory: kMostEntries records, each with one path and up to twice kMostJobs job ids.
 class RejectedEntries {
  public:
   // More than 1, because a single job may be faulty. Counts jobs, not processes, because a user decides how many
