@@ -30,7 +30,7 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 // Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
-// Returns a new name in trash, which contains the time.
+// Returns a new name for an object in trash. The name contains the time.
 std::string new_trash_name();
 
 // Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable:

@@ -38,7 +38,7 @@ class OpenVerifier {
   static bool is_for_the_daemon(const EntryMap& entries, std::string_view path);
 
   struct Verdict {
-    std::string why;                // "PATH: the error"; "" if all files are as recorded
+    std::string why;                // "'PATH': the error"; "" if all files are as recorded
     std::vector<std::string> gone;  // the paths that were moved to trash; none if that failed
   };
   // Call for a file of the base before it is shown or opened, with no lock held. Reads those code

@@ -31,8 +31,8 @@ inline constexpr const char* kMissing = "missing";
 // Returns the error of a file of the base, "" if it is as recorded.
 std::string fault_of(int base, const AuditFile& file);
 
-// Returns the error of a file of the base that contains paths (EntryRule::paths_in), however it got
-// into the base; "" for any other file.
+// Returns the error of a file of the base that names paths outside the mount (EntryRule::paths_in),
+// however it got into the base; "" for any other file, and if the file cannot be read.
 std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
                           const std::string& path);
 

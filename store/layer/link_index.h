@@ -26,10 +26,10 @@ namespace cacheshim {
 // so far is recorded without a copy.
 //
 // On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
-// link, or "none.<key>.<names left>", an empty file. Each change is one rename(2) or link(2). A
-// crash between the calls of one copy-up can leave the count one too high, never a name without its
-// data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard behavior"). Not thread-safe:
-// protected by Overlay::mutex().
+// link, or "none.<key>.<names left>", an empty file. Each change is one rename(2), link(2) or
+// open(2). A crash between the calls of one copy-up can leave the count one too high, never a name
+// without its data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard behavior"). Not
+// thread-safe: protected by Overlay::mutex().
 class LinkIndex {
  public:
   static constexpr const char* kDirectory = "index";

@@ -30,17 +30,17 @@ namespace cacheshim {
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
                                        off_t keep_bytes = kWholeFile) EXCLUDES(overlay.mutex());
 // Ensures that the layer has the object at `path`; for a file, with at least the first `keep_bytes`
-// of its data. Atomic: the copy is staged in the work directory and then renamed. Errors: ENOSPC
-// (nothing kept).
+// of its data. Atomic: the copy is staged in the work directory and then renamed. Errors: EBADF
+// without a layer, ENOSPC (nothing kept).
 Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWholeFile)
     REQUIRES_SHARED(overlay.mutex());
 // Copies a regular file up and opens it for writing; with O_TRUNC in `flags`, does not copy its
 // data. Does not copy a lock file of the base, but opens it there.
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags)
     REQUIRES(overlay.mutex());
-// Copies an object of the base that has lost its name in this view; `object` is an O_PATH
-// descriptor of it. Returns an O_PATH descriptor of the copy, which has no name and can be changed.
-// Does not copy the contents of a directory.
+// Copies `object`, an O_PATH descriptor of a base object that has lost its name in this view.
+// Returns an O_PATH descriptor of the copy, which has no name and can be changed. Does not copy the
+// contents of a directory. Requires: a layer.
 Result<UniqueFd> copy_nameless(Overlay& overlay, int object) REQUIRES(overlay.mutex());
 
 // ---- For the functions of store/overlay/
@@ -49,7 +49,7 @@ Result<UniqueFd> copy_nameless(Overlay& overlay, int object) REQUIRES(overlay.mu
 // directory.
 Status copy_up_found(Overlay& overlay, const std::string& path, const Located& found,
                      off_t keep_bytes) REQUIRES_SHARED(overlay.mutex());
-// Copies `path`, a merged directory, with its contents into the layer, where it becomes opaque.
+// Copies `path`, a merged directory, with its contents into the layer. The copy becomes opaque.
 Status copy_up_tree(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // ensure_directory() ensures that the layer has the directory `path`; ensure_upper_dir() also opens
 // it. open_upper_parent() ensures and opens the directory above `path`. Errors: EBADF without a

@@ -42,7 +42,7 @@ constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 // Collects the names of a merged directory. Call add() for its lower directories, topmost first.
 class MergedNames {
  public:
-  // Adds those names of the open directory that the directories added before neither have nor hide.
+  // Adds the names of the open directory, except those that an earlier directory has or hides.
   Status add(int directory, bool is_last) {
     CACHESHIM_TRY(entries, sys::read_dir(directory));
     std::vector<std::string> hidden_below;
@@ -162,7 +162,7 @@ Result<LowerStack::Directories> LowerStack::open_directories(std::string_view pa
   return directories;
 }
 
-// Returns the lower directories that form the merged directory `name` below the merged directory
+// Returns the lower directories that are merged into the directory `name` of the merged directory
 // `directories`.
 Result<LowerStack::Directories> LowerStack::descend(const Directories& directories,
                                                     const std::string& name) {

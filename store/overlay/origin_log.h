@@ -50,9 +50,9 @@ class OriginLog {
   // `lowers` must outlive the log.
   explicit OriginLog(const LowerStack& lowers) : lowers_(lowers) {}
 
-  // To take over a layer, call begin_load() with its work directory, which must stay open, found()
-  // for every object of the layer, then end_load(). This removes the records of objects that were
-  // not found.
+  // To take over a layer, call begin_load() with its work directory, then found() for every object
+  // of the layer, then end_load(). This removes the records of objects that were not found. The
+  // work directory must stay open.
   void begin_load(int work);
   void found(int directory, const std::string& name, ino_t inode);
   void end_load();

@@ -48,7 +48,7 @@ Result<Located> Overlay::locate(const std::string& path) const {
 }
 
 // Finds the base's lock file at `path`, or an object of this name that is not a regular file. Ignores a regular file of
-// the layer, which may be left from a time when the job did not publish and its lock files were in the layer.
+// the layer: it may be left from a time when the job did not publish and its lock files were in the layer.
 Result<Located> Overlay::locate_lock(const std::string& path) const {
   Result<LockFiles::Object> lock = state.locks.files.find(path);
   if (lock) return Located{lock->st, Where::kLock, {}, std::move(lock->fd)};

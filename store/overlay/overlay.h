@@ -44,7 +44,7 @@ class Overlay {
   // The lowers are directories, the topmost first. They must stay open.
   Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
-  // Sets a layer, after which load_layer() must be called, or removes it (two empty descriptors).
+  // Sets a layer; call load_layer() afterwards. Two empty descriptors remove the layer.
   void set_layer(UniqueFd upper, UniqueFd work) REQUIRES(state.mutex);
   bool has_layer() const REQUIRES_SHARED(state.mutex) { return static_cast<bool>(state.upper); }
   // Returns the layer's own descriptor.

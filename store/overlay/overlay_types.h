@@ -17,7 +17,7 @@ namespace cacheshim {
 struct Found {
   struct stat st;
   bool in_upper;  // the layer has the object, not a lower
-  // For a copy: the object of a lower whose inode number the view shows for the copy.
+  // For a copy: the lower's object that was copied. The view shows its inode number for the copy.
   std::optional<OriginLog::Origin> origin = std::nullopt;
   UniqueFd lock = UniqueFd();  // of a lock file (LockFiles): an O_PATH descriptor of it
 };
@@ -25,7 +25,7 @@ struct Found {
 struct Opened {
   UniqueFd fd;
   bool in_upper;
-  bool is_lock = false;  // belongs to the base and is changed in place (LockFiles)
+  bool is_lock = false;  // belongs to the base and is never copied up (LockFiles)
   off_t most_bytes = 0;  // of a lock file: its maximum size
 };
 

@@ -27,7 +27,7 @@ class GlobAutomaton {
   using Glob = std::vector<std::optional<Symbols>>;
   using Word = std::vector<Symbol>;
 
-  // Symbols are below `symbol_count`; those with a lower number come first in words.
+  // Symbols are below `symbol_count`. explore() prefers words with lower symbols.
   GlobAutomaton(const std::vector<std::vector<Glob>>& sets, std::size_t symbol_count);
 
   // Calls `visit` once for each set of states that a nonempty word leads to. `word` is a shortest such word; `matches`

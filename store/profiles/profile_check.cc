@@ -217,10 +217,10 @@ class ProfileCheck {
     }
   }
 
-  // Returns an entry of the rule `inner` that is in a directory that the later rule `outer` matches. If one of the two
-  // patterns has a "**", which also matches directories that the program never creates, returns an entry only if all
-  // entries of `inner` are in such directories. Ignores entries below a scratch name, and entries in a directory that a
-  // rule between the two matches: that rule has its own finding.
+  // Returns an entry of the rule `inner` that is in a directory that the later rule `outer` matches. A "**" in one of
+  // the two patterns also matches directories that the program never creates; then returns an entry only if every
+  // entry of `inner` is in a directory that `outer` matches. Ignores entries below a scratch name, and entries in a
+  // directory that a rule between the two matches: that rule has its own finding.
   std::optional<std::string> entry_within(std::size_t inner, std::size_t outer) const {
     const std::string& directories = profile_.entries[outer].path.text();
     const std::string& entries = profile_.entries[inner].path.text();

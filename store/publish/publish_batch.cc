@@ -7,8 +7,8 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Publishes all entries of a layer. Stages new entries one by one, and then syncs a batch of them
-// at once, which takes about as long as syncing a single entry.
+// Publishes all entries of a layer. Stages new entries one by one, and syncs them in batches:
+// syncing a batch takes about as long as syncing a single entry.
 namespace cacheshim {
 namespace {
 

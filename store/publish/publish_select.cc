@@ -50,8 +50,8 @@ bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& re
   std::vector<std::string> names;
   for (sys::DirEntry& entry : own_names(overlay, directory)) {
     const NameClassRow& row = row_of(entries_.class_of(join_path(directory, entry.name)));
-    // A baton means that a process is building in the directory, unless it is the entry's own build
-    // lock, whose release reports the end of the build: that baton may still exist.
+    // A baton means that a process is building in the directory. The entry's own build lock does
+    // not count: its release reports the end of the build, and the file may still exist then.
     if (row.is_held_by_existing && !is_own_lock(ref, join_path(directory, entry.name))) {
       return false;
     }

@@ -89,8 +89,9 @@ class RejectedEntries {
   // Counts and records a rebuild. If there are kMostEntries records and all of these entries were replaced within
   // kReplacePeriod, only counts the rebuild.
   void note(const Rebuild& rebuild);
-  // Whether the rebuild that was noted last may replace this version of the entry, which has these files. May read the
-  // audit records (once per version), which takes long if there are many: call from a thread of a TaskQueue.
+  // Whether the rebuild that was noted last may replace this version of the entry. `files` are all files of this
+  // version. May read the audit records, once per version. That takes long if there are many: call from a thread of a
+  // TaskQueue.
   bool may_replace(const std::string& unit, const BaseVersion& version,
                    const std::vector<BaseFile>& files);
   void note_replaced(const std::string& unit);

@@ -14,7 +14,7 @@
 // the object gets the attributes that it would have if the requesting process had created it.
 namespace cacheshim {
 
-// The attributes of the requesting process on which the new object depends.
+// The attributes of the requesting process that determine those of the new object.
 struct Maker {
   uid_t uid;
   gid_t gid;

@@ -43,8 +43,9 @@ Status mount_clone(int clone, const std::string& path);
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
-// Returns the file system's identifier of the object (name_to_handle_at(2)), which stays the same
-// during the object's lifetime and is never reused. `name` as in stat_at(). Errors: EOPNOTSUPP.
+// Returns the file system's identifier of the object (name_to_handle_at(2)). It stays the same
+// during the object's lifetime, and no later object gets it. `name` as in stat_at(). Errors:
+// EOPNOTSUPP.
 Result<std::string> file_handle(int dir, const std::string& name = "");
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);

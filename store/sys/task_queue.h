@@ -27,7 +27,7 @@ class TaskQueue {
   }
   ~TaskQueue() { stop(); }
 
-  // Does nothing after stop(), because stop() would otherwise never return.
+  // Does nothing once stop() is called: tasks that post tasks could otherwise keep stop() waiting.
   void post(std::function<void()> task) {
     {
       const MutexLock lock(mutex_);
