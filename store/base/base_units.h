@@ -43,7 +43,8 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
 // another form.
 std::time_t trashed_since(std::string_view name);
 
-// Removes objects that have been in trash for at least `keep_seconds`, or whose names do not tell.
+// Removes objects that have been in trash for at least `keep_seconds`, or whose names contain no
+// time.
 void sweep_trash(const Store& store, std::time_t keep_seconds);
 
 }  // namespace cacheshim

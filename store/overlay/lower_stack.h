@@ -23,7 +23,7 @@
 // lookup is one system call; with several each directory on the path is merged again. A lower hides
 // the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
 // character devices 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. list()
-// shows neither kind of marker; find() and open() do not reject the reserved names of cacheshim's.
+// shows neither kind of marker; find() and open() do not reject the names of cacheshim's markers.
 // Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI image-spec, layer.md.
 // Thread-safe; paths are as in paths.h.
 namespace cacheshim {

@@ -17,7 +17,8 @@ struct PublishingJob {
 };
 
 // The daemon's knowledge of files in use. Must not call back into the overlay or the publisher. The
-// publisher may hold the unit's EntryLock during each call; the comments name its other locks.
+// publisher may hold the unit's EntryLock during each call. It holds Overlay::mutex() only where a
+// comment says so.
 class PublishHooks {
  public:
   virtual ~PublishHooks() = default;

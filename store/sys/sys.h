@@ -16,9 +16,10 @@
 
 // The system calls of the store and the daemon, each wrapped once. They return a result instead of
 // -1 and errno, and descriptors that close themselves and are O_CLOEXEC from the start. Functions
-// that take a directory and a name do not follow a symlink in the last component. Only
-// open_beneath() and the functions that open by it (read_file()) also reject symlinks in the other
-// components. All are thread-safe; errors are those of the call's man page unless stated otherwise.
+// that take a directory and a name do not follow a symlink in the last component (set_mode_at()
+// does). Only open_beneath() and functions that use it, such as read_file(), also reject symlinks
+// in the other components. All are thread-safe; errors are those of the call's man page unless
+// stated otherwise.
 namespace cacheshim::sys {
 
 // openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
