@@ -218,13 +218,21 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   bool is_shared = false;
   auto file = file_of(to, open, is_shared);
   if (!file) return;  // the lock stays on the old file, among the job's processes
-  const MutexLock lock(queue->mutex);
-  if (queue->dropped) return;
-  queue->owners.move_to(*std::move(file), is_shared);
-  queue->moved = true;
-  const MutexLock table(mutex_);
-  queues_.try_emplace(to, queue);
-  count_ = queues_.size();
+  LockQueue::Answers answers;
+  {
+    const MutexLock lock(queue->mutex);
+    if (queue->dropped) return;
+    queue->owners.move_to(*std::move(file), is_shared);
+    queue->moved = true;
+    {
+      const MutexLock table(mutex_);
+      queues_.try_emplace(to, queue);
+      count_ = queues_.size();
+    }
+    queue->poll(answers);  // an owner whose lock could not be moved has lost it
+    end_visit(to, queue);
+  }
+  give(answers);
 }
 
 bool LockTable::gives_up_exclusive(const LockFileId& id, const LockRequest& unlock) {

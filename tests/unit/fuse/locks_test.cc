@@ -168,6 +168,21 @@ TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   EXPECT_FALSE(table.is_in_use(own) || table.is_in_use(shared));
 }
 
+TEST_F(Locks, ALockThatCannotBeMovedIsGivenToTheNextWaiter) {
+  LockSystem system = LockSystem::real();
+  bool fails_once = false;
+  system.set = [&](int fd, const LockRequest& request) {
+    const bool fails = request.type == F_WRLCK && std::exchange(fails_once, false);
+    return fails ? EIO : LockSystem::real().set(fd, request);
+  };
+  LockTable table(counters, loop, system);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  fails_once = true;
+  table.move(own, shared, [this] { return sys::open_path(path, O_PATH); });
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
 TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   LockSystem system = LockSystem::real();
   bool alive = true;
@@ -295,8 +310,7 @@ TEST_F(Locks, ACheckWhetherALockIsWantedIsNoRelease) {
   ASSERT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0);
   releases = 0;
   const auto open = [this] { return sys::open_path(path, O_PATH); };
-  EXPECT_TRUE(
-      table.unless_wanted(shared, open, -1, [] { return Status(); }).failed_with(EBUSY));
+  EXPECT_TRUE(table.unless_wanted(shared, open, -1, [] { return Status(); }).failed_with(EBUSY));
   EXPECT_EQ(releases, 0);
   table.released(shared, 1);
   EXPECT_EQ(releases, 1);
