@@ -22,7 +22,10 @@ bool FailedBuilds::has(const std::string& path, Time now) {
 }
 
 void FailedBuilds::forget(std::string_view path) {
-  std::erase_if(until_, [&](const auto& failed) { return failed.first.starts_with(path); });
+  std::erase_if(until_, [path](const auto& failed) {
+    const std::string& name = failed.first;
+    return name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '/');
+  });
 }
 
 }  // namespace cacheshim

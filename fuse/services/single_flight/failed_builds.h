@@ -17,7 +17,7 @@ class FailedBuilds {
   bool empty() const { return until_.empty(); }
   void add(const std::string& path, Time until);
   bool has(const std::string& path, Time now);
-  // Forgets every name that begins with `path`, such as those below it.
+  // Forgets `path` and the names below it.
   void forget(std::string_view path);
 
  private:

@@ -8,9 +8,21 @@
 #include "fuse/nodes/arena.h"
 #include "fuse/nodes/name_index.h"
 #include "fuse/services/freshness/generations.h"
+#include "fuse/services/single_flight/failed_builds.h"
 
 namespace cacheshim {
 namespace {
+
+TEST(FailedBuilds, ForgetsAPathAndTheNamesBelowIt) {
+  const FailedBuilds::Time now{};
+  FailedBuilds failed;
+  for (const char* path : {"triton/A", "triton/A/x", "triton/AB"}) {
+    failed.add(path, now + std::chrono::seconds(1));
+  }
+  failed.forget("triton/A");
+  EXPECT_FALSE(failed.has("triton/A", now) || failed.has("triton/A/x", now));
+  EXPECT_TRUE(failed.has("triton/AB", now));
+}
 
 TEST(NameIndex, FindsElementsWithEqualHashes) {
   NameIndex index;
