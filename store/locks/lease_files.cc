@@ -23,6 +23,14 @@ bool is_named(int directory, const std::string& name, int file) {
   return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
 }
 
+// Takes all locks of the file that a holder may have: flock(2) for a lease, and a record lock, which a job may have on a
+// baton (NamedLockFiles). Returns false if another process has one of them.
+bool lock_completely(int file) {
+  struct flock all {};
+  all.l_type = F_WRLCK;
+  return sys::lock_file(file, LOCK_EX | LOCK_NB) && ::fcntl(file, F_OFD_SETLK, &all) == 0;
+}
+
 }  // namespace
 
 std::string lease_name(std::string_view path) {
@@ -56,7 +64,7 @@ void LeaseFiles::sweep() const {
   if (!files) return;
   for (const sys::DirEntry& file : *files) {
     const auto held = sys::open_beneath(directory_, file.name, O_RDWR | O_NOFOLLOW);
-    if (!held || !sys::lock_file(held->get(), LOCK_EX | LOCK_NB)) continue;
+    if (!held || !lock_completely(held->get())) continue;
     if (is_named(directory_, file.name, held->get())) (void)sys::unlink_at(directory_, file.name);
   }
 }

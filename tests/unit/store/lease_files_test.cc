@@ -55,6 +55,18 @@ TEST_F(LeaseFilesTest, ASweepRemovesUnheldFiles) {
   EXPECT_TRUE(other_.try_take("held").failed_with(EWOULDBLOCK));
 }
 
+TEST_F(LeaseFilesTest, ASweepKeepsAFileWithARecordLock) {
+  { auto lease = one_.try_take("baton"); }
+  const std::string path = "leases/" + lease_name("baton");
+  const UniqueFd file(::open((scratch_ / path).c_str(), O_RDWR | O_CLOEXEC));
+  struct flock byte {};
+  byte.l_type = F_WRLCK;
+  byte.l_len = 1;
+  ASSERT_EQ(::fcntl(file.get(), F_OFD_SETLK, &byte), 0);
+  other_.sweep();
+  EXPECT_TRUE(scratch_.exists(path));
+}
+
 TEST_F(LeaseFilesTest, WithoutADirectoryEveryLeaseIsGranted) {
   const LeaseFiles nowhere(-1);
   for (int i = 0; i < 2; ++i) {
