@@ -134,7 +134,7 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
 
 // Whether `wanted` may take over an existing layer. A layer has no record if its creator died or
 // lost power before it wrote the record; it may be taken only if it has no upper directory. A layer
-// that only root has used goes to the first other user. Any user may take an ended or shared layer.
+// that only root has used goes to the first other user. Any user may take a shared layer.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
@@ -143,7 +143,7 @@ bool Layer::may_be_taken(const LayerRecord& wanted) const {
   }
   const auto old = parse_layer_record(*text);
   if (!old) return false;
-  if (!old->active || !old->uid || old->shared_uids) return true;
+  if (!old->uid || old->shared_uids) return true;
   return wanted.uid == old->uid;
 }
 
@@ -255,12 +255,13 @@ unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t s
     if (name.find(kEndedLayerMark) != std::string::npos) return;
     const auto text = sys::read_file(layers, join_path(join_path(job, name), kLayerRecordFile));
     const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
-    if (!record || !record->active) return;
+    if (!record) return;
     const bool is_own = record->node == node;
     if (!is_own && job.starts_with("uid-")) return;
     if (record->started >= (is_own ? started_before : std::min(started_before, oldest))) return;
     auto layer = Layer::take_existing(layers, job, name);
-    if (layer && layer->end(layers, Outcome::kNone, /*keep=*/true)) ++count;
+    const Outcome outcome = record->active ? Outcome::kNone : record->outcome;
+    if (layer && layer->end(layers, outcome, /*keep=*/true)) ++count;
   });
   return count;
 }

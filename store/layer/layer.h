@@ -95,10 +95,10 @@ class Layer {
 // Takes and returns the layers of this node that are recorded as active and that no daemon holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
-// Ends layers that are recorded as active, but that no daemon holds or will take over. These are
-// the layers that started before `started_before` (seconds since 1970) and, if they are of another
-// node, also more than `keep_seconds` ago. Leaves `uid-<uid>` layers to their nodes. Returns the
-// number of ended layers.
+// Ends layers that no daemon holds or will take over, also those whose end is recorded, but that
+// are not marked as ended. These are the layers that started before `started_before` (seconds since
+// 1970) and, if they are of another node, also more than `keep_seconds` ago. Leaves `uid-<uid>`
+// layers to their nodes. Returns the number of ended layers.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 

@@ -116,6 +116,20 @@ TEST(Layer, IsTakenOverWithItsContents) {
   EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
 }
 
+// As if the daemon had recorded the job's end, but died before it moved the directory away.
+TEST(Layer, OfAnEndedJobIsNotGivenToAnotherUser) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  LayerRecord ended = wanted("j");
+  ended.active = false;
+  { ASSERT_TRUE(Layer::take(layers.get(), ended)); }
+  LayerRecord others = wanted("j");
+  others.uid = 1002;
+  const auto layer = Layer::take(layers.get(), others);
+  ASSERT_TRUE(layer);
+  EXPECT_EQ(layer->path(), "j/0@node1.2");
+}
+
 TEST(Layer, KeepsTheReasonForNotPublishing) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
