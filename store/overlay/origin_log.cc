@@ -171,7 +171,9 @@ void OriginLog::rewrite() {
 Status OriginLog::sync() {
   if (!is_unsynced_.exchange(false)) return {};
   const MutexLock file_lock(file_mutex_);
-  return file_ ? sys::sync_file(file_.get()) : Status();
+  Status synced = file_ ? sys::sync_file(file_.get()) : Status();
+  if (!synced) is_unsynced_ = true;
+  return synced;
 }
 
 }  // namespace cacheshim
