@@ -64,15 +64,16 @@ class JobViews {
     OwnerMode owners;
     // Whether this is the view of a plain overlay: it has no owner, and its root is an ordinary directory.
     bool is_plain = false;
-    std::optional<uid_t> owner;  // of the first view; empty: the first user other than root becomes the owner
+    std::optional<uid_t>
+        owner;  // of the first view; empty: the first user other than root becomes the owner
   };
   // `use` and `filter` must outlive this object. While a job without shared uids is active, `filter` is open for the
   // first view's owner.
   JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);
 
-  // Call when the job begins and ends. The views keep their owners even when the job begins again.
-  void begin(bool shared_uids, std::optional<uid_t> recorded_owner = std::nullopt)
-      EXCLUDES(mutex_);
+  // Call when the job begins and ends. The first view keeps its owner when the job begins again. The others do too if
+  // the job then shares uids; otherwise they become the first owner's.
+  void begin(bool shared_uids, std::optional<uid_t> recorded_owner = std::nullopt) EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);
 
   // Returns the view of the caller's uid. The first uid other than root becomes the owner of the first view. After

@@ -229,3 +229,26 @@ def test_uids_of_one_job_see_what_the_others_write_to_an_open_file(mount, progra
     one("os.ftruncate", writer, 2)
     one("os.pwrite", writer, b"third", 2)
     wait_until(lambda: two("os.pread", reader, 100, 0) == b"SEthird", what="the new length")
+
+
+def test_the_next_cycle_of_a_shared_job_is_closed_to_its_former_users(mount, job_of, program):
+    """The second user enters the view neither by its name nor from a working directory in it."""
+    def of_root(*words):
+        as_user(0, [program, "job", *words, "--mount", mount.path]).check_returncode()
+
+    of_root("start", "shared", "--shared-uids")
+    one, two = job_of(mount, "shared", 20001), job_of(mount, "shared", 20002)
+    one.put("KEY", "x", b"one")
+    assert two.read("triton/KEY/x") == b"one"
+    two("os.chdir", two.path("triton"))
+    of_root("end", "shared", "--success")
+    of_root("start", "shared")
+    one.put("KEY", "y", b"one")
+    view = f"{mount.path}/.jobs/shared@20002/triton"
+    for call in (("os.listdir", view), ("os.mkdir", f"{view}/made"), ("os.mkdir", two.path("triton/made")),
+                 ("os.mkdir", "made"), ("os.open", "KEY/y", os.O_RDONLY)):
+        with pytest.raises(PermissionError):
+            two(*call)
+    refused = as_user(20002, [program, "job", "end", "shared", "--success", "--mount", mount.path])
+    assert "belongs to uid 20001" in refused.stderr
+    assert one.read("triton/KEY/y") == b"one"

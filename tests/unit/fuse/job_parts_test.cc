@@ -342,6 +342,18 @@ TEST_F(JobViewsTest, EachSlotShowsItsOwnUser) {
   EXPECT_EQ(views_.show(9, file_of(0), true, false).st_uid, 1001U) << "an unknown slot";
 }
 
+TEST_F(JobViewsTest, ANewCycleThatSharesNoUidsIsTheFirstOwnersAlone) {
+  views_.begin(true);
+  (void)views_.enter(caller(1001));
+  const ViewSlot two = views_.enter(caller(1002));
+  EXPECT_TRUE(views_.may_change(1002));
+  views_.end();
+  views_.begin(false);
+  EXPECT_EQ(views_.enter(caller(1002)), 0);
+  EXPECT_FALSE(views_.may_change(1002));
+  EXPECT_EQ(views_.show(two, file_of(0), true, false).st_uid, 1001U);
+}
+
 TEST_F(JobViewsTest, WithOwnersKeptEachFileHasItsOwn) {
   JobViews::Settings settings;
   settings.owners.keep = true;
