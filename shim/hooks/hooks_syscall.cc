@@ -132,13 +132,26 @@ long make(const Arguments& a) {
   return real::syscall(a.number, v[0], v[1], v[2], v[3], v[4], v[5]);
 }
 
+#ifdef SYS_openat2
+// Returns the options of an openat2(2); null for another call, or if they are too short.
+const open_how* how_of(const Arguments& arguments) {
+  const bool has_options = arguments.number == SYS_openat2 &&
+                           static_cast<std::size_t>(arguments.values[3]) >= sizeof(open_how);
+  return has_options ? reinterpret_cast<const open_how*>(arguments.values[2]) : nullptr;
+}
+#endif
+
 CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   long flags = 0;
   if (call.number == SYS_openat) flags = arguments.values[2];
 #ifdef SYS_open
   if (call.number == SYS_open) flags = arguments.values[1];
 #endif
-  return (flags & O_CREAT) != 0 ? CallKind::kCreate : call.kind;
+#ifdef SYS_openat2
+  if (const open_how* const how = how_of(arguments)) flags = static_cast<long>(how->flags);
+#endif
+  const bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  return creates ? CallKind::kCreate : call.kind;
 }
 
 // Whether the call requires that the kernel resolve the path below its directory only
@@ -146,10 +159,8 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
 // path.
 bool is_confined([[maybe_unused]] const Arguments& arguments) {
 #ifdef SYS_openat2
-  const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);
-  const auto size = static_cast<std::size_t>(arguments.values[3]);
-  return arguments.number == SYS_openat2 && how != nullptr && size >= sizeof *how &&
-         (how->resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT)) != 0;
+  const open_how* const how = how_of(arguments);
+  return how != nullptr && (how->resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT)) != 0;
 #else
   return false;
 #endif

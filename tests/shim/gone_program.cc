@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +26,13 @@ int make_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
   if (fd >= 0) ::close(fd);
   return fd;
+}
+
+int make_file_by_number(const std::string& path) {
+  open_how how{};
+  how.flags = O_CREAT | O_WRONLY;
+  how.mode = 0600;
+  return static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how));
 }
 
 void lose(const std::string& mount, const std::string& mountinfo, const std::string& how) {
@@ -56,6 +65,7 @@ int main(int argc, char** argv) {
   lose(mount, argv[2], argv[4]);
   if (argv[4] == std::string("dead for relative paths")) return go_on_by_relative_paths(argv[3]);
   say("look", ::access((cache + "/before").c_str(), F_OK));
+  if (argv[4] == std::string("unmounted")) say("openat2", make_file_by_number(cache + "/n"));
   say("missing parent", ::mkdir((cache + "/x/y").c_str(), 0700));
   say("default path", ::mkdir((cache + "/d").c_str(), 0700));
   say("mount path", ::mkdir((mount + "/triton/m").c_str(), 0700));

@@ -27,16 +27,18 @@ class ShimGone : public testing::Test {
 
 TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultDirectoryAtTheNextCreation) {
   const Ended ended = run("unmounted");
-  EXPECT_EQ(ended.out,
-            "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
-            "rename ok\nmkstemp ok\nnamed " +
-                stage_.mount() +
-                "/triton/t\nunknown name ok\n"
-                "child ok\nprogram ok\n");
+  EXPECT_EQ(
+      ended.out,
+      "before ok\nlook 2\nopenat2 ok\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
+      "rename ok\nmkstemp ok\nnamed " +
+          stage_.mount() +
+          "/triton/t\nunknown name ok\n"
+          "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (it is not mounted any more); using " +
                            stage_.default_directory() + " instead\n");
   expect_the_cache_in_its_default_directory();
+  EXPECT_TRUE(exists(stage_.default_directory() + "/n"));
 }
 
 TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
