@@ -70,14 +70,14 @@ TEST_F(FuseKernelJobs, AJobThatMissedAPublishedEntryIsNotified) {
       [&](const FuseNotification& one) { return is_of_name(one, two_, "KEY"); }));
 }
 
-TEST_F(FuseKernelJobs, ASecondCopyOfAnEntryIsReplacedByThePublishedOne) {
+TEST_F(FuseKernelJobs, TheFirstOfTwoEntriesOfOneNameIsPublishedAndTheOtherJobKeepsItsOwn) {
   const auto own = calls_.mkdir(two_, "KEY");
   ASSERT_TRUE(calls_.put(*own, "tmp.1", "of two"));
   build(one_, "KEY", "of one");
   ASSERT_TRUE(calls_.rename(*own, "tmp.1", *own, "done-1"));
   EXPECT_EQ(scratch_.read("store/fam/KEY/done-1"), "of one");
   EXPECT_EQ(read(one_, "KEY"), "of one");
-  EXPECT_EQ(read(two_, "KEY"), "of one");
+  EXPECT_EQ(read(two_, "KEY"), "of two");
 }
 
 }  // namespace
