@@ -11,11 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("CACHESHIM_BIN", str(REPOSITORY / "build/dist/bin/cacheshim"))
 LIBRARY = os.environ.get("CACHESHIM_LIB", str(REPOSITORY / "build/dist/lib/libcacheshim.so"))
 COMMAND_TIMEOUT_S = 60
+COUNTS_TIMEOUT_S = 5
 
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
@@ -69,6 +71,14 @@ def processes_naming(text):
                 pass  # the process has exited
 
 
+def kill_all(text, number):
+    for pid in processes_naming(text):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
 def free(scratch):
     """Unmounts everything below `scratch`, and kills the processes whose command line still names it."""
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
@@ -76,11 +86,12 @@ def free(scratch):
     for point in reversed(points):
         if point.startswith(f"{scratch}/"):
             subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL, check=False)
-    for pid in processes_naming(f"{scratch}/"):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    if "GCOV_PREFIX" in os.environ:  # a build for coverage writes its counts when it ends
+        kill_all(f"{scratch}/", signal.SIGTERM)
+        deadline = time.monotonic() + COUNTS_TIMEOUT_S
+        while any(processes_naming(f"{scratch}/")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    kill_all(f"{scratch}/", signal.SIGKILL)
 
 
 def remove_run_directories(scratch):
