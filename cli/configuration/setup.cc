@@ -77,7 +77,7 @@ void refuse_own_mount(const std::string& store) {
                   store, above->path));
 }
 
-// Rejects layers in or around the store, except in STORE/.cacheshim/layers. All other directories
+// Rejects layers in or above the store, except in STORE/.cacheshim/layers. All other directories
 // of the store belong to the base, which all jobs see, or are cleaned up by the daemon.
 void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;

@@ -35,7 +35,7 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kPipeFd = 3;  // besides 0 to 2, the only descriptor that a daemon keeps
+constexpr int kPipeFd = 3;  // besides 0 to 2, the only inherited descriptor
 constexpr int kPollMs = 200;
 constexpr std::size_t kLogBytes = 4 << 20;
 constexpr std::size_t kLogFiles = 2;

@@ -37,7 +37,8 @@ class LockRequests {
   void release_locks(FileHandle& handle, std::uint64_t fh);
   // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
   bool needs_flush(NodeIndex node, int flags) const;
-  // From now on the inode identifies the node's file in the lock table; locks that are held move with it.
+  // From now on, identifies the node's file in the lock table by its inode. Moves its locks to the file that `open`
+  // opens; if that fails, they stay where they are.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
   // Call after a rename of the node's file to `path`. If the rename has made the file a lock file of the base,
   // `new_lock` is a descriptor of the lock file. A lock file that has got any other name becomes a file of the job.

@@ -110,8 +110,8 @@ Router::Found Router::find(std::string_view path, SameDirectory same_directory) 
   return found;
 }
 
-// Whether `rest`, the part after the mount, is the mount's root itself or one of cacheshim's own
-// names.
+// Whether `rest`, a path relative to the mount, is the mount's root, or begins with one of
+// cacheshim's own names.
 bool Router::is_own_name(std::string_view rest) {
   const std::string_view name = take_next_component(rest);
   return name.empty() || name == kJobsName || name == kControlName;

@@ -12,8 +12,8 @@
 #include "store/profiles/entry_map.h"
 
 // Divides the base into units of eviction: entries; files of a known family that belong to no
-// entry; each object directly in the directory of an unknown family. Files in the store's root and
-// lock files outside a directory entry belong to no unit.
+// entry; each object directly in the directory of an unknown family. Files in the store's root
+// belong to no unit, and neither do lock files, except those in an entry that is a directory.
 namespace cacheshim {
 
 struct BaseUnit {

@@ -25,7 +25,7 @@ struct NameClassRow {
   bool covers_below = false;         // the names below a name of this class belong to it as well
   bool needs_evidence = false;       // profiles with evidence "guess" cannot have it
   bool is_common = false;            // the base's file is common to all jobs
-  bool is_a_file_alone = false;      // belongs to no unit of eviction, unless it is in a directory entry
+  bool is_a_file_alone = false;      // belongs to no unit of eviction, except in an entry that is a directory
   // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies, an entry with
   // one is not complete, and locks on it are taken on a file in leases/.
   bool is_held_by_existing = false;

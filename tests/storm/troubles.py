@@ -147,7 +147,7 @@ def storm_with_cleaners(
 
 
 def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Kills the daemon by SIGKILL during the storm. Calls may fail with an error, but no job may hang, and the next
+    """Kills the daemon with SIGKILL during the storm. Calls may fail with an error, but no job may hang, and the next
     mount must serve a correct base."""
     store = lab.fresh("store")
     log, later = PtxasLog(lab), PtxasLog(lab)
