@@ -88,9 +88,12 @@ std::vector<pid_t> possible_descendants(const ProcessOrigin& origin) {
 
 bool has_open_in(pid_t process, const std::string& directory) {
   const auto is_in_directory = [&](const std::string& path) {
-    const auto at = path.find(directory);
-    if (at == std::string::npos) return false;
-    return at + directory.size() == path.size() || path[at + directory.size()] == '/';
+    for (auto at = path.find(directory); at != std::string::npos;
+         at = path.find(directory, at + 1)) {
+      const std::size_t end = at + directory.size();
+      if (end == path.size() || path[end] == '/') return true;
+    }
+    return false;
   };
   const std::string own = fmt::format("/proc/{}", process);
   if (is_in_directory(link_at(own + "/cwd"))) return true;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -7,8 +8,11 @@
 
 #include <thread>
 
+#include "common/unique_fd.h"
 #include "store/sys/process.h"
+#include "store/sys/process_origin.h"
 #include "tests/unit/support/child.h"
+#include "tests/unit/support/scratch.h"
 
 namespace cacheshim {
 namespace {
@@ -22,6 +26,15 @@ TEST(ProcessTest, ALineageBeginsWithTheProcessAndGoesUp) {
   EXPECT_EQ(lineage[1], own.front());
   EXPECT_TRUE(contains(lineage, own.front()));
   EXPECT_FALSE(contains(own, lineage.front()));
+}
+
+TEST(ProcessTest, AnOpenFileIsFoundByTheEndOfItsDirectorysPath) {
+  const Scratch scratch;
+  scratch.write("x/d2/mnt/x/d/file", "");
+  const UniqueFd file(::open((scratch / "x/d2/mnt/x/d/file").c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_TRUE(has_open_in(::getpid(), "/x/d"));
+  EXPECT_TRUE(has_open_in(::getpid(), "/mnt/x"));
+  EXPECT_FALSE(has_open_in(::getpid(), "/mnt/x/d2"));
 }
 
 TEST(ProcessTest, AThreadBelongsToItsProcess) {
