@@ -33,14 +33,6 @@ bool OpenVerifier::is_checked_name(std::string_view name) {
   return name.ends_with(".so") || name.ends_with(".cubin");
 }
 
-bool OpenVerifier::is_for_the_daemon(const EntryMap& entries, std::string_view path) {
-  const std::string_view name = base_name(path);
-  if (is_checked_name(name)) return true;
-  const auto ref = entries.find(path);
-  return ref && (ref->rule->completes(name) || ref->rule->completes_at_end(name) ||
-                 row_of(entries.class_of(path)).is_awaited);
-}
-
 std::string OpenVerifier::unit_of(const std::string& path) const {
   if (const auto ref = entries_.find(path)) return ref->unit();
   const auto known = unit_by_path_.find(path);

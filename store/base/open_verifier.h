@@ -33,9 +33,6 @@ class OpenVerifier {
 
   // Whether a file of this name is compared with its digest.
   static bool is_checked_name(std::string_view name);
-  // Whether a lookup of this path of the base must reach the daemon, so that no direct answer may
-  // be given. Returns true for checked names, and for the names by which a program finds an entry.
-  static bool is_for_the_daemon(const EntryMap& entries, std::string_view path);
 
   struct Verdict {
     std::string why;                // "'PATH': the error"; "" if all files are as recorded
@@ -53,10 +50,6 @@ class OpenVerifier {
     timespec changed;
     timespec written;
     bool operator==(const Stamp& other) const;
-  };
-  struct Known {
-    std::string unit;
-    AuditFile file;
   };
   static Stamp stamp_of(const struct stat& st);
   std::string unit_of(const std::string& path) const REQUIRES(mutex_);
