@@ -27,7 +27,7 @@ constexpr const char* kDescription =
 constexpr const char* kFooter = R"(Examples:
   cacheshim mount --store /data/ci-cache /ci-cache     serve a store on this machine (root)
   cacheshim run python train.py                        run one command as a job
-  cacheshim run --store ~/cache python train.py        the same, without a mount and without root
+  cacheshim run --store ~/cache python train.py        the same in a private mount, without root
   cacheshim status                                     show what is mounted and who may publish
   cacheshim job end 4711 --success                     end a job and publish its complete entries
   cacheshim lock build.lock make                       run a command under a lock

@@ -57,8 +57,9 @@ void check_profiles(const DoctorContext& context, Findings& findings) {
   }
 }
 
-// Returns the messages of the dynamic loader for a program that starts with this LD_PRELOAD, or the
-// reason why the program does not start.
+// Runs /bin/true with this LD_PRELOAD and returns what it prints to stderr: the dynamic loader's
+// messages. If it prints nothing but fails, returns a text with its status. Returns "" if there is
+// no error, or if the program cannot be run.
 std::string loader_complaint(const std::string& preload) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";

@@ -56,7 +56,7 @@ void JobPolicy::take_over(Layer& layer) {
   if (!found.refused.empty()) {
     set_refused(found.refused);
   } else if (settings_.is_restricted && !found.vouched) {
-    set_refused("its layer is of a time when nobody looked at who writes to it");
+    set_refused("its layer was begun without a publish policy, when nobody checked who wrote to it");
   }
   if (!refused_ && found.vouched && !settings_.is_restricted) {
     LayerRecord record = found;

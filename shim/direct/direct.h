@@ -65,7 +65,8 @@ struct OpenedDirectory {
   // Returns true if the part of the listing that has been read so far equals the view's.
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
-// The caller counts the use of the descriptor (View::count_look()).
+// Returns true if the base answers: `result` is then set. If `result.stream` is not null, call
+// View::count_look() once the stream is used; an absent name has been counted already.
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
 // Whether a name with this beginning is reserved (store/sys/whiteout.h): no view shows it, and no

@@ -5,13 +5,14 @@
 
 #include "shim/routing/router.h"
 
-// Converts the kernel's names of objects in the view into names that the application uses:
-// MOUNT/.jobs/JOB/NAME/x becomes DEFAULT/x, becomes MOUNT/NAME/x or stays as it is, according to
-// the spelling that the process used last.
+// Converts the kernel's path of an object in the view, MOUNT/.jobs/JOB/NAME/x, to the spelling that
+// the process last used for this cache: DEFAULT/x (DEFAULT is the cache's default path),
+// MOUNT/NAME/x, or the kernel's path unchanged.
 //
-// getcwd returns the name that was passed to chdir, in this process or (after a fork) in its
-// parent. After an exec, getcwd returns PWD if PWD names the working directory, as pwd(1) does. If
-// PWD does not, getcwd uses the default path that the parent has recorded in CACHESHIM_FOLDER.
+// getcwd uses the spelling of the path that was last passed to chdir, in this process or (after a
+// fork) in its parent. After an exec, getcwd returns PWD if PWD names the working directory, as
+// pwd(1) does. If PWD does not, getcwd uses the default path that the parent has recorded in
+// CACHESHIM_FOLDER; without it, the spelling that the process uses for the cache.
 namespace cacheshim::given_back {
 
 // note_use() records the spelling of a path that the application used; note_directory() records the

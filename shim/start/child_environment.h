@@ -11,8 +11,8 @@
 // child, CACHESHIM_FOLDER records the name of the working directory (given_back.h).
 namespace cacheshim::child_environment {
 
-// Stores the additions. Call once, before other threads exist. `warned` is an entry of the
-// environment that remains valid, or null.
+// Stores the additions. Call once, before other threads exist. `warned`: the entry CACHESHIM_WARNED,
+// or null. The function keeps the pointer, so the entry must remain valid while the process lives.
 void prepare(char* const* environment, const char* warned);
 
 // Returns true if the environment lacks LD_PRELOAD, and CACHESHIM_EXEC does not forbid adding our

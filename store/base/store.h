@@ -15,7 +15,7 @@
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
 //   STORE/.cacheshim/staging/<daemon>/   files being published; locked while their daemon lives
 //   STORE/.cacheshim/trash/   removed files, until they are swept
-//   STORE/.cacheshim/leases/  leases between daemons (lease_files.h, named_lock_files.h)
+//   STORE/.cacheshim/leases/  files that daemons lock: leases and batons (lease_files.h, named_lock_files.h)
 //   STORE/.cacheshim/audit/   published, evicted and repaired units (audit_log.h)
 namespace cacheshim {
 

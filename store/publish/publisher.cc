@@ -237,9 +237,10 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   return {};
 }
 
-// Adds the layer's object `rest` of the unit to the stage's files or, if it is a directory, to
-// `directories`, for the caller to list. Leaves out locks by use, FIFOs, sockets and devices; the
-// callers leave out scratch names, locks, batons and our markers.
+// Collects the layer's object at `rest`, a path relative to the unit: adds a file or a symlink to the
+// stage's files, and a directory to `directories`, which the caller lists. Skips files that are used
+// only as locks (is_lock_by_use()), FIFOs, sockets and devices. The callers skip scratch names,
+// locks, batons and reserved names.
 Status Publisher::collect(Stage& stage, const std::string& rest,
                           std::vector<std::string>& directories) const {
   const std::string path = join_path(stage.unit, rest);

@@ -118,8 +118,8 @@ gid_t own_gid();
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);
 
 // Removes `name` and everything below it; an absent name is not an error. If an object cannot be
-// removed, still tries the others in the same directory, and returns the first error. Remaining
-// subdirectories may then have other names.
+// removed, still tries the others in its directory, and returns the first error. The objects that
+// remain may have been moved up into `name` and renamed.
 Status remove_tree(int dir, const std::string& name);
 
 }  // namespace cacheshim::sys

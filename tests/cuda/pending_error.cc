@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// A program without the driver. It makes dlsym fail, calls the cuInit that RTLD_DEFAULT finds (the
-// preloaded library's), and then reads the error: dlerror must still return the program's own one.
+// Runs without the CUDA driver. It finds cuInit by RTLD_DEFAULT (the preloaded library's), makes
+// another dlsym fail, and calls cuInit. dlerror must then still return the error of that dlsym.
 int main() {
   using Init = unsigned (*)(unsigned);
   const auto init = reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, "cuInit"));

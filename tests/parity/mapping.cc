@@ -9,8 +9,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Returns a file through which system calls copy between a buffer and mapped memory. For a
-// page beyond the end of the file, the call fails with EFAULT; a direct access would raise SIGBUS.
+// Returns a memfd. pread and pwrite on it copy between mapped memory and a buffer. For a page beyond
+// the end of the mapped file, they fail with EFAULT; a direct access would raise SIGBUS.
 int bounce() {
   static const int fd = ::memfd_create("bounce", MFD_CLOEXEC);
   return fd;

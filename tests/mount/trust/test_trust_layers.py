@@ -151,7 +151,7 @@ def test_a_layer_from_before_the_policy_is_not_published(mount_allowing, job_of)
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     job_of(mount, "one", TRUSTED).put_group("KEY", KERNEL)
     assert not is_published(mount)
-    assert "nobody looked" in explain(mount, "triton/KEY/k.cubin", "one")["not_published"]
+    assert "nobody checked who wrote" in explain(mount, "triton/KEY/k.cubin", "one")["not_published"]
 
 
 def test_a_trusted_layer_stays_trusted_with_the_next_daemon(mount_allowing, mount, job_of):
