@@ -73,6 +73,17 @@ std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std:
   return std::nullopt;
 }
 
+std::optional<uid_t> owner_of(const MountEntry& mount) {
+  constexpr std::string_view kUser = "user_id=";
+  const auto at = mount.super_options.rfind(kUser);  // FUSE writes its options after all others
+  if (at == std::string::npos) return std::nullopt;
+  const char* const begin = mount.super_options.data() + at + kUser.size();
+  uid_t uid = 0;
+  const auto parsed =
+      std::from_chars(begin, mount.super_options.data() + mount.super_options.size(), uid);
+  return parsed.ec == std::errc() ? std::optional(uid) : std::nullopt;
+}
+
 std::vector<MountEntry> read_mounts() {
   std::ifstream file("/proc/self/mountinfo");
   std::ostringstream text;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +22,9 @@ struct MountEntry {
 };
 
 std::vector<MountEntry> parse_mount_info(std::string_view text);
+
+// Returns the user who has mounted a FUSE mount, as the kernel shows this user (user_id).
+std::optional<uid_t> owner_of(const MountEntry& mount);
 
 // Returns the mount at `path` itself. If there are several, returns the last one, which covers the
 // others. Does not check whether a mount on a directory above `path` hides it.

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <fstream>
-#include <optional>
 #include <system_error>
 
 #include "cacheshim_version.h"
@@ -29,18 +27,6 @@ bool has_word(std::string_view list, std::string_view word) {
     list.remove_prefix(std::min(end + 1, list.size()));
   }
   return false;
-}
-
-// Returns the user that serves the mount, as this user namespace shows it.
-std::optional<uid_t> server_of(const MountEntry& mount) {
-  constexpr std::string_view kUser = "user_id=";
-  const auto at = mount.super_options.find(kUser);
-  if (at == std::string::npos) return std::nullopt;
-  const char* const begin = mount.super_options.data() + at + kUser.size();
-  uid_t uid = 0;
-  const auto parsed =
-      std::from_chars(begin, mount.super_options.data() + mount.super_options.size(), uid);
-  return parsed.ec == std::errc() ? std::optional(uid) : std::nullopt;
 }
 
 // Returns false if the remaining checks are not possible.
@@ -160,7 +146,7 @@ void check_mount(DoctorContext& context, Findings& findings) {
   if (context.store.empty()) context.store = context.said("store");
   check_version(context, findings);
   if (const auto entry = find_mount(read_mounts(), context.mount)) {
-    context.account = server_of(*entry).value_or(context.account);
+    context.account = owner_of(*entry).value_or(context.account);
     check_options(context, *entry, findings);
   }
   check_features(context, findings);
