@@ -17,7 +17,8 @@ class Failure : public std::runtime_error {
   int exit_code_;
 };
 
-// Prints "cacheshim: MESSAGE" to stderr.
+// Prints "cacheshim: MESSAGE" to stderr, made printable (common/printable.h): messages name files and
+// may come from daemons.
 void print_line(const std::string& message);
 
 }  // namespace cacheshim::cli

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "common/printable_text.h"
+
 namespace cacheshim::cli {
 namespace {
 
@@ -18,7 +20,8 @@ void write_to_stderr(std::string_view text) {
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // stderr is closed
 }
 
-std::string describe(std::string_view what, std::uint64_t done, std::uint64_t total) {
+std::string describe(std::string_view from_daemon, std::uint64_t done, std::uint64_t total) {
+  const std::string what = printable(from_daemon);
   if (total > 0) return fmt::format("cacheshim: {}: {} of {}", what, done, total);
   if (done > 0) return fmt::format("cacheshim: {}: {}", what, done);
   return fmt::format("cacheshim: {} …", what);

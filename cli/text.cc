@@ -8,9 +8,22 @@
 #include <array>
 #include <utility>
 
+#include "common/printable_text.h"
+#include "store/sys/json_text.h"
+
 namespace cacheshim::cli {
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+void print_row(std::string_view row) { fmt::print("{}\n", printable(row)); }
+
+void print_lines(std::string_view text) { fmt::print("{}", printable_lines(text)); }
+
+void print_json(const nlohmann::ordered_json& value) { fmt::print("{}\n", dump_json(value)); }
+
+std::string format_table(const std::vector<std::vector<std::string>>& cells) {
+  std::vector<std::vector<std::string>> rows = cells;
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = printable(cell);
+  }
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -28,7 +41,7 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 void print_table(const std::vector<std::vector<std::string>>& rows) {
-  fmt::print("{}", format_table(rows));
+  print_lines(format_table(rows));
 }
 
 void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs) {

@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 // Text output for users, on stdout.
 namespace cacheshim::cli {
 
+// All output to stdout goes through these functions, which make it printable (common/printable.h):
+// names and replies may come from other users. print_row() adds a newline, and print_text() formats a
+// row; print_lines() leaves the text's own newlines unchanged; print_json() prints one value on one
+// line.
+void print_row(std::string_view row);
+void print_lines(std::string_view text);
+void print_json(const nlohmann::ordered_json& value);
+template <class... Args>
+void print_text(fmt::format_string<Args...> format, Args&&... args) {
+  print_row(fmt::format(format, std::forward<Args>(args)...));
+}
+
 // Prints "name    value" lines with aligned values.
 void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs);
 
 // print_table() prints aligned columns, separated by at least two blanks; the last column is not
-// padded. format_table() returns this text.
+// padded. format_table() returns this text. Both make the cells printable.
 void print_table(const std::vector<std::vector<std::string>>& rows);
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 

@@ -5,12 +5,13 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstring>
 
 #include "common/unique_fd.h"
+#include "common/printable.h"
+#include "common/root_process.h"
 #include "shim/errno_guard.h"
 #include "shim/start/process_environment.h"
 
@@ -79,9 +80,7 @@ void report_line(std::initializer_list<std::string_view> parts) {
   char line[1024] = "cacheshim: ";
   std::size_t length = std::strlen(line);
   for (const std::string_view part : parts) {
-    const std::size_t size = std::min(part.size(), sizeof line - 1 - length);
-    if (size > 0) std::memcpy(line + length, part.data(), size);
-    length += size;
+    length += write_printable(part, line + length, sizeof line - 1 - length);
   }
   line[length++] = '\n';
   UniqueFd file;

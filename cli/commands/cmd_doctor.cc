@@ -10,6 +10,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/paths.h"
 #include "common/exit_codes.h"
+#include "cli/text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -31,10 +32,10 @@ void print_finding(const Finding& finding) {
   text += finding.what;
   if (!finding.advice.empty()) text += "; " + finding.advice;
   std::replace(text.begin(), text.end(), '\n', ' ');
-  fmt::print("{:<8} {:<17} {}\n", name_of(finding.health), finding.check, text);
+  print_text("{:<8} {:<17} {}", name_of(finding.health), finding.check, text);
 }
 
-void print_json(const DoctorContext& context, const Findings& findings) {
+void print_report(const DoctorContext& context, const Findings& findings) {
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const Finding& finding : findings.all()) {
     checks.push_back({{"check", finding.check},
@@ -49,8 +50,7 @@ void print_json(const DoctorContext& context, const Findings& findings) {
                                          {"problems", findings.count(Health::kProblem)},
                                          {"warnings", findings.count(Health::kWarning)},
                                          {"checks", std::move(checks)}};
-  // File names may be invalid UTF-8.
-  fmt::print("{}\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_json(report);
 }
 
 struct DoctorArguments {
@@ -74,7 +74,7 @@ int examine(const DoctorArguments& arguments) {
   check_installation(context, findings);
   check_environment(context, findings);
   if (arguments.as_json) {
-    print_json(context, findings);
+    print_report(context, findings);
   } else {
     for (const Finding& finding : findings.all()) print_finding(finding);
   }

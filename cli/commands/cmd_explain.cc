@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,7 +138,7 @@ void explain(const ExplainArguments& arguments) {
   put_name(request, "path", found->path);
   const json answer = client.request(request);
   if (arguments.as_json) {
-    fmt::print("{}\n", answer.dump());
+    print_json(answer);
   } else {
     print_answer(answer);
   }

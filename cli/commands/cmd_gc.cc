@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,21 +46,20 @@ int collect_garbage(const GcArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json answer = client.request({{"op", "gc"}, {"dry_run", arguments.dry_run}});
   if (arguments.as_json) {
-    fmt::print("{}\n", answer.dump());
+    print_json(answer);
     return kExitSuccess;
   }
   if (arguments.dry_run) print_evicted(answer);
   if (!answer.value("limits", true)) {
-    fmt::print("no limits are set: see [gc] in the configuration\n");
+    print_text("no limits are set: see [gc] in the configuration");
   }
-  fmt::print("the base had {} in {}; {} {} ({}, {})\n",
-             format_size(count_of(answer, "bytes_before")),
+  print_text("the base had {} in {}; {} {} ({}, {})", format_size(count_of(answer, "bytes_before")),
              files_text(count_of(answer, "files_before")),
              arguments.dry_run ? "to be evicted:" : "evicted",
              format_count(answer.value("evicted", json::array()).size(), "entry", "entries"),
              files_text(count_of(answer, "files")), format_size(count_of(answer, "bytes")));
   if (answer.value("over", false)) {
-    fmt::print("the rest is above the limits, but was used within min_age\n");
+    print_text("the rest is above the limits, but was used within min_age");
   }
   return kExitSuccess;
 }
@@ -72,16 +70,16 @@ int verify(const GcArguments& arguments) {
   const json damaged = answer.value("damaged", json::array());
   const int exit_code = damaged.empty() || arguments.repair ? kExitSuccess : kExitFailed;
   if (arguments.as_json) {
-    fmt::print("{}\n", answer.dump());
+    print_json(answer);
     return exit_code;
   }
   for (const json& file : damaged) {
-    fmt::print("damaged: {}: {}\n", text_of(file, "path"), text_of(file, "why"));
+    print_text("damaged: {}: {}", text_of(file, "path"), text_of(file, "why"));
   }
   for (const json& unit : answer.value("repaired", json::array())) {
-    fmt::print("moved to trash: {}\n", unit.get<std::string>());
+    print_text("moved to trash: {}", unit.get<std::string>());
   }
-  fmt::print("{} ({}) as on record, {} damaged, {} not on record\n",
+  print_text("{} ({}) as on record, {} damaged, {} not on record",
              files_text(count_of(answer, "files")), format_size(count_of(answer, "bytes")),
              damaged.size(), format_count(count_of(answer, "unrecorded"), "entry", "entries"));
   return exit_code;

@@ -22,6 +22,7 @@
 #include "cli/run_environment.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
+#include "common/printable_text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -82,7 +83,7 @@ int start(const JobArguments& arguments) {
                         {"shared_uids", arguments.shared_uids},
                         {"cycle", choose_cycle("").view()},
                         {"run", false}});
-  fmt::print("job {} started\n", arguments.id);
+  print_text("job {} started", arguments.id);
   return kExitSuccess;
 }
 
@@ -96,10 +97,10 @@ int end(const JobArguments& arguments) {
                                       {"cycle", arguments.cycle},
                                       {"run", false}});
   if (!answer.value("ended", true)) {
-    fmt::print("job {} goes on: another 'cacheshim run' of it is active and will end it\n",
+    print_text("job {} goes on: another 'cacheshim run' of it is active and will end it",
                arguments.id);
   } else {
-    fmt::print("job {} ended with {}: {}\n", arguments.id, outcome, published(answer));
+    print_text("job {} ended with {}: {}", arguments.id, outcome, published(answer));
   }
   return kExitSuccess;
 }
@@ -126,17 +127,17 @@ void print_plan(const json& plan) {
 int show_plan(const JobArguments& arguments, const char* op, const char* verb) {
   const json answer = ask(arguments, {{"op", op}, {"dry_run", true}});
   if (arguments.as_json) {
-    fmt::print("{}\n", answer.dump());
+    print_json(answer);
     return kExitSuccess;
   }
   print_plan(answer.value("plan", json::array()));
-  fmt::print("job {}: would {} {}\n", arguments.id, verb, files_text(answer));
+  print_text("job {}: would {} {}", arguments.id, verb, files_text(answer));
   if (count_of(answer, "removed") > 0) {
-    fmt::print("job {}: would see again {} of the base that it has removed\n", arguments.id,
+    print_text("job {}: would see again {} of the base that it has removed", arguments.id,
                format_count(count_of(answer, "removed"), "name", "names"));
   }
   if (count_of(answer, "open_files") > 0) {
-    fmt::print("job {}: has {} open, which stay readable\n", arguments.id,
+    print_text("job {}: has {} open, which stay readable", arguments.id,
                format_count(count_of(answer, "open_files"), "file", "files"));
   }
   return kExitSuccess;
@@ -145,14 +146,14 @@ int show_plan(const JobArguments& arguments, const char* op, const char* verb) {
 int publish(const JobArguments& arguments) {
   if (arguments.dry_run) return show_plan(arguments, "job-publish", "publish");
   const json answer = ask(arguments, {{"op", "job-publish"}});
-  fmt::print("job {}: {}\n", arguments.id, published(answer));
+  print_text("job {}: {}", arguments.id, published(answer));
   return kExitSuccess;
 }
 
 int discard(const JobArguments& arguments) {
   if (arguments.dry_run) return show_plan(arguments, "job-discard", "throw away");
   const json answer = ask(arguments, {{"op", "job-discard"}});
-  fmt::print("job {}: discarded {}\n", arguments.id,
+  print_text("job {}: discarded {}", arguments.id,
              format_count(count_of(answer, "files"), "file", "files"));
   return kExitSuccess;
 }
@@ -175,7 +176,7 @@ int wait(const JobArguments& arguments) {
   const json answer = client.request({{"op", "job-wait"}, {"job", arguments.id}}, on_progress);
   const std::string outcome = text_of(answer, "outcome");
   progress.finish();
-  fmt::print("job {} ended, outcome: {}\n", arguments.id, outcome);
+  print_text("job {} ended, outcome: {}", arguments.id, outcome);
   return outcome == "success" ? kExitSuccess : kExitFailed;
 }
 
@@ -198,7 +199,7 @@ int show(const JobArguments& arguments) {
   layer.erase("ok");
   if (arguments.as_json) {
     job["holds"] = std::move(layer);
-    fmt::print("{}\n", job.dump());
+    print_json(job);
     return kExitSuccess;
   }
   const std::string refused = job.value("refused", "");
@@ -297,13 +298,13 @@ int list(const JobArguments& arguments) {
       throw Failure(kExitFailed,
                     fmt::format("the daemon of '{}' gave no list of jobs", client.mount()));
     }
-    fmt::print("{}\n",
-               std::string_view(answer).substr(kBegin.size(), answer.size() - kBegin.size() - 1));
+    print_lines(printable_json(answer.substr(kBegin.size(), answer.size() - kBegin.size() - 1)) +
+                "\n");
     return kExitSuccess;
   }
   const json answer = client.request({{"op", "job-list"}, {"rows", true}});
   if (answer.contains("rows") && answer["rows"].is_string()) {
-    fmt::print("{}", table_of(answer));
+    print_lines(table_of(answer));
   } else {
     std::vector<Row> table = {Row(kHeads.begin(), kHeads.end())};
     add_objects(answer, table);

@@ -34,6 +34,7 @@
 #include "cli/mounting/private_run.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"
+#include "cli/text.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "fuse/transport/request_trace.h"
@@ -191,7 +192,7 @@ class Learner {
     std::ofstream(copy) << text;
     for (const std::string& finding : check_profile(copy))
       print_line("to be corrected in the profile, line " + finding.substr(copy.size() + 1));
-    fmt::print("{}", text);
+    print_lines(text);
   }
 
   const LearnArguments arguments_;

@@ -125,7 +125,7 @@ int check_profiles(const std::vector<std::string>& files) {
     if (const auto* profile = std::get_if<Profile>(&loaded)) {
       const auto shared = check_against(*profile, others);
       findings.insert(findings.end(), shared.begin(), shared.end());
-      if (findings.empty()) fmt::print("{}: '{}' is good\n", file, profile->name);
+      if (findings.empty()) print_text("{}: '{}' is good", file, profile->name);
       others.push_back(*profile);
     }
     for (const std::string& finding : findings) print_line(finding);

@@ -3,7 +3,6 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -98,7 +97,7 @@ void show_status(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse(client, "status");
   if (arguments.as_json) {
-    fmt::print("{}\n", status.dump());
+    print_json(status);
     return;
   }
   print_pairs({{"mount", text_of(status, "mount")},
@@ -127,7 +126,7 @@ void show_stats(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json stats = parse(client, "stats");
   if (arguments.as_json) {
-    fmt::print("{}\n", stats.dump());
+    print_json(stats);
     return;
   }
   std::vector<std::vector<std::string>> rows;

@@ -10,23 +10,19 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spdlog/sinks/rotating_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "cli/failure.h"
+#include "cli/mounting/daemon_log.h"
 #include "cli/mounting/utab.h"
 #include "cli/progress.h"
 #include "common/exit_codes.h"
@@ -37,38 +33,6 @@ namespace {
 
 constexpr int kPipeFd = 3;  // besides 0 to 2, the only inherited descriptor
 constexpr int kPollMs = 200;
-constexpr std::size_t kLogBytes = 4 << 20;
-constexpr std::size_t kLogFiles = 2;
-
-void log_to(spdlog::sink_ptr sink, spdlog::level::level_enum level) {
-  auto logger = std::make_shared<spdlog::logger>("cacheshim", std::move(sink));
-  logger->set_level(level);
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
-}
-
-void log_to_stderr(spdlog::level::level_enum level) {
-  log_to(std::make_shared<spdlog::sinks::stderr_sink_mt>(), level);
-  spdlog::set_pattern("cacheshim: %l: %v");
-}
-
-void log_to_file(const std::string& run_dir) {
-  if (run_dir.empty()) return spdlog::set_level(spdlog::level::off);
-  try {
-    // The daemon's umask is 0, but other users must not write to the log.
-    spdlog::file_event_handlers handlers;
-    handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
-      // an error is ignored: other users cannot enter the directory either
-      (void)::fchmod(::fileno(file), 0644);
-    };
-    log_to(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
-               run_dir + "/log", kLogBytes, kLogFiles, /*rotate_on_open=*/false, handlers),
-           spdlog::level::info);
-  } catch (const spdlog::spdlog_ex& error) {
-    spdlog::warn("cannot log to '{}/log': {}; going on without a log", run_dir, error.what());
-    spdlog::set_level(spdlog::level::off);
-  }
-}
 
 void send(const std::string& text) {
   if (::write(kPipeFd, text.data(), text.size()) < 0) return;  // the parent has exited

@@ -107,7 +107,7 @@ void append_quoted(std::string_view value, std::string& text) {
   if (is_plain) {
     ((text += '"') += value) += '"';
   } else {
-    text += Json(std::string(value)).dump(-1, ' ', false, Json::error_handler_t::replace);
+    text += dump_json(Json(std::string(value)));
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/printable_text.h"
+
 namespace cacheshim {
 namespace {
 
@@ -33,7 +35,8 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits) {
 }
 
 std::string dump_json(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return printable_json(
+      json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 bool is_utf8(std::string_view text) {

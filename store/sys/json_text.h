@@ -24,7 +24,8 @@ inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};
 // Returns a discarded value for text that is not JSON, is too long, or is nested too deeply.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRecordLimits);
 
-// Never throws for the contents of a string: bytes that are not UTF-8 are replaced by U+FFFD.
+// Never throws for the contents of a string: bytes that are not UTF-8 are replaced by U+FFFD. Escapes
+// all characters that are not printable, so that the text may be written to a terminal.
 std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
 
 bool is_utf8(std::string_view text);

@@ -75,6 +75,11 @@ TEST(Table, AlignsColumnsAndLeavesNoTrailingBlanks) {
   EXPECT_EQ(format_table({{"A", "LONG", "C"}, {"abc", "x", "y"}}), "A    LONG  C\nabc  x     y\n");
 }
 
+TEST(Table, MakesItsCellsPrintable) {
+  EXPECT_EQ(format_table({{"a\x1b[2J\nb", "c"}, {"d", "\233e"}}),
+            "a\\x1b[2J\\x0ab  c\nd              \\x9be\n");
+}
+
 TEST(Time, ZeroIsNone) { EXPECT_EQ(format_time(0), "-"); }
 
 class ProgressText : public testing::Test {
