@@ -15,6 +15,7 @@
 #include "common/names.h"
 #include "fuse/control/control_requests.h"
 #include "fuse/control/explain.h"
+#include "fuse/control/inspector.h"
 #include "store/profiles/profile_json.h"
 #include "store/sys/json_text.h"
 
@@ -53,10 +54,11 @@ std::string stats_metrics(Mount& mount) {
   return text;
 }
 
-std::string flights_json(const Mount& mount) {
+std::string flights_json(Mount& mount, uid_t uid) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   if (mount.single_flight.flights() != nullptr) {
     for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
+      if (!may_know(mount, flight, uid)) continue;
       all.push_back({{"path", flight.path},
                      {"job", flight.job},
                      {"leader", flight.leader},
@@ -112,7 +114,8 @@ void append_quoted(std::string_view value, std::string& text) {
 }
 
 // Job ids and cycles contain no characters that JSON escapes.
-void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
+void append_job(const JobTable::State& state, const std::string& layers_dir, bool with_layer,
+                std::string& text) {
   Job& job = *state.job;
   const std::optional<uid_t> owner = job.views.owner();
   const ViewFilter::Counts direct = job.filter.counts();
@@ -125,32 +128,33 @@ void append_job(const JobTable::State& state, const std::string& layers_dir, std
       job.use.open_files.load(), job.use.runs.load(), direct.opens, direct.looks);
   const ReaderLock lock(job.overlay.mutex());
   text += R"("layer":)";
-  if (job.layer) {
+  if (job.layer && with_layer) {
     append_quoted(layers_dir + "/" + job.layer->path(), text);
   } else {
     text += "null";
   }
   fmt::format_to(std::back_inserter(text), R"(,"publish":"{}","refused":)",
                  to_string(job.policy.effective()));
-  append_quoted(job.policy.why_refused(), text);
+  append_quoted(with_layer ? job.policy.why_refused() : "", text);
   text += '}';
 }
 
 Json describe_job(Job& job, const std::string& layers_dir) {
   std::string text;
-  append_job({&job, job.life.is_active(), job.life.outcome()}, layers_dir, text);
+  append_job({&job, job.life.is_active(), job.life.outcome()}, layers_dir, true, text);
   return Json::parse(text);
 }
 
-std::string ControlDirectory::text_of_job(Job& job) {
+Result<std::string> ControlDirectory::text_of_job(Job& job, const Caller& caller) {
+  if (!job.views.may_inspect(caller.uid)) return Errno(EACCES);
   return dump_json(describe_job(job, mount_.options.layers_dir), 2) + "\n";
 }
 
-std::string ControlDirectory::text_of(const std::string& name) {
+std::string ControlDirectory::text_of(const std::string& name, const Caller& caller) {
   if (name == "stats") return stats_json(mount_);
   if (name == "metrics") return stats_metrics(mount_);
   if (name == "status") return status_json(mount_);
-  if (name == "flights") return flights_json(mount_);
+  if (name == "flights") return flights_json(mount_, caller.uid);
   if (name == kRoutesFile) return mount_.options.routes;
   if (name == "profiles") return profiles_to_json(mount_.entries.profiles());
   return CACHESHIM_VERSION "\n";

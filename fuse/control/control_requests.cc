@@ -15,6 +15,7 @@
 #include "common/exit_codes.h"
 #include "fuse/control/control_directory.h"
 #include "fuse/control/explain.h"
+#include "fuse/control/inspector.h"
 #include "fuse/mount.h"
 #include "store/overlay/layer_units.h"
 #include "store/sys/guard.h"
@@ -35,6 +36,7 @@ struct ControlRequest {
   Caller caller;
   nlohmann::json fields;
   std::shared_ptr<ControlSession> session;
+  std::optional<Inspector> inspector = std::nullopt;  // of `explain`
 
   std::string text(const char* name) const {
     return fields.contains(name) && fields[name].is_string() ? fields[name].get<std::string>() : "";
@@ -59,18 +61,22 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
+// Refuses a request on another user's job. `rights`: what the caller may not do, and the rest of the message.
+void refuse_stranger(const ControlRequest& request, const Job& job, std::string_view rights) {
+  const auto owner = job.views.owner();
+  request.session->refuse(
+      fmt::format("job '{}' belongs to {}, not to uid {}: only its own user and root may {}",
+                  job.id, owner ? fmt::format("uid {}", *owner) : "root", request.caller.uid,
+                  rights),
+      kExitFailed);
+}
+
 // Returns true if the caller may change the job; otherwise refuses the request. The message says that nothing was done,
 // except for `cacheshim run`, which itself prints what it does instead.
 bool require_owner(const ControlRequest& request, const Job& job) {
   if (job.views.may_change(request.caller.uid)) return true;
-  const auto owner = job.views.owner();
-  request.session->refuse(
-      fmt::format(
-          "job '{}' belongs to {}, not to uid {}: only its own user and root may use or change "
-          "it{}",
-          job.id, owner ? fmt::format("uid {}", *owner) : "root", request.caller.uid,
-          request.flag("run") ? "" : "; nothing was done"),
-      kExitFailed);
+  refuse_stranger(request, job,
+                  request.flag("run") ? "use or change it" : "use or change it; nothing was done");
   return false;
 }
 
@@ -119,22 +125,22 @@ std::string list_rows(const std::vector<JobState>& states) {
          rows + "\"}";
 }
 
-std::string list_objects(const std::vector<JobState>& states, const std::string& layers_dir) {
+std::string list_objects(const std::vector<JobState>& states, const ControlRequest& request) {
+  const std::string& layers_dir = request.mount.options.layers_dir;
   constexpr std::size_t kObjectBytes = 360;
   std::string listed = R"({"ok":true,"jobs":[)";
   listed.reserve(states.size() * kObjectBytes);
   for (const JobState& state : states) {
     if (listed.back() != '[') listed += ',';
-    append_job(state, layers_dir, listed);
+    append_job(state, layers_dir, state.job->views.may_inspect(request.caller.uid), listed);
   }
   return listed + "]}";
 }
 
 void list_jobs(const ControlRequest& request) {
   const auto states = request.mount.jobs.states();
-  request.session->answer_line(request.flag("rows")
-                                   ? list_rows(states)
-                                   : list_objects(states, request.mount.options.layers_dir));
+  request.session->answer_line(request.flag("rows") ? list_rows(states)
+                                                    : list_objects(states, request));
 }
 
 // Returns the job that the request names, active or not. Refuses the request and returns null if there is none.
@@ -148,8 +154,16 @@ Job* require_known_job(const ControlRequest& request) {
   return job;
 }
 
-void show_job(const ControlRequest& request) {
+// As require_known_job(), but also refuses if the caller may not learn what the job's layer contains.
+Job* require_own_job(const ControlRequest& request) {
   Job* job = require_known_job(request);
+  if (job == nullptr || job->views.may_inspect(request.caller.uid)) return job;
+  refuse_stranger(request, *job, "see it");
+  return nullptr;
+}
+
+void show_job(const ControlRequest& request) {
+  Job* job = require_own_job(request);
   if (job == nullptr) return;
   const Json described = describe_job(*job, request.mount.options.layers_dir);
   request.session->answer({{"ok", true}, {"job", described}});
@@ -157,7 +171,7 @@ void show_job(const ControlRequest& request) {
 
 // Summarizes the contents of the job's layer. Calls stat(2) for each file.
 void show_layer(const ControlRequest& request) {
-  const Job* job = require_known_job(request);
+  const Job* job = require_own_job(request);
   if (job == nullptr) return;
   const LayerContent content = list_layer(job->overlay, request.mount.entries);
   std::uint64_t files = 0;
@@ -364,8 +378,15 @@ void explain(const ControlRequest& request) {
   if (!require_valid(id, request)) return;
   Job* job = request.mount.jobs.find(id);
   if (job != nullptr && !job->life.is_active()) job = nullptr;
-  if (job != nullptr && !require_owner(request, *job)) return;
-  request.session->answer(explain_path(request.mount, job, path));
+  const Inspector& inspector = *request.inspector;
+  if (job != nullptr && !job->views.may_inspect(request.caller.uid)) {
+    return refuse_stranger(request, *job, "see it");
+  }
+  if (!inspector.may_look_up(request.mount, job, path)) {
+    return request.session->refuse(
+        fmt::format("uid {} may not look up '{}'", inspector.uid(), path), kExitFailed);
+  }
+  request.session->answer(explain_path(request.mount, job, path, inspector));
 }
 
 // Returns true if the caller may change the base; otherwise refuses the request.
@@ -461,8 +482,9 @@ const std::map<std::string, Operation>& operations() {
 
 void run_control_request(Mount& mount, const Caller& caller, const nlohmann::json& fields,
                          const std::shared_ptr<ControlSession>& session) {
-  const ControlRequest request{mount, caller, fields, session};
+  ControlRequest request{mount, caller, fields, session};
   const std::string op = request.text("op");
+  if (op == "explain") request.inspector.emplace(caller);
   const auto found = operations().find(op);
   if (found == operations().end()) {
     session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "fuse/control/inspector.h"
 #include "fuse/mount.h"
 #include "store/sys/digest.h"
 #include "store/sys/json_text.h"
@@ -78,13 +79,15 @@ std::string why_not_published(const Mount& mount, const Job& job,
   return "complete: published as soon as that is seen, at the latest at the job's end";
 }
 
-void add_history(Json& json, const History& history) {
+void add_history(Json& json, const History& history, bool with_digest) {
   if (history.published) {
     const AuditRecord& record = *history.published;
     Json published = {
         {"time", record.time}, {"job", record.job}, {"cycle", record.cycle}, {"node", record.node}};
     published["uid"] = record.uid ? Json(*record.uid) : Json();
-    if (!history.recorded_digest.empty()) published["xxh3"] = history.recorded_digest;
+    if (with_digest && !history.recorded_digest.empty()) {
+      published["xxh3"] = history.recorded_digest;
+    }
     json["published"] = std::move(published);
   }
   if (history.gone) {
@@ -94,12 +97,11 @@ void add_history(Json& json, const History& history) {
   }
 }
 
-void add_object(Json& json, const Opened& opened) {
-  const auto st = sys::stat_fd(opened.fd.get());
-  if (!st) return;
-  json["kind"] = S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
-  if (!S_ISREG(st->st_mode)) return;
-  json["size"] = st->st_size;
+void add_object(Json& json, const Opened& opened, const struct stat& st, bool with_digest) {
+  json["kind"] = S_ISDIR(st.st_mode) ? "directory" : S_ISLNK(st.st_mode) ? "symlink" : "file";
+  if (!S_ISREG(st.st_mode)) return;
+  json["size"] = st.st_size;
+  if (!with_digest) return;
   // Reading the file must not count as a use for eviction.
   auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);
   if (readable.failed_with(EPERM)) readable = sys::reopen(opened.fd.get(), O_RDONLY);
@@ -133,12 +135,14 @@ void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
 
 // Adds the builders and waiters of this path; of all names of the entry if the path is the entry's
 // own.
-void add_flights(Json& json, const Mount& mount, const std::string& path, const std::string& unit) {
+void add_flights(Json& json, Mount& mount, const std::string& path, const std::string& unit,
+                 uid_t uid) {
   if (mount.single_flight.flights() == nullptr) return;
   Json all = Json::array();
   for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
     const auto ref = mount.entries.find(flight.path);
     if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
+    if (!flight.job.empty() && !may_know(mount, flight, uid)) continue;
     all.push_back({{"path", flight.path},
                    {"job", flight.job},
                    {"leader", flight.leader},
@@ -162,7 +166,7 @@ Json describe(const RejectedEntries::Summary& summary) {
   return json;
 }
 
-Json explain_path(Mount& mount, Job* job, const std::string& path) {
+Json explain_path(Mount& mount, Job* job, const std::string& path, const Inspector& inspector) {
   const EntryMap& entries = mount.entries;
   const auto ref = entries.find(path);
   const std::string unit = ref ? ref->unit() : path;
@@ -173,7 +177,9 @@ Json explain_path(Mount& mount, Job* job, const std::string& path) {
   put_name(json, "path", path);
   json["job"] = job != nullptr ? Json(job->id) : Json();
   json["from"] = !opened ? "nowhere" : opened->in_upper ? "layer" : "base";
-  if (opened) add_object(json, *opened);
+  const auto st = opened ? sys::stat_fd(opened->fd.get()) : opened.error();
+  const bool may_read = st && inspector.may_read(mount, *st, opened->in_upper);
+  if (st) add_object(json, *opened, *st, may_read);
   json["profile"] = profile != nullptr ? Json(profile->name) : Json();
   if (profile != nullptr) {
     json["evidence"] = to_string(profile->evidence);
@@ -181,7 +187,9 @@ Json explain_path(Mount& mount, Job* job, const std::string& path) {
   }
   json["entry"] = Json();
   if (ref) put_name(json, "entry", unit);
-  add_history(json, history_of(mount.store.audit(), path, unit));
+  const History history = history_of(mount.store.audit(), path, unit);
+  const bool is_publisher = history.published && history.published->uid == inspector.uid();
+  add_history(json, history, may_read || is_publisher || inspector.may_all());
   const bool is_own_directory = opened && opened->in_upper &&
                                 json.value("kind", "") == "directory" &&
                                 !(ref && ref->is_entry_directory());
@@ -190,7 +198,7 @@ Json explain_path(Mount& mount, Job* job, const std::string& path) {
   }
   add_rejections(json, mount, unit);
   add_hidden(json, mount, job, path);
-  add_flights(json, mount, path, unit);
+  add_flights(json, mount, path, unit, inspector.uid());
   return json;
 }
 

@@ -8,6 +8,7 @@
 
 namespace cacheshim {
 
+class Inspector;
 class Mount;
 class Job;
 
@@ -16,8 +17,10 @@ class Job;
 nlohmann::ordered_json describe(const RejectedEntries::Summary& summary);
 
 // Reports where a job's view gets `path` from, who published it and when, and why it is hidden or not published
-// (docs/control.md, "explain"). If `job` is null, reports on the base alone. Reads all audit records, which can take
-// long: call from a task.
-nlohmann::ordered_json explain_path(Mount& mount, Job* job, const std::string& path);
+// (docs/control.md, "explain"). If `job` is null, reports on the base alone. Omits digests of content that `inspector`
+// may not read. Requires: the inspector may look up `path`. Reads all audit records, which can take long: call from a
+// task.
+nlohmann::ordered_json explain_path(Mount& mount, Job* job, const std::string& path,
+                                    const Inspector& inspector);
 
 }  // namespace cacheshim

@@ -151,6 +151,8 @@ bool JobViews::is_closed_to(uid_t uid) const {
   return first && *first != uid;
 }
 
+bool JobViews::may_inspect(uid_t uid) const { return uid == sys::own_uid() || may_change(uid); }
+
 bool JobViews::may_change(uid_t uid) const {
   if (uid == 0) return true;
   const MutexLock lock(mutex_);

@@ -207,8 +207,9 @@ void Files::open(const Request& request, NodeId ino, int flags, OpenCompletion c
   if (info.kind == NodeKind::kObject && flight_requests_.may_be_placeholder(ref.node, info)) {
     return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
   }
-  completion.complete(info.kind == NodeKind::kObject ? open_object_file(request, ref, info, flags)
-                                                     : own_tree_.open_own(ref, info, flags));
+  completion.complete(info.kind == NodeKind::kObject
+                          ? open_object_file(request, ref, info, flags)
+                          : own_tree_.open_own(request, ref, info, flags));
 }
 
 Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,

@@ -240,12 +240,13 @@ std::vector<ListedEntry> OwnTree::list_own(const Request& request, const NodeInf
   return listed;
 }
 
-std::string OwnTree::text_of(NodeIndex node, const NodeInfo& info) {
-  return info.kind == NodeKind::kJobInfo ? control_.text_of_job(*info.job)
-                                         : control_.text_of(mount_.nodes.name(node));
+Result<std::string> OwnTree::text_of(const Request& request, NodeIndex node, const NodeInfo& info) {
+  if (info.kind == NodeKind::kJobInfo) return control_.text_of_job(*info.job, request.caller);
+  return control_.text_of(mount_.nodes.name(node), request.caller);
 }
 
-Result<OpenedFile> OwnTree::open_own(NodeRef ref, const NodeInfo& info, int flags) {
+Result<OpenedFile> OwnTree::open_own(const Request& request, NodeRef ref, const NodeInfo& info,
+                                     int flags) {
   OpenedFile opened;
   opened.direct_io = true;  // the text is made at the open, so st_size is 0
   if (info.kind == NodeKind::kControlFile && mount_.nodes.name(ref.node) == "control") {
@@ -254,7 +255,8 @@ Result<OpenedFile> OwnTree::open_own(NodeRef ref, const NodeInfo& info, int flag
     opened.fh = mount_.handles.add(ControlHandle{std::move(session)});
   } else {
     if (wants_write(flags)) return Errno(EACCES);
-    opened.fh = mount_.handles.add(TextHandle{text_of(ref.node, info)});
+    CACHESHIM_TRY(text, text_of(request, ref.node, info));
+    opened.fh = mount_.handles.add(TextHandle{std::move(text)});
   }
   return opened;
 }

@@ -36,7 +36,8 @@ class OwnTree {
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
   std::string link_target(const Request& request, NodeIndex node, const NodeInfo& info);
   std::vector<ListedEntry> list_own(const Request& request, const NodeInfo& info);
-  Result<OpenedFile> open_own(NodeRef ref, const NodeInfo& info, int flags);
+  // Errors: EACCES for writing, and if the caller may not read the file of another user's job.
+  Result<OpenedFile> open_own(const Request& request, NodeRef ref, const NodeInfo& info, int flags);
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active.
   Job& job_of(const Request& request);
@@ -46,7 +47,7 @@ class OwnTree {
   Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
   Entry own_entry(NodeIndex parent, const std::string& name, NodeKind kind, double timeout,
                   Job* job = nullptr);
-  std::string text_of(NodeIndex node, const NodeInfo& info);
+  Result<std::string> text_of(const Request& request, NodeIndex node, const NodeInfo& info);
   JobClaim claim_of(const Caller& caller);
   Job* find_job_of(const Request& request);
   std::string view_name(const Job& job, ViewSlot slot) const;

@@ -69,10 +69,13 @@ def test_a_job_of_another_user_is_refused_in_one_line(mount, job_of, anybodys_pr
     assert mount.job("one")["state"] == "active"
 
 
-def test_a_job_of_another_user_can_be_shown(mount, job_of, anybodys_program):
+def test_a_job_of_another_user_is_only_listed(mount, job_of, anybodys_program):
     job_of(mount, "one", 20001).write("triton/mine", b"x")
     shown = as_user(20002, [anybodys_program, "job", "show", "one", "--mount", mount.path])
-    assert shown.returncode == 0 and "20001" in shown.stdout
+    assert (shown.returncode, shown.stderr) == (
+        1, f"cacheshim: {OTHERS.replace('use or change', 'see')}\n")
+    listed = as_user(20002, [anybodys_program, "job", "list", "--mount", mount.path])
+    assert listed.returncode == 0 and "20001" in listed.stdout
 
 
 def test_a_command_under_another_users_job_runs_without_the_cache(mount, job_of, anybodys_program):

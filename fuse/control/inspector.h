@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/caller.h"
+
+namespace cacheshim {
+
+class Job;
+class Mount;
+struct FlightDescription;
+
+// A caller who requests information, and what it may learn. The daemon can read every file, so it must check what the
+// caller could read itself. Root and the daemon's own user may learn everything.
+class Inspector {
+ public:
+  // Call while the caller waits for its request: afterwards, another thread may have the caller's id.
+  explicit Inspector(const Caller& caller) : caller_(caller), groups_(groups_of(caller.tid)) {}
+
+  uid_t uid() const { return caller_.uid; }
+  bool may_all() const;
+  // Whether the caller may search all directories above `path` in the job's view; in the base if `job` is null. Takes
+  // Overlay::mutex() shared.
+  bool may_look_up(const Mount& mount, const Job* job, const std::string& path) const;
+  // Whether the caller may read an object, with these attributes, of a layer or of the base.
+  bool may_read(const Mount& mount, const struct stat& st, bool in_layer) const;
+
+ private:
+  bool may(const Mount& mount, const struct stat& st, bool in_layer, mode_t wanted) const;
+
+  Caller caller_;
+  std::vector<gid_t> groups_;
+};
+
+// Whether the user may learn of a build: a job of the user builds, or waits for it.
+bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid);
+
+}  // namespace cacheshim
