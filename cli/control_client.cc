@@ -34,10 +34,7 @@ std::string reason(Errno error) { return std::generic_category().message(error.c
 
 [[noreturn]] void fail_unavailable(const std::string& mount, Errno error) {
   if (error == ENOENT || error == ENOTDIR) {
-    throw Failure(kExitUnavailable,
-                  fmt::format("no cacheshim mount at '{}'; mount one with "
-                              "'cacheshim mount --store DIR {}', or name it with --mount",
-                              mount, mount));
+    throw Failure(kExitUnavailable, no_mount_text(mount));
   }
   if (error == ENOTCONN || error == ECONNABORTED) {
     throw Failure(kExitUnavailable, fmt::format("the daemon of the mount at '{}' is dead; {}", mount,

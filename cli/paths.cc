@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/paths.h"
 
+#include <fmt/format.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,9 +10,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 
+#include "cli/failure.h"
+#include "cli/run_environment.h"
+#include "common/exit_codes.h"
+#include "common/mount_info.h"
 #include "common/names.h"
+#include "common/root_process.h"
 
 namespace cacheshim::cli {
 namespace fs = std::filesystem;
@@ -25,7 +32,38 @@ std::string run_dir_in(std::string_view base, std::string_view mount_point) {
   return std::string(base) + "/" + std::string(kRunDirName) + "/" + std::string(escaped);
 }
 
+UserNamespace own_namespace() {
+  std::ifstream file("/proc/self/uid_map");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_uid_map(text.str());
+}
+
+// Returns the resolved path of a mount that root may use. Another user could replace a symlink in
+// the given path after the check.
+std::string find_mount_for_root(const std::string& given) {
+  const std::string path = resolve_path(given);
+  const auto mount = find_mount(read_mounts(), path);
+  if (!mount || mount->type != kFilesystemType) {
+    throw Failure(kExitUnavailable, no_mount_text(given));
+  }
+  const auto owner = owner_of(*mount);
+  if (owner && own_namespace().root_may_use_mount_of(*owner)) return path;
+  throw Failure(
+      kExitUnavailable,
+      fmt::format("another user (uid {}) has mounted '{}', which {} names; root uses it only with "
+                  "--mount",
+                  owner.value_or(static_cast<uid_t>(-1)), given, kMountVariable));
+}
+
 }  // namespace
+
+std::string no_mount_text(const std::string& mount) {
+  return fmt::format(
+      "no cacheshim mount at '{}'; mount one with 'cacheshim mount --store DIR {}', or name it with "
+      "--mount",
+      mount, mount);
+}
 
 Installation find_installation() {
   std::error_code error;
@@ -102,7 +140,21 @@ bool is_real_root() {
 
 std::string chosen_mount(const std::string& option) {
   if (!option.empty()) return option;
-  return find_variable(kMountVariable).value_or(std::string(kDefaultMountPoint));
+  const std::string given = find_variable(kMountVariable).value_or("");
+  if (given.empty() || given == kDefaultMountPoint) return std::string(kDefaultMountPoint);
+  return ::geteuid() == 0 ? find_mount_for_root(given) : given;
+}
+
+std::string chosen_mount_point(const std::string& option) {
+  if (!option.empty()) return option;
+  const auto given = find_variable(kMountVariable);
+  if (given && ::geteuid() == 0 && has_environment_of_another_user(ProcessEnvironment())) {
+    throw Failure(kExitUsage,
+                  fmt::format("{} '{}' may come from the user who has called sudo, and root mounts "
+                              "nothing there; use --mount",
+                              kMountVariable, *given));
+  }
+  return given.value_or(std::string(kDefaultMountPoint));
 }
 
 }  // namespace cacheshim::cli

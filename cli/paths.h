@@ -48,8 +48,15 @@ bool lies_in(std::string_view path, std::string_view directory);
 // Whether this process is root outside of any user namespace.
 bool is_real_root();
 
+// Returns the message that there is no mount at a path.
+std::string no_mount_text(const std::string& mount);
+
 // Returns the mount that a command refers to: --mount, otherwise CACHESHIM_MOUNT, otherwise
-// /ci-cache.
+// /ci-cache. Root uses the mount of CACHESHIM_MOUNT only if root has mounted it, because sudo may
+// have kept another user's variable (common/root_process.h). Otherwise throws Failure (unavailable).
 std::string chosen_mount(const std::string& option);
+// As chosen_mount(), but returns a path on which the command mounts. Throws Failure (usage) if
+// CACHESHIM_MOUNT may come from another user.
+std::string chosen_mount_point(const std::string& option);
 
 }  // namespace cacheshim::cli

@@ -8,12 +8,14 @@
 #include <atomic>
 #include <climits>
 #include <cstring>
+#include <utility>
 
-#include "common/unique_fd.h"
 #include "common/printable.h"
 #include "common/root_process.h"
+#include "common/unique_fd.h"
 #include "shim/errno_guard.h"
 #include "shim/start/process_environment.h"
+#include "shim/start/trusted_paths.h"
 
 namespace cacheshim {
 namespace {
@@ -61,13 +63,48 @@ class SigpipeGuard {
 
 }  // namespace
 
+// /dev/stderr and the like are symlinks, but lead only to what the process has open.
+bool is_own_descriptor(const char* path) {
+  for (const char* const name : {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"}) {
+    if (std::strncmp(path, name, std::strlen(name)) == 0) return true;
+  }
+  return false;
+}
+
+// Opens the file for root: a path that another user controls must not lead root to another file.
+UniqueFd open_as_root(int flags) {
+  if (is_own_descriptor(report_file)) return UniqueFd(real::open(report_file, flags, 0644));
+  if (!is_path_of_root(report_file)) return UniqueFd();
+  UniqueFd file(real::open(report_file, flags | O_NOFOLLOW, 0644));
+  struct stat st;
+  if (!file || real::__fxstat(kStatVersion, file.get(), &st) != 0) return UniqueFd();
+  const bool is_own = st.st_uid == 0 || st.st_uid == ::geteuid();
+  // In /tmp, another user may have given a name to a file of root, if the kernel permits that.
+  const bool has_other_names = S_ISREG(st.st_mode) && st.st_nlink > 1;
+  return is_own && !has_other_names ? std::move(file) : UniqueFd();
+}
+
+// Opens the file that CACHESHIM_LOG names. Does not wait for the reader of a FIFO.
+UniqueFd open_report_file() {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  if (report_file[0] == '\0') return UniqueFd();
+  UniqueFd file =
+      is_root_process() ? open_as_root(kFlags) : UniqueFd(real::open(report_file, kFlags, 0666));
+  if (file) (void)::fcntl(file.get(), F_SETFL, O_APPEND);  // a line waits for space in a pipe
+  return file;
+}
+
 // Two threads that run this concurrently write the same value.
 void settle_reports() {
   if (is_settled.load(std::memory_order_acquire)) return;
   had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1;
   const ProcessEnvironment environment;
   const std::string_view log = environment.find(kLogVariable);
-  if (!environment.is_disabled() && !log.empty() && log.size() < sizeof report_file) {
+  const auto is_of_another_user = [&] {
+    return has_environment_of_another_user(environment) && is_root_process();
+  };
+  if (!environment.is_disabled() && !log.empty() && log.size() < sizeof report_file &&
+      !is_of_another_user()) {
     std::memcpy(report_file, log.data(), log.size());
   }
   is_settled.store(true, std::memory_order_release);
@@ -83,10 +120,7 @@ void report_line(std::initializer_list<std::string_view> parts) {
     length += write_printable(part, line + length, sizeof line - 1 - length);
   }
   line[length++] = '\n';
-  UniqueFd file;
-  if (report_file[0] != '\0') {
-    file.reset(real::open(report_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
-  }
+  const UniqueFd file = open_report_file();
   if (!file && !is_stderr(STDERR_FILENO)) return;
   // A line that cannot be written is lost.
   [[maybe_unused]] const ssize_t written = ::write(file ? file.get() : STDERR_FILENO, line, length);

@@ -122,7 +122,7 @@ bool mount_is_there() {
   // mountinfo cannot be read. If the mount's path does not exist either, as in a chroot without
   // /proc, the mount counts as gone. Otherwise the application gets the error of its own call.
   if (!found) return error != ENOENT && error != ENOTDIR;
-  if (found->kind == MountKind::kNone) return false;
+  if (found->kind == MountKind::kNone || found->kind == MountKind::kForbidden) return false;
   mount_device.store(::gnu_dev_makedev(found->major, found->minor), std::memory_order_relaxed);
   return true;
 }

@@ -8,9 +8,11 @@
 
 #include "cli/commands/commands.h"
 #include "cli/doctor/doctor.h"
+#include "cli/failure.h"
 #include "cli/paths.h"
-#include "common/exit_codes.h"
 #include "cli/text.h"
+#include "common/exit_codes.h"
+#include "common/names.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -60,6 +62,17 @@ struct DoctorArguments {
   bool as_json = false;
 };
 
+void check_chosen_mount(const std::string& option, DoctorContext& context, Findings& findings) {
+  try {
+    context.mount = resolve_path(chosen_mount(option));
+  } catch (const Failure& failure) {
+    context.mount = find_variable(kMountVariable).value_or("");
+    context.is_available = false;
+    return findings.problem("mount", context.mount, failure.what(), "");
+  }
+  check_mount(context, findings);
+}
+
 int examine(const DoctorArguments& arguments) {
   Findings findings;
   DoctorContext context;
@@ -67,9 +80,8 @@ int examine(const DoctorArguments& arguments) {
   context.config = arguments.config;
   context.store = arguments.store.empty() ? "" : resolve_path(arguments.store);
   const bool wants_mount = arguments.store.empty() || !arguments.mount.empty();
-  if (wants_mount) context.mount = resolve_path(chosen_mount(arguments.mount));
   check_machine(findings);
-  if (wants_mount) check_mount(context, findings);
+  if (wants_mount) check_chosen_mount(arguments.mount, context, findings);
   if (!context.store.empty()) check_store(context, findings);
   check_installation(context, findings);
   check_environment(context, findings);

@@ -37,6 +37,7 @@
 #include "cli/text.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
+#include "common/root_process.h"
 #include "fuse/transport/request_trace.h"
 #include "learn/cache_facts.h"
 #include "learn/profile_text.h"
@@ -59,11 +60,18 @@ struct LearnArguments {
   std::vector<std::string> command;
 };
 
+// Root does not use a directory that another user may have chosen and can replace.
+std::string temporary_directory() {
+  const bool may_be_of_another_user =
+      ::geteuid() == 0 && has_environment_of_another_user(ProcessEnvironment());
+  return may_be_of_another_user ? "/tmp" : find_variable("TMPDIR").value_or("/tmp");
+}
+
 // A temporary directory below TMPDIR. The destructor removes it with its contents.
 class Workplace {
  public:
   Workplace() {
-    path_ = fs::path(find_variable("TMPDIR").value_or("/tmp")) / "cacheshim-learn-XXXXXX";
+    path_ = fs::path(temporary_directory()) / "cacheshim-learn-XXXXXX";
     if (::mkdtemp(path_.data()) == nullptr) {
       const int error = errno;
       throw Failure(kExitFailed, fmt::format("cannot make '{}': {}; the command was not run", path_,

@@ -146,8 +146,14 @@ int run_on_store(const Run& run, const std::string& shipped_profiles) {
 
 int do_run(const RunArguments& arguments) {
   const Installation installation = find_installation();
-  Run run{arguments, chosen_mount(arguments.mount), installation.library, choose_job(arguments.job),
+  Run run{arguments, "", installation.library, choose_job(arguments.job),
           choose_cycle(arguments.cycle)};
+  try {
+    run.mount = arguments.store.empty() ? chosen_mount(arguments.mount)
+                                        : chosen_mount_point(arguments.mount);
+  } catch (const Failure& failure) {
+    return run_without_cache(run, failure.what(), OrphanPolicy::kGoOn);
+  }
   run.mount = std::filesystem::absolute(run.mount).lexically_normal();
   if (run.mount.size() > 1 && run.mount.back() == '/') run.mount.pop_back();
   if (run.arguments.store.empty()) return run_on_mount(run, OrphanPolicy::kGoOn);

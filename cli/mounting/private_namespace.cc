@@ -140,7 +140,10 @@ bool cover_run_dir(const std::string& run_dir) {
   if (run_dir.empty()) return false;
   const fs::path above = fs::path(run_dir).parent_path();
   std::error_code error;
+  // The directory remains for later daemons: with a caller's umask of 0, every user could change it.
+  const mode_t before = ::umask(022);
   fs::create_directories(above, error);
+  (void)::umask(before);
   return ::mount("cacheshim-run", above.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") == 0;
 }
 

@@ -11,12 +11,19 @@
 #include <vector>
 
 #include "cli/paths.h"
+#include "cli/run_environment.h"
 #include "common/names.h"
+#include "common/root_process.h"
 
 namespace cacheshim::cli {
 namespace {
 
+// Runs a command of root. Variables such as LIBMOUNT_UTAB name files that it writes, so it gets none
+// that may come from another user.
 void run_silently(std::vector<std::string> words) {
+  char* nothing[] = {nullptr};
+  char** const environment =
+      has_environment_of_another_user(ProcessEnvironment()) ? nothing : environ;
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -26,7 +33,7 @@ void run_silently(std::vector<std::string> words) {
     (void)::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   }
   pid_t child = 0;
-  const int spawned = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  const int spawned = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environment);
   (void)::posix_spawn_file_actions_destroy(&actions);
   while (spawned == 0 && ::waitpid(child, nullptr, 0) == -1 && errno == EINTR) continue;
 }

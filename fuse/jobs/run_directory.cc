@@ -23,6 +23,7 @@
 namespace cacheshim {
 namespace {
 
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 constexpr std::size_t kMutexOffset = 128;
 constexpr std::size_t kRulesOffset = 256;
 static_assert(sizeof(MountPage) <= kMutexOffset);
@@ -74,8 +75,13 @@ Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
   if (failed) return Errno(failed.value());
   CACHESHIM_TRY(fd, sys::open_path(path, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  // Processes take their routes from here: no other user may be able to write them.
-  if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
+  CACHESHIM_TRY(parent, sys::open_path(path + "/..", O_PATH | O_DIRECTORY));
+  CACHESHIM_TRY(above, sys::stat_fd(parent.get()));
+  // Processes take their routes from here: no other user may be able to write them, or to put
+  // another directory in their place.
+  if (st.st_uid != ::geteuid() || (st.st_mode & kOthersWrite) != 0) return Errno(EPERM);
+  if (above.st_uid != ::geteuid() && above.st_uid != 0) return Errno(EPERM);
+  if ((above.st_mode & kOthersWrite) != 0 && (above.st_mode & S_ISVTX) == 0) return Errno(EPERM);
   if (!lock) {
     CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0600));
     // A user who could open the lock file could lock it, and so prevent a daemon from serving the

@@ -24,7 +24,7 @@ class RunDirectory {
  public:
   // Creates nothing if `path` is empty. `lock` is the directory's lock if the caller already holds
   // it. `routes` is empty for a plain overlay. Errors: EWOULDBLOCK if a living daemon has the
-  // directory, EPERM if another user could change its contents.
+  // directory, EPERM if another user could change its contents or replace it.
   static Result<RunDirectory> make(const std::string& path, UniqueFd lock,
                                    const std::string& routes, const std::string& cuda_defaults);
   RunDirectory(RunDirectory&& other) noexcept;

@@ -50,7 +50,7 @@ const View* current_view();
 // give_up_for_filter(). Use it for descriptors that were opened directly.
 const View* last_view();
 
-// Sets the directory (XDG_RUNTIME_DIR) that contains the run directory of a daemon without root.
+// Sets the directory that contains the run directory of the user's own daemon (user_run_base()).
 // Call once, before all other functions.
 void set_user_run_base(std::string_view path);
 

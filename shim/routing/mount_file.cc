@@ -9,6 +9,7 @@
 #include "common/names.h"
 #include "common/unique_fd.h"
 #include "shim/start/process_files.h"
+#include "shim/start/trusted_paths.h"
 
 #ifndef STATX_ATTR_MOUNT_ROOT
 #define STATX_ATTR_MOUNT_ROOT 0x00002000  // Linux 5.8
@@ -34,9 +35,14 @@ Result<MountState> read_mount_state(std::string_view path) {
   for (;;) {
     char piece[4096];
     CACHESHIM_TRY(got, read_some(fd.get(), piece, sizeof piece));
-    if (got == 0) return scanner.finish();
+    if (got == 0) break;
     scanner.feed({piece, got});
   }
+  MountState found = scanner.finish();
+  if (found.kind != MountKind::kNone && !may_use_mount(path, found.owner)) {
+    found.kind = MountKind::kForbidden;
+  }
+  return found;
 }
 
 std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory) {

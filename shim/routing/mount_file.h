@@ -10,7 +10,8 @@
 
 namespace cacheshim {
 
-// Returns the state of the mount at `path` according to mountinfo. Errors: those of open and read.
+// Returns the state of the mount at `path` according to mountinfo; kForbidden unless
+// may_use_mount() allows it. Errors: those of open and read.
 Result<MountState> read_mount_state(std::string_view path);
 
 // As read_mount_state(), but by a statx of the mount's root that does not reach the daemon. Faster:
@@ -19,7 +20,8 @@ Result<MountState> read_mount_state(std::string_view path);
 std::optional<MountState> look_at_root(std::string_view path);
 
 // As look_at_root(), but also checks that the mount belongs to the daemon whose record is in
-// `run_directory`, and that this daemon is alive.
+// `run_directory`, and that this daemon is alive. Requires: only root or this user can write to
+// `run_directory`.
 std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory);
 
 // Writes the path of the run directory of the mount at `path`; returns its length, or 0 if it does

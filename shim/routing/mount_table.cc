@@ -50,6 +50,20 @@ unsigned take_number(std::string_view& text) {
   return value;
 }
 
+// Returns the number of the last option user_id=N, or -1. FUSE writes its options after all others,
+// so no other option can follow that contains this text.
+uid_t take_owner(std::string_view options) {
+  constexpr std::string_view kUser = "user_id=";
+  uid_t owner = static_cast<uid_t>(-1);
+  for (std::size_t at = 0; at + kUser.size() < options.size(); ++at) {
+    const bool begins = at == 0 || options.data()[at - 1] == ',';
+    if (!begins || std::memcmp(options.data() + at, kUser.data(), kUser.size()) != 0) continue;
+    std::string_view number(options.data() + at + kUser.size(), options.size() - at - kUser.size());
+    if (*number.data() >= '0' && *number.data() <= '9') owner = take_number(number);
+  }
+  return owner;
+}
+
 }  // namespace
 
 void MountScanner::feed(std::string_view bytes) {
@@ -86,6 +100,8 @@ void MountScanner::end_line() {
   state_.kind = root == "/" ? MountKind::kWhole : MountKind::kBoundView;
   state_.major = take_number(device);
   state_.minor = take_number(device);
+  (void)take_field(line);  // the source
+  state_.owner = take_owner(take_field(line));
 }
 
 }  // namespace cacheshim

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -14,12 +16,15 @@ enum class MountKind {
   kNone,       // no mount, or another file system
   kWhole,      // the mount with its .jobs and .cacheshim
   kBoundView,  // one job's view, bind-mounted
+  kForbidden,  // of a user from whom this process must not take anything (root_process.h)
 };
 
 struct MountState {
   MountKind kind = MountKind::kNone;
   unsigned major = 0;  // the device number, as stat(2) gives it for files of the mount
   unsigned minor = 0;
+  // The user who has mounted it, as the kernel shows this user (user_id); -1 if it does not.
+  uid_t owner = static_cast<uid_t>(-1);
 };
 
 // Reads mountinfo in pieces of any size: lines can be long (an overlay of 100 layers), but their

@@ -10,6 +10,7 @@
 #include "common/job_id.h"
 #include "common/loaded_symbol.h"
 #include "common/names.h"
+#include "common/root_process.h"
 #include "common/route_table.h"
 #include "shim/direct/direct_view.h"
 #include "shim/errno_guard.h"
@@ -22,6 +23,7 @@
 #include "shim/start/process_environment.h"
 #include "shim/start/process_files.h"
 #include "shim/start/start_plan.h"
+#include "shim/start/trusted_paths.h"
 
 // The start of a process. A daemon that hangs must not block the start of programs. So this code
 // accesses the mount's paths only with a time limit (except leads_to(), for a variable that
@@ -93,12 +95,10 @@ void stay_away(const ProcessEnvironment& environment, std::initializer_list<std:
 }
 
 // The parent directories of run directories, for daemons of root and of users.
-std::array<std::string_view, 2> run_bases(const ProcessEnvironment& environment) {
-  return {run_base(), environment.find("XDG_RUNTIME_DIR")};
-}
+using RunBases = std::array<std::string_view, 2>;
 
-Result<MountState> find_mount(const ProcessEnvironment& environment, std::string_view path) {
-  for (const std::string_view base : run_bases(environment)) {
+Result<MountState> find_mount(const RunBases& bases, std::string_view path) {
+  for (const std::string_view base : bases) {
     PathBuffer directory;
     const std::size_t size = base.empty() ? 0 : run_directory_of(path, base, directory);
     if (size == 0) continue;
@@ -145,9 +145,9 @@ void say_why(const ProcessEnvironment& environment, Errno error, std::string_vie
 
 // Returns the daemon's routes, from its run directory or else through the mount; or the built-in
 // ones.
-Result<RouteTable> find_routes(const ProcessEnvironment& environment, MountKind kind,
-                               std::string_view mount) {
-  for (const std::string_view base : run_bases(environment)) {
+Result<RouteTable> find_routes(const ProcessEnvironment& environment, const RunBases& bases,
+                               MountKind kind, std::string_view mount) {
+  for (const std::string_view base : bases) {
     if (base.empty()) continue;
     Result<RouteTable> routes = read_routes(base, mount);
     if (routes) return routes;
@@ -177,27 +177,40 @@ JobId find_job(const ProcessEnvironment& environment) {
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
-void set_routes(const ProcessEnvironment& environment, const MountState& mount,
-                std::string_view path) {
+// Returns false, and reports why, if the routes may be those of another user: they could replace any
+// file that root reads.
+bool may_add_routes(const ProcessEnvironment& environment) {
+  if (environment.find(kRoutesVariable).empty() || !is_root_process() ||
+      !has_environment_of_another_user(environment)) {
+    return true;
+  }
+  if (!environment.is_on(kWarnedVariable)) {
+    report_line({kRoutesVariable, " may come from the user who has called sudo; root ignores it"});
+  }
+  return false;
+}
+
+void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
+                const MountState& mount, std::string_view path) {
   const bool bound = mount.kind == MountKind::kBoundView;
   const JobId job = bound ? JobId() : find_job(environment);
   Routes& routes = runtime::router.routes();
   if (!routes.set_mount(path, job.view())) return;
   CollectedActions actions;
-  if (const Result<RouteTable> table = find_routes(environment, mount.kind, routes.mount())) {
-    plan_profiles(environment, *table, routes, actions);
-  }
+  const auto table = find_routes(environment, bases, mount.kind, routes.mount());
+  if (table) plan_profiles(environment, *table, routes, actions);
   // If two routes have the same path, the later one applies.
-  plan_own_routes(environment, routes, actions);
+  const bool may_add = may_add_routes(environment);
+  if (may_add) plan_own_routes(environment, routes, actions);
   runtime::Start start;
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);
   char* const value = warned_entry + sizeof warned_entry - 2;
-  if (environment.is_on(kWarnedVariable) || has_no_routes_of_mount) *value = '1';
+  if (environment.is_on(kWarnedVariable) || has_no_routes_of_mount || !may_add) *value = '1';
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
   child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);
-  direct::set_user_run_base(environment.find("XDG_RUNTIME_DIR"));
+  direct::set_user_run_base(bases[1]);
   runtime::activate(start);
 }
 
@@ -214,14 +227,19 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
     return stay_away(environment, {kMountVariable, " '", environment.find(kMountVariable),
                                    "' is not an absolute path; running without it"});
   }
-  const Result<MountState> mount = find_mount(environment, path);
+  const RunBases bases = {run_base(), user_run_base(environment)};
+  const Result<MountState> mount = find_mount(bases, path);
   if (!mount) {
     return stay_away(environment, {"cannot read ", mountinfo_path(), "; running without ", path});
   }
   if (mount->kind == MountKind::kNone) {
     return stay_away(environment, {"no cacheshim mount at ", path, "; running without it"});
   }
-  set_routes(environment, *mount, path);
+  if (mount->kind == MountKind::kForbidden) {
+    return stay_away(environment, {"another user has mounted ", path,
+                                   ", so root does not use it; running without it"});
+  }
+  set_routes(environment, bases, *mount, path);
 }
 
 }  // namespace

@@ -377,16 +377,24 @@ class Inheritance(unittest.TestCase):
 class Defaults(unittest.TestCase):
     """The [cuda] settings of the configuration, in the file that the daemon writes to the run directory."""
 
-    def init_of(self, text, **variables):
+    def init_of(self, text, as_root=False, **variables):
         with tempfile.TemporaryDirectory(prefix="cacheshim") as scratch:
             directory = pathlib.Path(scratch, "cacheshim", "cuda-test")
             directory.mkdir(parents=True)
             (directory / "cuda").write_text(text)
             variables.setdefault("CACHESHIM_MOUNT", "/cuda/test")
-            ended = stage.run_route("dlsym", "cuModuleLoadData", "--no-spin",
-                                    preload=[stage.library], XDG_RUNTIME_DIR=scratch, **variables)
+            # The file is another user's for root, who does not read it, but not for this user of a namespace.
+            ended = stage.run_route("dlsym", "cuModuleLoadData", "--no-spin", preload=[stage.library],
+                                    prefix=[] if as_root else ["unshare", "--user", "--map-user=1000"],
+                                    XDG_RUNTIME_DIR=scratch, **variables)
+            if "unshare failed" in ended.err:
+                self.skipTest("no user namespaces here")
             self.assertEqual(ended.status, PASSED, ended)
             return ended.first_init(), ended.loads("tail")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_root_does_not_read_the_run_directory_of_a_user(self):
+        self.assertEqual(self.init_of("*\toff\t\n", as_root=True), ("EAGER", ["before-spin"]))
 
     def test_the_first_line_that_matches_the_program_applies(self):
         self.assertEqual(self.init_of(""), ("EAGER", ["before-spin"]))

@@ -46,8 +46,9 @@ class Run:
         return f"status {self.status}\n{self.out}{self.err}{trace}"
 
 
-def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
-    """Runs a client of the build directory on the fake driver, or on the libcuda.so.1 in its subdirectory `driver`."""
+def run(command, preload=(), driver="", spin_ms=PATIENT_MS, prefix=(), **variables):
+    """Runs a client of the build directory on the fake driver, or on the libcuda.so.1 in its subdirectory `driver`.
+    `prefix`: the words of a command that runs the client."""
     with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
         image = pathlib.Path(scratch, "image")
         image.write_text("tail;other")
@@ -65,7 +66,7 @@ def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
         environment.update(variables)
         words = [str(image) if word == "IMAGE" else word for word in command]
         words[0] = words[0] if words[0].startswith("/") else f"{build}/{words[0]}"
-        ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120,
+        ended = subprocess.run([*prefix, *words], env=environment, capture_output=True, text=True, timeout=120,
                                stdin=subprocess.DEVNULL, check=False)
         lines = trace.read_text().splitlines() if trace.exists() else []
         return Run(ended.returncode, ended.stdout, ended.stderr, [line.split() for line in lines])

@@ -52,6 +52,18 @@ TEST(MountTable, IgnoresOtherFileSystems) {
             MountKind::kNone);
 }
 
+TEST(MountTable, ReportsWhoHasMounted) {
+  const auto owner = [](const std::string& end) {
+    return scan("/m", "36 22 0:45 / /m rw - fuse.cacheshim " + end + "\n").owner;
+  };
+  EXPECT_EQ(owner("cacheshim rw,user_id=20002,group_id=0,default_permissions"), 20002u);
+  EXPECT_EQ(owner("cacheshim rw,user_id=0,group_id=0"), 0u);
+  EXPECT_EQ(owner("user_id=0 rw,user_id=20002,group_id=0"),
+            20002u);  // the source is the user's text
+  EXPECT_EQ(owner("cacheshim rw,context=\"a,user_id=0\",user_id=7,group_id=0"), 7u);
+  EXPECT_EQ(owner("cacheshim rw"), static_cast<uid_t>(-1));
+}
+
 TEST(MountTable, TheLastMountCoversTheOthers) {
   const std::string covering = "40 36 0:50 / /ci-cache rw - tmpfs tmpfs rw\n";
   EXPECT_EQ(scan("/ci-cache", kMount + covering).kind, MountKind::kNone);

@@ -27,8 +27,8 @@ class Stage {
   std::string view() const { return path("mount/.jobs/j1/triton"); }
   std::string default_directory() const { return path("home/.triton/cache"); }
 
-  // Sets what is mounted at mount(): "/" is the whole mount, "/.jobs/j1" a bound view.
-  void mount_as(const std::string& root);
+  // Sets what is mounted at mount(), and by which user: "/" is the whole mount, "/.jobs/j1" a bound view.
+  void mount_as(const std::string& root, unsigned mounted_by = 0);
   void unmount();
 
   // The environment of run(). A variable with an empty value is not set.

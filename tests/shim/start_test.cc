@@ -105,6 +105,61 @@ TEST_F(ShimStart, WritesItsLineToTheLogInstead) {
                                                stage_.mount() + "; running without it\n");
 }
 
+TEST_F(ShimStart, ItsLinesControlNoTerminal) {
+  stage_.environment["CACHESHIM_MOUNT"] = "x\x1b[2J\ncacheshim: forged\xC2\23331m";
+  const Ended ended = stage_.run_shell("true");
+  EXPECT_EQ(ended.err,
+            "cacheshim: CACHESHIM_MOUNT 'x\\x1b[2J\\x0acacheshim: forged\\xc2\\x9b31m' is "
+            "not an absolute path; running without it\n");
+}
+
+TEST_F(ShimStart, RootUsesNoMountOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  for (const char* root : {"/", "/.jobs/j1"}) {
+    stage_.mount_as(root, 20002);
+    const Ended ended = stage_.run_shell(kPrintVariable);
+    EXPECT_EQ(ended.out, "");
+    EXPECT_EQ(ended.err, "cacheshim: another user has mounted " + stage_.mount() +
+                             ", so root does not use it; running without it\n");
+  }
+  stage_.environment["CACHESHIM_STRICT"] = "1";
+  EXPECT_EQ(stage_.run_shell("echo ran").status, 69);
+}
+
+TEST_F(ShimStart, RootsLogIsNotWrittenThroughAPathOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  namespace fs = std::filesystem;
+  stage_.unmount();
+  const auto expect_unused = [&](const std::string& log, const std::string& target) {
+    stage_.environment["CACHESHIM_LOG"] = log;
+    write_text(target, "before\n");
+    EXPECT_EQ(count_lines(stage_.run_shell("true").err), 1u) << log;
+    EXPECT_EQ(read_text(target), "before\n") << log;
+  };
+  const std::string target = stage_.path("target");
+  fs::create_symlink(target, stage_.path("link"));
+  expect_unused(stage_.path("link"), target);
+  fs::create_directories(stage_.path("theirs"));
+  ASSERT_EQ(::chown(stage_.path("theirs").c_str(), 20002, 20002), 0);
+  expect_unused(stage_.path("theirs/log"), stage_.path("theirs/log"));
+  fs::create_directory_symlink(stage_.path(""), stage_.path("theirs/up"));
+  expect_unused(stage_.path("theirs/up/target"), target);
+  fs::create_directories(stage_.path("open"));
+  fs::permissions(stage_.path("open"), fs::perms::all);
+  expect_unused(stage_.path("open/log"), stage_.path("open/log"));
+  stage_.environment["SUDO_UID"] = "20002";
+  expect_unused(target, target);
+}
+
+TEST_F(ShimStart, RootsLogMayBeStderrOrAFileOfRoot) {
+  stage_.unmount();
+  stage_.environment["CACHESHIM_LOG"] = "/dev/stderr";
+  EXPECT_EQ(count_lines(stage_.run_shell("true").err), 1u);
+  stage_.environment["CACHESHIM_LOG"] = stage_.path("new-log");
+  EXPECT_EQ(stage_.run_shell("true").err, "");
+  EXPECT_EQ(count_lines(read_text(stage_.path("new-log"))), 1u);
+}
+
 TEST_F(ShimStart, RefusesARelativeMountPath) {
   stage_.environment["CACHESHIM_MOUNT"] = "cache";
   const Ended ended = stage_.run_shell("exit 4");
@@ -219,10 +274,27 @@ TEST_F(ShimRoutes, ComeFromTheRunDirectory) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
+// uid 0 of a user namespace with one user counts as this user.
 TEST_F(ShimRoutes, ComeFromTheUsersRunDirectoryOtherwise) {
   stage_.environment["XDG_RUNTIME_DIR"] = stage_.path("user");
   write_text(routes_file("user"), other_routes());
-  EXPECT_EQ(stage_.run_shell("printf %s \"$OTHER_VARIABLE\"").out, stage_.mount() + "/triton");
+  const auto run = [&] {
+    return stage_.run({"/usr/bin/unshare", "--user", "--map-root-user", "/bin/sh", "-c",
+                       "printf %s \"$OTHER_VARIABLE\""});
+  };
+  const Ended ended = run();
+  if (ended.err.find("unshare failed") != std::string::npos) GTEST_SKIP() << ended.err;
+  EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+  std::filesystem::permissions(stage_.path("user"), std::filesystem::perms::all);
+  EXPECT_EQ(run().out, "") << "others can replace the run directory";
+}
+
+TEST_F(ShimRoutes, OfRootDoNotComeFromTheUsersRunDirectory) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  stage_.environment["XDG_RUNTIME_DIR"] = stage_.path("user");
+  write_text(routes_file("user"), other_routes());
+  const Ended ended = stage_.run_shell("printf %s \"$OTHER_VARIABLE\"");
+  EXPECT_EQ(ended.out + ended.err, "");
 }
 
 TEST_F(ShimRoutes, AreTheBuiltInOnesIfTheFileIsNoTable) {
@@ -273,6 +345,20 @@ TEST_F(ShimRoutes, TakeTheUsersOwnOnes) {
   stage_.environment["CACHESHIM_ROUTES"] = stage_.path("mine") + "=triton";
   EXPECT_EQ(stage_.run_shell("echo x > " + stage_.path("mine") + "/f").status, 0);
   EXPECT_TRUE(exists(stage_.view() + "/f"));
+}
+
+TEST_F(ShimRoutes, OfRootAreNotThoseOfTheUserWhoHasCalledSudo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  stage_.environment["CACHESHIM_ROUTES"] = stage_.path("mine") + "=triton";
+  stage_.environment["SUDO_UID"] = "20002";
+  const Ended ended = stage_.run_shell("sh -c 'cat " + stage_.path("mine") + "/f'");
+  EXPECT_NE(ended.err.find("CACHESHIM_ROUTES may come from the user who has called sudo; root "
+                           "ignores it\n"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 2u) << ended.err;  // and cat's
+  stage_.environment["SUDO_UID"] = "0";
+  EXPECT_EQ(stage_.run_shell("echo x > " + stage_.path("mine") + "/f").err, "");
 }
 
 TEST_F(ShimRoutes, FollowRelativePathsFromAboveTheDefaultDirectory) {

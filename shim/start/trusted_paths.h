@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string_view>
+
+#include "common/job_id.h"
+
+// Decides which paths of its environment a process may use. A process of root gets its environment
+// from another user if sudo passes it on (common/root_process.h), so it uses no directory, mount or
+// file that another user can replace. A process of another user chooses its paths itself.
+//
+// uid 0 of a user namespace with one user counts as that user. Async-signal-safe; leaves errno
+// unchanged.
+namespace cacheshim {
+
+// Whether this process has the rights of root, at least as its real user.
+bool is_root_process();
+
+// Whether this process may use the mount at `path` that `owner` has mounted (MountState::owner).
+// The default mount point is the administrator's choice, not that of a variable.
+bool may_use_mount(std::string_view path, uid_t owner);
+
+// Returns XDG_RUNTIME_DIR, which contains the run directories of the user's own daemons; empty for
+// root, whose daemons never use it, and if the directory does not belong to the user or others can
+// write to it.
+std::string_view user_run_base(const Environment& environment);
+
+// Whether only root can replace the object at `path` or one of the directories above it: the path is
+// absolute and without symlinks, and each directory belongs to root or this user, and others cannot
+// write to it, or it has the sticky bit. The last component need not exist.
+bool is_path_of_root(const char* path);
+
+}  // namespace cacheshim
