@@ -85,7 +85,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
 
 void Mount::start(int device, std::function<void(const Baton&)> reap) {
   device_ = device;
-  invalidation.start(device);
+  invalidation.start(device, prompt_loop);
   timeouts.watch(prompt_loop, lowers_, options.watch, is_base_local_);
   const bool sees_all = timeouts.watch_mode() == WatchMode::kFanotify && is_base_local_;
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
@@ -191,7 +191,6 @@ void Mount::finish_tasks() {
   tasks.stop();
   publishing.stop();
   claim_invalidation.stop();
-  pending_unlinks.stop();
   invalidation.stop();
 }
 
@@ -217,6 +216,16 @@ LockSystem Mount::lock_system() {
   LockSystem system = LockSystem::real();
   system.is_releasing = [this] { return uses_io_uring_ || releases > 0; };
   return system;
+}
+
+PendingUnlinks::Invalidate Mount::name_invalidation() {
+  return [this](NodeId directory, const std::string& name, std::function<void(bool)> done) {
+    const NodeRef ref = decode(directory);
+    const Job* const job = nodes.info(ref.node).job;
+    const auto owner = job == nullptr ? std::nullopt : job->views.owner(ref.slot);
+    invalidation.notifier().invalidate_name(
+        {directory, name, Notice::Kind::kName, owner.value_or(kNoOwner)}, std::move(done));
+  };
 }
 
 }  // namespace cacheshim

@@ -130,9 +130,7 @@ class Mount {
   Invalidation invalidation{nodes, jobs, options.direct};
   CacheTimeouts timeouts{invalidation, nodes, io_modes};
   ClaimInvalidation claim_invalidation{nodes, invalidation};
-  PendingUnlinks pending_unlinks{[this](auto directory, const std::string& name) {
-    invalidation.notifier().invalidate_name_and_wait(directory, name);
-  }};
+  PendingUnlinks pending_unlinks{name_invalidation()};
   Publishing publishing;
   SingleFlight single_flight{entries, publishing.publisher(), trust, nodes, counters};
   SharedFiles shared_files{store, nodes, base_locks.files};
@@ -145,6 +143,7 @@ class Mount {
 
  private:
   LockSystem lock_system();
+  PendingUnlinks::Invalidate name_invalidation();
   PendingReplies refuse_waits() REQUIRES(closing_mutex_);
   void allow_waits() REQUIRES(closing_mutex_);
   EventLoop::Clock::time_point reopen_if_due() EXCLUDES(closing_mutex_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ class Invalidator {
 
   virtual ~Invalidator() = default;
 
+  // Call when a request that holds the locks of these directories is about to wait for long work of the daemon, and
+  // destroy the result once the request is answered.
+  virtual std::shared_ptr<void> hold(std::vector<NodeId> directories) = 0;
   // Invalidates `publisher`'s published names in the other views, then calls `answer`, then
   // invalidates the names of the base that the publisher's own view now shows. `held`: the
   // directories whose locks the request to be answered holds in the kernel.

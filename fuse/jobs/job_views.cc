@@ -131,9 +131,9 @@ std::size_t JobViews::count() const {
   return views_.size();
 }
 
-std::optional<uid_t> JobViews::owner() const {
+std::optional<uid_t> JobViews::owner(ViewSlot slot) const {
   const MutexLock lock(mutex_);
-  return views_.front().uid;
+  return view_at(slot).uid;
 }
 
 std::vector<uid_t> JobViews::owners() const {

@@ -93,8 +93,8 @@ class JobViews {
   bool shares_uids() const { return shared_uids_.load(); }
   // Whether each view belongs to one uid: the first one that uses it, apart from root.
   bool are_private() const { return !settings_.is_plain; }
-  // The owner of the first view; nothing if only root has used it.
-  std::optional<uid_t> owner() const EXCLUDES(mutex_);
+  // The owner of a view; nothing if only root has used it.
+  std::optional<uid_t> owner(ViewSlot slot = 0) const EXCLUDES(mutex_);
   std::vector<uid_t> owners() const EXCLUDES(mutex_);  // of all views that have one
   // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids. Such a
   // uid, even root's, must not get the files of the layer.

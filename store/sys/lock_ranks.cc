@@ -19,7 +19,7 @@ constexpr std::array kNames = {
     "removals",         "lock cycles", "NamedLocks",       "LockQueue",
     "LockTable",        "JobViews",    "OriginLog's file", "IoModes",
     "ViewFilter",       "NodeTable",   "PendingUnlinks",   "Ticker",
-    "a leaf",
+    "NoticeQueue",      "a leaf",
 };
 static_assert(kNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);
 

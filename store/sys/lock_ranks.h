@@ -41,10 +41,11 @@
 //       NodeTree::mutex
 //         Arena::mutex_
 //       PendingUnlinks::mutex_
-//         TaskQueue::mutex_
+//       NoticeQueue::mutex_
+//         LateOwners::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
-//       OpenFiles::Shard::mutex, Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
+//       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
 // All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EventLoop,
 // OpenVerifier, SharedFiles, transport/.
@@ -73,6 +74,7 @@ enum class LockRank : std::uint8_t {
   kNodeTable,
   kPendingUnlinks,
   kTicker,
+  kNotices,
   kLeaf,  // no lock is taken under it
 };
 

@@ -34,8 +34,15 @@ void CacheTimeouts::watch(EventLoop& loop, const std::vector<int>& lowers, Watch
 
 DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   const std::uint64_t generation = invalidation_.generations().of(directory);
-  const bool watched = watch_->ensure(directory) && is_local_;
-  return {&job, std::move(directory), generation, watched, job.views.claim.is_made()};
+  const bool late = is_late(job);
+  const bool watched = watch_->ensure(directory) && is_local_ && !late;
+  return {&job, std::move(directory), generation, watched, late, job.views.claim.is_made()};
+}
+
+// Whether the daemon does not invalidate what the kernel caches in the job's view. A job of several uids has no caches.
+bool CacheTimeouts::is_late(const Job& job) const {
+  const Notifier& notifier = invalidation_.notifier();
+  return notifier.is_any_late() && notifier.is_late(job.views.owner().value_or(kNoOwner));
 }
 
 // Uids that share a job must see each other's changes without invalidations, so the kernel caches no names or
@@ -43,6 +50,7 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
 // changes the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
+  if (lookup.late || is_late(*lookup.job)) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
   // The kernel caches absent names for long only if the daemon can expire all names at once: the

@@ -20,6 +20,7 @@ struct DirectoryLookup {
   std::string directory;
   std::uint64_t generation;
   bool watched;
+  bool late;  // the kernel must not cache the answer (LateOwners)
   bool claimed;
 };
 
@@ -44,6 +45,7 @@ class CacheTimeouts {
       REQUIRES_SHARED(lookup.job->overlay.mutex());
 
  private:
+  bool is_late(const Job& job) const;
   bool may_be_written_unseen(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
       REQUIRES_SHARED(lookup.job->overlay.mutex());
 

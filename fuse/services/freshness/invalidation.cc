@@ -12,9 +12,15 @@
 namespace cacheshim {
 namespace {
 
-Notifier::Notice node_notice(NodeId node) { return {node, {}, Notifier::Notice::Kind::kNode}; }
+uid_t owner_of(const Job& job, ViewSlot view) { return job.views.owner(view).value_or(kNoOwner); }
 
-Notifier::Notice epoch_notice() { return {0, {}, Notifier::Notice::Kind::kEpoch}; }
+Notice name_notice(NodeId directory, std::string name, uid_t owner) {
+  return {directory, std::move(name), Notice::Kind::kName, owner};
+}
+
+Notice node_notice(NodeId node, uid_t owner) { return {node, {}, Notice::Kind::kNode, owner}; }
+
+Notice epoch_notice() { return {0, {}, Notice::Kind::kEpoch}; }
 
 // Returns the changes for removed paths. Each counts as the name of a directory, because the
 // removal of a directory removes all names below it, including those that the daemon does not list.
@@ -38,8 +44,9 @@ void Invalidation::add(const BaseChange& change, const Job& job, Notices& notice
       is_content && !change.name.empty() ? nodes_.names().find(directory, change.name) : directory;
   for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
-    if (!is_content) notices.push_back({encode({directory, view}), change.name});
-    if (changed != 0) notices.push_back(node_notice(encode({changed, view})));
+    const uid_t owner = owner_of(job, view);
+    if (!is_content) notices.push_back(name_notice(encode({directory, view}), change.name, owner));
+    if (changed != 0) notices.push_back(node_notice(encode({changed, view}), owner));
   }
 }
 
@@ -47,7 +54,7 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
                                 const std::string& name, std::vector<NodeId> held, Done done) {
   Notices notices;
   add({BaseChange::Kind::kName, directory, name}, job, notices);
-  notifier_->post(std::move(notices), std::move(held), std::move(done));
+  notifier_->post(std::move(notices), held, std::move(done));
 }
 
 // No thread may wait for this invalidation. It may itself wait for pages of the other views, which
@@ -57,7 +64,8 @@ void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   Notices notices;
   for (std::size_t other = 0; other < job.views.count(); ++other) {
     if (other == slot) continue;
-    notices.push_back(node_notice(encode({node, static_cast<ViewSlot>(other)})));
+    const auto view = static_cast<ViewSlot>(other);
+    notices.push_back(node_notice(encode({node, view}), owner_of(job, view)));
   }
   notifier_->post(std::move(notices), {}, [] {});
 }
@@ -68,8 +76,11 @@ void Invalidation::add_all(const Job& job, Notices& notices) const {
   for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {
     for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
       const auto view = static_cast<ViewSlot>(slot);
-      if (!notifier_->knows_epoch()) notices.push_back({encode({named.parent, view}), named.name});
-      notices.push_back(node_notice(encode({named.node, view})));
+      const uid_t owner = owner_of(job, view);
+      if (!notifier_->knows_epoch()) {
+        notices.push_back(name_notice(encode({named.parent, view}), named.name, owner));
+      }
+      notices.push_back(node_notice(encode({named.node, view}), owner));
     }
   }
 }
@@ -156,7 +167,7 @@ void Invalidation::notify_and_wait(Notices notices) const {
 
 void Invalidation::published(const PublishReport& report, const Job& publisher,
                              std::vector<NodeId> held, Done answer) {
-  notifier_->post(notices_of(report, publisher), std::move(held), std::move(answer));
+  notifier_->post(notices_of(report, publisher), held, std::move(answer));
   notifier_->post(notices_of_uncovered(report, publisher), {}, [] {});
 }
 
@@ -182,9 +193,9 @@ void Invalidation::gone_before_answer(const std::vector<std::string>& paths, Nod
                                       Done answer) {
   if (paths.empty()) return answer();
   auto notices = notices_of(changes_by(paths));
-  const auto held = std::stable_partition(
-      notices.begin(), notices.end(), [directory](const Notifier::Notice& notice) {
-        return notice.kind != Notifier::Notice::Kind::kName || notice.directory != directory;
+  const auto held =
+      std::stable_partition(notices.begin(), notices.end(), [directory](const Notice& notice) {
+        return notice.kind != Notice::Kind::kName || notice.directory != directory;
       });
   Notices later(held, notices.end());
   notices.erase(held, notices.end());

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuse/jobs/invalidator.h"
@@ -23,8 +24,8 @@ class Invalidation final : public Invalidator {
       : nodes_(nodes), jobs_(jobs), direct_(direct) {}
 
   // Call before any other method. `device`: the session's descriptor, which must outlive this
-  // object.
-  void start(int device) { notifier_ = std::make_unique<Notifier>(device); }
+  // object, as `loop` must.
+  void start(int device, EventLoop& loop) { notifier_ = std::make_unique<Notifier>(device, loop); }
   // As Notifier::stop().
   void stop() {
     if (notifier_) notifier_->stop();
@@ -46,6 +47,9 @@ class Invalidation final : public Invalidator {
   // the reply.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
+  std::shared_ptr<void> hold(std::vector<NodeId> directories) override {
+    return notifier_->hold(std::move(directories));
+  }
   void published(const PublishReport& report, const Job& publisher, std::vector<NodeId> held,
                  Done answer) override;
   void published_and_wait(const PublishReport& report, const Job& publisher) override;
@@ -55,7 +59,7 @@ class Invalidation final : public Invalidator {
   Done layer_dropped(const Job& job) override;
 
  private:
-  using Notices = std::vector<Notifier::Notice>;
+  using Notices = std::vector<Notice>;
 
   void add(const BaseChange& change, const Job& job, Notices& notices) const;
   void add_all(const Job& job, Notices& notices) const;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <string>
-#include <thread>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "store/sys/mutex.h"
+#include "fuse/services/freshness/held_directories.h"
+#include "fuse/services/freshness/late_owners.h"
+#include "fuse/services/freshness/notice.h"
+#include "fuse/services/freshness/notice_queue.h"
+#include "store/sys/event_loop.h"
 
 namespace cacheshim {
 
@@ -23,85 +23,72 @@ namespace cacheshim {
 // of a directory that its own request holds. Hence the one rule of post(): if a queued or current
 // invalidation concerns a directory that a request holds, that request is answered first. As the
 // queue is strictly first in, first out, a blocked invalidation then always waits for a request
-// that a receiver answers without the notifier.
+// that a receiver answers without the notifier, or for a process that holds the directory for
+// another reason. For the latter it waits kDeadline; then the others go on without it (LateOwners).
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
-// arrive after the invalidation. Names are therefore invalidated again after kRepeatAfter.
+// arrive after the invalidation. Names are therefore invalidated again after a short time.
 class Notifier {
  public:
-  using DirectoryId = std::uint64_t;  // node id, as in the kernel's requests
-  struct Notice {
-    enum class Kind : std::uint8_t {
-      kName,   // `name` in `directory`: the kernel must look it up again
-      kNode,   // `directory`, here any node: its attributes and its data or listing
-      kEpoch,  // all names; requires kernel support (set_protocol)
-    };
-    DirectoryId directory = 0;
-    std::string name;
-    Kind kind = Kind::kName;
-  };
+  using Notice = cacheshim::Notice;
+  using DirectoryId = Notice::DirectoryId;
+  static constexpr auto kDeadline = std::chrono::milliseconds(200);
 
-  // Writes to the session's descriptor, which must outlive the notifier.
-  explicit Notifier(int fuse_fd);
+  // Writes to the session's descriptor, which must outlive the notifier, as `loop` must. `shortest_late`: see
+  // LateOwners.
+  Notifier(int fuse_fd, EventLoop& loop,
+           LateOwners::Clock::duration shortest_late = std::chrono::seconds(1));
   ~Notifier() { stop(); }
 
-  // Sends the queued invalidations and ends the thread. From then on post() sends nothing and calls
+  // Sends the queued invalidations and ends the threads. From then on post() sends nothing and calls
   // `done` immediately. Call while the daemon still answers requests, because an invalidation may wait
   // for a reply. Idempotent.
-  void stop() EXCLUDES(mutex_);
+  void stop();
+  // After stop(): true if the kernel still blocks a thread of the notifier. Until it lets the thread go, this process
+  // cannot exit completely, and /dev/fuse stays open.
+  bool is_blocked() const { return is_blocked_; }
 
   // Sets the minor protocol version from the kernel's INIT request.
-  void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
-  bool knows_epoch() const { return knows_epoch_; }
+  void set_protocol(unsigned minor) { writer_->set_protocol(minor); }
+  bool knows_epoch() const { return writer_->knows_epoch(); }
+  // Whether the kernel must not cache anything in this user's views.
+  bool is_late(uid_t owner) const { return late_->is_late(owner); }
+  bool is_any_late() const { return late_->any(); }
 
+  // Declares that a request that holds the locks of these directories waits for the daemon, as long as the result
+  // exists.
+  std::shared_ptr<void> hold(std::vector<DirectoryId> directories) {
+    return held_->hold(std::move(directories));
+  }
   // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately
   // if `notices` is empty, after stop(), or if the rule above requires that the request is answered
   // first, because of invalidations that are queued already. `held`: the directories whose locks
   // the request holds. Requires: `notices` has no name in one of them.
-  void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
-      EXCLUDES(mutex_);
+  void post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
+            std::function<void()> done);
 
   // Invalidates the attributes of these nodes, but not their data and listings. Does so on the
   // caller's thread, since in this case the kernel waits for no directory lock and no page.
   void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
-  // Invalidates one name, on the caller's thread. Blocks until the kernel has released the lock of
-  // the directory. Never call it from a handler.
-  void invalidate_name_and_wait(DirectoryId directory, const std::string& name) const {
-    send_name({directory, name});
-  }
+  // Invalidates one name, then calls `done` with true: the kernel has released the lock of the directory. Calls it with
+  // false if that takes too long, and after stop(). The invalidations of post() never wait for these.
+  void invalidate_name(Notice name, std::function<void(bool)> done);
 
  private:
-  using Clock = std::chrono::steady_clock;
-  struct Batch {
-    std::vector<Notice> notices;
-    std::function<void()> done;
-    bool is_repeat;
-  };
-  struct Repeat {
-    Clock::time_point due;
-    std::vector<Notice> notices;
-  };
-  static constexpr unsigned kEpochProtocol = 44;  // Linux 6.16
-  static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
+  static constexpr auto kLongDeadline =
+      std::chrono::seconds(5);  // no reply waits for invalidate_name()
 
-  void run();
-  void run_front() REQUIRES(mutex_);
-  void queue_due_repeats() REQUIRES(mutex_);
-  void send(const Notice& notice) const;
-  void send_name(const Notice& notice) const;
-  void send_node(DirectoryId node, std::int64_t offset) const;
-  void send_epoch() const;
-  bool targets_any(const std::vector<DirectoryId>& held) const REQUIRES(mutex_);
+  NoticeQueue::Settings settings(NoticeQueue::Clock::duration deadline, bool repeats_names) const;
+  NoticeQueue::Clock::time_point check() const;
 
-  const int fuse_fd_;
-  std::atomic<bool> knows_epoch_{false};
-  Mutex mutex_;  // not held while an invalidation is sent or `done` runs
-  CondVar wake_;
-  std::deque<Batch> queue_ GUARDED_BY(mutex_);  // the first one is being sent
-  std::deque<Repeat> repeats_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  const std::shared_ptr<NoticeWriter> writer_;
+  const std::shared_ptr<LateOwners> late_;
+  const std::shared_ptr<HeldDirectories> held_ = std::make_shared<HeldDirectories>();
+  EventLoop::Task checking_;
+  const std::shared_ptr<NoticeQueue> queue_;
+  const std::shared_ptr<NoticeQueue> names_;
+  bool is_blocked_ = false;
 };
 
 }  // namespace cacheshim

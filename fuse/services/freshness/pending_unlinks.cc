@@ -1,55 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/freshness/pending_unlinks.h"
 
-#include <set>
+#include <map>
 #include <utility>
 
 namespace cacheshim {
 
 void PendingUnlinks::begin(NodeId file, NodeId directory, std::string name) {
-  const MutexLock lock(mutex_);
-  files_[file] = {directory, std::move(name), ++last_number_};
-  count_ = files_.size();
-  if (files_.size() > kMost) settle_soon();
+  std::vector<NodeId> all;
+  {
+    const MutexLock lock(mutex_);
+    files_[file] = {directory, std::move(name), ++last_number_};
+    unsettled_.insert(file);
+    count_ = files_.size();
+    if (files_.size() > kMost) all.assign(unsettled_.begin(), unsettled_.end());
+  }
+  settle(all);
 }
 
 void PendingUnlinks::end(NodeId file) {
   if (count_ == 0) return;
   const MutexLock lock(mutex_);
   files_.erase(file);
+  unsettled_.erase(file);
   count_ = files_.size();
 }
 
 bool PendingUnlinks::has(NodeId file) {
   if (count_ == 0) return false;
-  const MutexLock lock(mutex_);
-  if (!files_.contains(file)) return false;
-  settle_soon();
+  {
+    const MutexLock lock(mutex_);
+    if (!files_.contains(file)) return false;
+  }
+  settle({file});
   return true;
 }
 
-void PendingUnlinks::settle_soon() {
-  if (is_settling_soon_) return;
-  is_settling_soon_ = true;
-  tasks_.post([this] { settle(); });
-}
-
-void PendingUnlinks::settle() {
-  std::unordered_map<NodeId, Removal> files;
+// Sends the invalidation for those of the files for which none is on its way.
+void PendingUnlinks::settle(const std::vector<NodeId>& files) {
+  std::map<std::pair<NodeId, std::string>, std::vector<Settling>> names;
   {
     const MutexLock lock(mutex_);
-    is_settling_soon_ = false;
-    files = files_;
+    for (const NodeId file : files) {
+      if (unsettled_.erase(file) == 0) continue;
+      const Removal& removal = files_.at(file);
+      names[{removal.directory, removal.name}].push_back({file, removal.number});
+    }
   }
-  std::set<std::pair<NodeId, std::string_view>> names;
-  for (const auto& [file, removal] : files) {
-    const bool is_new = names.emplace(removal.directory, removal.name).second;
-    if (is_new) invalidate_(removal.directory, removal.name);
+  for (auto& [name, removals] : names) {
+    invalidate_(name.first, name.second, [this, removals = std::move(removals)](bool is_released) {
+      settled(removals, is_released);
+    });
   }
+}
+
+void PendingUnlinks::settled(const std::vector<Settling>& removals, bool is_released) {
   const MutexLock lock(mutex_);
-  for (const auto& [file, removal] : files) {
-    const auto found = files_.find(file);
-    if (found != files_.end() && found->second.number == removal.number) files_.erase(found);
+  for (const Settling& removal : removals) {
+    const auto found = files_.find(removal.file);
+    if (found == files_.end() || found->second.number != removal.number) continue;
+    if (is_released || files_.size() > kMost) {
+      files_.erase(found);
+    } else {
+      unsettled_.insert(removal.file);
+    }
   }
   count_ = files_.size();
 }

@@ -6,10 +6,11 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "store/sys/mutex.h"
-#include "store/sys/task_queue.h"
 
 namespace cacheshim {
 
@@ -28,9 +29,10 @@ namespace cacheshim {
 //   then sends a GETATTR;
 // - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
 //   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
-// Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits. A
-// thread for which no request waits sends this invalidation when such a file gets a LOOKUP or GETATTR, or when there
-// are more than kMost.
+// Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits.
+// This invalidation, for which no request waits, is sent when the file gets a LOOKUP or GETATTR, and for all files when
+// there are more than kMost. A user's process can block it (LateOwners): the file then stays in the list, but if there are more
+// than kMost, it leaves the list, and the user's own link(2) may fail as described.
 //
 // Thread-safe.
 class PendingUnlinks {
@@ -38,18 +40,18 @@ class PendingUnlinks {
   using NodeId = std::uint64_t;  // as in the kernel's requests
   static constexpr std::size_t kMost = 1024;
 
-  // `invalidate` returns once the kernel has released the lock of the directory.
-  using Invalidate = std::function<void(NodeId directory, const std::string& name)>;
+  // Calls `done`, perhaps on another thread, once the kernel has released the lock of the directory; with false, if that
+  // takes too long. Does not block.
+  using Invalidate = std::function<void(NodeId directory, const std::string& name,
+                                        std::function<void(bool is_released)> done)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
   // Call in the request that removes the name, before the removal.
-  void begin(NodeId file, NodeId directory, std::string name);
+  void begin(NodeId file, NodeId directory, std::string name) EXCLUDES(mutex_);
   // Call in a request that holds the lock of the file, which shows that step 3 is over.
-  void end(NodeId file);
+  void end(NodeId file) EXCLUDES(mutex_);
   // Returns true if the kernel may not have done step 3 for the file yet. Call after the link count has been read.
-  bool has(NodeId file);
-  // Call while the daemon still answers requests. Idempotent.
-  void stop() { tasks_.stop(); }
+  bool has(NodeId file) EXCLUDES(mutex_);
 
  private:
   struct Removal {
@@ -57,18 +59,21 @@ class PendingUnlinks {
     std::string name;
     std::uint64_t number;  // distinguishes two removals of names of one file
   };
+  struct Settling {
+    NodeId file;
+    std::uint64_t number;
+  };
 
-  void settle_soon() REQUIRES(mutex_);
-  void settle();
+  void settle(const std::vector<NodeId>& files) EXCLUDES(mutex_);
+  void settled(const std::vector<Settling>& removals, bool is_released) EXCLUDES(mutex_);
 
   const Invalidate invalidate_;
   // files_.size(). Sequentially consistent: set before the name is removed, read after the link count.
   std::atomic<std::size_t> count_{0};
   Mutex mutex_{LockRank::kPendingUnlinks};
   std::unordered_map<NodeId, Removal> files_ GUARDED_BY(mutex_);
+  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // those of files_ without an invalidation
   std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
-  bool is_settling_soon_ GUARDED_BY(mutex_) = false;
-  TaskQueue tasks_{1};
 };
 
 }  // namespace cacheshim

@@ -16,9 +16,12 @@ namespace {
 
 // Returns a function that calls `answer` at most once. After an exception a task cannot know
 // whether it has answered, and a request must not be answered twice.
-std::function<void()> once(std::function<void()> answer) {
+//
+// `holding` exists as long as the function.
+std::function<void()> once(std::function<void()> answer, std::shared_ptr<void> holding) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
-  return [is_given = std::move(is_given), answer = std::move(answer)] {
+  return [is_given = std::move(is_given), answer = std::move(answer),
+          holding = std::move(holding)] {
     if (!is_given->exchange(true)) answer();
   };
 }
@@ -45,7 +48,9 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
     return answer();
   }
   job.unsettled.begin_publishing();
-  tasks_.post([this, &job, entry, held = std::move(held), answer = once(std::move(answer))] {
+  auto holding = parts_.invalidator.hold(held);
+  tasks_.post([this, &job, entry, held = std::move(held),
+               answer = once(std::move(answer), std::move(holding))] {
     PublishReport report;
     (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
     job.unsettled.end_publishing();
@@ -82,8 +87,9 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
     return answer();
   }
   job.unsettled.begin_publishing();
+  auto holding = parts_.invalidator.hold(held);
   tasks_.post([this, &job, paths = std::move(paths), held = std::move(held),
-               answer = once(std::move(answer))] {
+               answer = once(std::move(answer), std::move(holding))] {
     PublishReport report;
     (void)run_guarded("publishing what was built", [&] {
       for (const std::string& path : paths) {
@@ -104,7 +110,7 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
 
 void Publishing::show_published(Job& job, const std::string& entry, Answer answer) {
   job.unsettled.begin_publishing();
-  tasks_.post([this, &job, entry, answer = once(std::move(answer))] {
+  tasks_.post([this, &job, entry, answer = once(std::move(answer), nullptr)] {
     PublishReport report;
     (void)run_guarded("giving up copies",
                       [&] { report = publisher_.drop_copies(job.overlay, entry, job.publishing); });

@@ -48,11 +48,12 @@ class NotifierTest : public ::testing::Test {
 
   UniqueFd kernel_;
   UniqueFd daemon_;
+  EventLoop loop_;  // not started
 };
 
 TEST_F(NotifierTest, InvalidatesEachNameAndThenAnswers) {
   std::promise<void> answered;
-  Notifier notifier(daemon_.get());
+  Notifier notifier(daemon_.get(), loop_);
   notifier.post({{3, "a"}, {4, "bc"}}, {9}, [&] { answered.set_value(); });
   Notifier::Notice notice = receive();
   EXPECT_EQ(notice.directory, 3U);
@@ -65,13 +66,13 @@ TEST_F(NotifierTest, InvalidatesEachNameAndThenAnswers) {
 
 TEST_F(NotifierTest, AnswersAtOnceWithoutInvalidations) {
   bool answered = false;
-  Notifier notifier(daemon_.get());
+  Notifier notifier(daemon_.get(), loop_);
   notifier.post({}, {1}, [&] { answered = true; });
   EXPECT_TRUE(answered);
 }
 
 TEST_F(NotifierTest, InvalidatesOnlyAttributesAtOnce) {
-  Notifier notifier(daemon_.get());
+  Notifier notifier(daemon_.get(), loop_);
   notifier.invalidate_attributes({7, 8});
   for (const std::uint64_t node : {7U, 8U}) {
     struct {
@@ -85,10 +86,18 @@ TEST_F(NotifierTest, InvalidatesOnlyAttributesAtOnce) {
   }
 }
 
+TEST_F(NotifierTest, InvalidatesOneNameWithoutTheOthers) {
+  std::promise<bool> done;
+  Notifier notifier(daemon_.get(), loop_);
+  notifier.invalidate_name({3, "a"}, [&](bool is_released) { done.set_value(is_released); });
+  EXPECT_EQ(receive().name, "a");
+  EXPECT_TRUE(done.get_future().get());
+}
+
 TEST_F(NotifierTest, AnAnswerNeverWaitsForADirectoryThatItsRequestHolds) {
   bool answered = false;
   {
-    Notifier notifier(daemon_.get());
+    Notifier notifier(daemon_.get(), loop_);
     block_in(notifier, 5);
     notifier.post({{6, "x"}}, {5}, [&] { answered = true; });
     EXPECT_TRUE(answered);  // otherwise the invalidation and the request would wait for each other
@@ -99,7 +108,7 @@ TEST_F(NotifierTest, AnAnswerNeverWaitsForADirectoryThatItsRequestHolds) {
 TEST_F(NotifierTest, OtherAnswersWaitForTheirInvalidations) {
   bool answered = false;
   {
-    Notifier notifier(daemon_.get());
+    Notifier notifier(daemon_.get(), loop_);
     block_in(notifier, 5);
     notifier.post({{6, "x"}}, {7}, [&] { answered = true; });
     EXPECT_FALSE(answered);
@@ -109,7 +118,7 @@ TEST_F(NotifierTest, OtherAnswersWaitForTheirInvalidations) {
 }
 
 TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
-  Notifier notifier(daemon_.get());
+  Notifier notifier(daemon_.get(), loop_);
   using Kind = Notifier::Notice::Kind;
   notifier.post({{3, "a"}, {5, {}, Kind::kNode}, {0, {}, Kind::kEpoch}}, {}, [] {});
   EXPECT_EQ(receive().name, "a");
@@ -125,7 +134,7 @@ TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
 }
 
 TEST_F(NotifierTest, UsesEpochsIfTheKernelsProtocolHasThem) {
-  Notifier notifier(daemon_.get());
+  Notifier notifier(daemon_.get(), loop_);
   notifier.set_protocol(43);
   EXPECT_FALSE(notifier.knows_epoch());
   notifier.set_protocol(44);

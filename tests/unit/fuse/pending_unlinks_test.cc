@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "fuse/services/freshness/pending_unlinks.h"
 
@@ -15,43 +15,22 @@ constexpr PendingUnlinks::NodeId kFile = 10;
 constexpr PendingUnlinks::NodeId kOther = 11;
 constexpr PendingUnlinks::NodeId kDirectory = 20;
 
-// Simulates the kernel, which keeps directories locked until the test calls release_all().
+// Simulates the kernel, which keeps directories locked until the test calls release() or block().
 class PendingUnlinksTest : public ::testing::Test {
  protected:
-  ~PendingUnlinksTest() override {
-    release_all();
-    unlinks_.stop();
+  void release() { answer(true); }
+  void block() { answer(false); }
+
+  void answer(bool is_released) {
+    for (const auto& done : std::exchange(waiting_, {})) done(is_released);
   }
 
-  void wait_for(PendingUnlinks::NodeId directory) {
-    std::unique_lock lock(mutex_);
-    ++waits_[directory];
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return is_released_; });
-  }
-
-  void release_all() {
-    const std::lock_guard lock(mutex_);
-    is_released_ = true;
-    changed_.notify_all();
-  }
-
-  // Waits until the daemon has waited for the directory's lock `count` times.
-  void await_waits(PendingUnlinks::NodeId directory, int count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return waits_[directory] == count; });
-  }
-
-  int waits(PendingUnlinks::NodeId directory) {
-    const std::lock_guard lock(mutex_);
-    return waits_[directory];
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<PendingUnlinks::NodeId, int> waits_;
-  bool is_released_ = false;
-  PendingUnlinks unlinks_{[this](auto directory, const std::string&) { wait_for(directory); }};
+  std::vector<std::function<void(bool)>> waiting_;  // the invalidations that wait for a directory
+  PendingUnlinks unlinks_{
+      [this](auto directory, const std::string&, std::function<void(bool)> done) {
+        EXPECT_EQ(directory, kDirectory);
+        waiting_.push_back(std::move(done));
+      }};
 };
 
 TEST_F(PendingUnlinksTest, AFileIsPendingUntilTheKernelReleasesTheDirectory) {
@@ -59,20 +38,17 @@ TEST_F(PendingUnlinksTest, AFileIsPendingUntilTheKernelReleasesTheDirectory) {
   unlinks_.begin(kFile, kDirectory, "name");
   EXPECT_FALSE(unlinks_.has(kOther));
   EXPECT_TRUE(unlinks_.has(kFile));
-  await_waits(kDirectory, 1);
   EXPECT_TRUE(unlinks_.has(kFile));
-  release_all();
-  unlinks_.stop();
+  EXPECT_EQ(waiting_.size(), 1U);
+  release();
   EXPECT_FALSE(unlinks_.has(kFile));
 }
 
 TEST_F(PendingUnlinksTest, AFurtherRemovalStaysPendingWhenTheFirstIsOver) {
   unlinks_.begin(kFile, kDirectory, "name");
   EXPECT_TRUE(unlinks_.has(kFile));
-  await_waits(kDirectory, 1);
   unlinks_.begin(kFile, kDirectory, "name");
-  release_all();
-  unlinks_.stop();
+  release();
   EXPECT_TRUE(unlinks_.has(kFile));
 }
 
@@ -88,12 +64,33 @@ TEST_F(PendingUnlinksTest, NothingIsInvalidatedUntilAFileIsStattedOrThereAreMany
   for (PendingUnlinks::NodeId file = 0; file < PendingUnlinks::kMost; ++file) {
     unlinks_.begin(100 + file, kDirectory, std::to_string(file));
   }
-  EXPECT_EQ(waits(kDirectory), 0);
+  EXPECT_TRUE(waiting_.empty());
   unlinks_.begin(kFile, kDirectory, "name");
-  await_waits(kDirectory, 1);
-  release_all();
-  unlinks_.stop();
+  EXPECT_EQ(waiting_.size(), PendingUnlinks::kMost + 1);
+  release();
   EXPECT_FALSE(unlinks_.has(kFile));
+}
+
+TEST_F(PendingUnlinksTest, AFileStaysPendingWhileAProcessHoldsTheDirectory) {
+  unlinks_.begin(kFile, kDirectory, "name");
+  EXPECT_TRUE(unlinks_.has(kFile));
+  block();
+  EXPECT_TRUE(unlinks_.has(kFile));
+  EXPECT_EQ(waiting_.size(), 1U);  // invalidates the name again
+  release();
+  EXPECT_FALSE(unlinks_.has(kFile));
+}
+
+TEST_F(PendingUnlinksTest, ADirectoryThatAProcessHoldsKeepsALimitedNumberOfFilesPending) {
+  for (PendingUnlinks::NodeId file = 0; file <= PendingUnlinks::kMost; ++file) {
+    unlinks_.begin(100 + file, kDirectory, std::to_string(file));
+  }
+  block();
+  std::size_t pending = 0;
+  for (PendingUnlinks::NodeId file = 0; file <= PendingUnlinks::kMost; ++file) {
+    if (unlinks_.has(100 + file)) ++pending;
+  }
+  EXPECT_EQ(pending, PendingUnlinks::kMost);
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fuse/services/freshness/notice.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// The directories whose locks are held by requests that wait for long work of the daemon. An invalidation that such a
+// request blocks is not the fault of the user who made the request. Thread-safe.
+class HeldDirectories : public std::enable_shared_from_this<HeldDirectories> {
+ public:
+  // The directories count as held while the result exists.
+  std::shared_ptr<void> hold(std::vector<Notice::DirectoryId> directories) {
+    {
+      const MutexLock lock(mutex_);
+      held_.insert(held_.end(), directories.begin(), directories.end());
+    }
+    return {nullptr, [self = shared_from_this(), directories = std::move(directories)](void*) {
+              self->release(directories);
+            }};
+  }
+  bool contains(Notice::DirectoryId directory) const {
+    const MutexLock lock(mutex_);
+    return std::find(held_.begin(), held_.end(), directory) != held_.end();
+  }
+
+ private:
+  void release(const std::vector<Notice::DirectoryId>& directories) {
+    const MutexLock lock(mutex_);
+    for (const auto directory : directories) {
+      held_.erase(std::find(held_.begin(), held_.end(), directory));
+    }
+  }
+
+  mutable Mutex mutex_;
+  std::vector<Notice::DirectoryId> held_ GUARDED_BY(mutex_);  // a few for each request
+};
+
+}  // namespace cacheshim

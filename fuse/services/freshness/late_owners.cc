@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/freshness/late_owners.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cacheshim {
+
+LateOwners::State LateOwners::state(uid_t owner) const {
+  const auto found = owners_.find(owner);
+  if (found != owners_.end() && found->second.threads > 0) return State::kLate;
+  return late_ >= kMost ? State::kAmongAll : State::kInTime;
+}
+
+bool LateOwners::is_late(uid_t owner) const {
+  if (!any()) return false;
+  const MutexLock lock(mutex_);
+  return state(owner) != State::kInTime;
+}
+
+LateOwners::Clock::duration LateOwners::begin(uid_t owner, Cause cause, Clock::time_point now) {
+  const MutexLock lock(mutex_);
+  forget_old(now);
+  Owner& late = owners_[owner];
+  if (late.threads++ == 0) {
+    ++late_;
+    late.remains = {};
+  }
+  if (cause == Cause::kProcess && late.remains.count() == 0) {
+    const bool is_repeated = late.penalty.count() > 0 && now - late.ended < kMemory;
+    late.penalty = is_repeated ? std::min<Clock::duration>(2 * late.penalty, kLongest) : shortest_;
+    late.remains = late.penalty;
+  }
+  return late.remains;
+}
+
+void LateOwners::forget_old(Clock::time_point now) {
+  std::erase_if(owners_, [now](const auto& owner) {
+    const Owner& late = owner.second;
+    return late.threads == 0 && late.queued.empty() && now - late.ended >= kMemory;
+  });
+}
+
+LateOwners::State LateOwners::queue_if_late(const Notice& notice) {
+  if (!any()) return State::kInTime;
+  const MutexLock lock(mutex_);
+  const State found = state(notice.owner);
+  if (found == State::kInTime) return found;
+  Owner& late = owners_[notice.owner];
+  if (notice.kind == Notice::Kind::kName && late.queued.size() >= kMostNames) return found;
+  late.queued.insert(notice);
+  late.news.notify_one();
+  return found;
+}
+
+// Returns false if there is none at `end`, or after stop().
+bool LateOwners::wait_for_notice(Owner& owner, Clock::time_point end) {
+  while (!stopping_ && owner.queued.empty()) {
+    if (!owner.news.wait_until(mutex_, end) && owner.queued.empty()) return false;
+  }
+  return !stopping_;
+}
+
+// Takes over the queues of the users that were late only because kMost others were.
+void LateOwners::adopt_queues(Owner& owner) {
+  if (late_ > kMost) return;
+  for (auto& [uid, other] : owners_) {
+    if (other.threads == 0) owner.queued.merge(other.queued);
+  }
+}
+
+void LateOwners::serve(uid_t owner, const NoticeWriter& writer) {
+  ReleasableMutexLock lock(mutex_);
+  Owner& late = owners_.at(owner);  // stays while it has a thread
+  const Clock::time_point end = Clock::now() + late.remains;
+  for (;;) {
+    const bool is_over = !wait_for_notice(late, end);
+    if (is_over && !stopping_) adopt_queues(late);
+    if (stopping_ || (is_over && late.queued.empty())) break;
+    const Notice notice = std::move(late.queued.extract(late.queued.begin()).value());
+    lock.unlock();
+    writer.send(notice);
+    lock.lock();
+  }
+  late.ended = Clock::now();
+  if (--late.threads == 0) --late_;
+}
+
+void LateOwners::stop() {
+  const MutexLock lock(mutex_);
+  stopping_ = true;
+  for (auto& [uid, owner] : owners_) owner.news.notify_all();
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <set>
+
+#include "fuse/services/freshness/notice.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// The users whose views the daemon invalidates late, because one of their processes delays an invalidation.
+//
+// A process can do so for as long as it likes: getdents(2) holds the lock of the directory while it copies names to the
+// process, and the buffer may be a mapping of a file that its file system does not return. The kernel then blocks the
+// invalidation of any name in that directory, with FUSE_EXPIRE_ONLY too, and no signal ends the wait. So a thread that
+// has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else waits for it. Until the
+// user is in time again, and for a while after,
+// - the invalidations in the user's views go to a queue, which that thread sends;
+// - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
+//   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, names that it has cached expire within a minute).
+// A user's own processes may thus see old attributes or listings; all others see every change as before.
+//
+// Thread-safe.
+class LateOwners {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kMost = 32;
+
+  enum class State : std::uint8_t {
+    kInTime,
+    kLate,
+    kAmongAll,  // kMost other users are late: until one of them is in time, all users count as late
+  };
+
+  // `shortest`: how long a user remains late after a process has blocked an invalidation. Each further time within
+  // kMemory doubles it, up to kLongest, so that a user who does it again and again delays others less and less often.
+  explicit LateOwners(Clock::duration shortest = std::chrono::seconds(1)) : shortest_(shortest) {}
+
+  bool any() const { return late_ > 0; }
+  bool is_late(uid_t owner) const EXCLUDES(mutex_);
+
+  enum class Cause : std::uint8_t { kProcess, kRequest };
+  // Call when a thread is found to be blocked in a view of this user: by a process, or by a request of the user that
+  // waits for the daemon itself. The thread then calls serve(). Returns how long the user remains late after that: not
+  // at all after a request.
+  Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
+  // If the owner of the invalidation's view is late, queues it for the thread that serves the owner. Drops a name if
+  // kMostNames are queued.
+  State queue_if_late(const Notice& notice) EXCLUDES(mutex_);
+  // Sends the queued invalidations of the owner until the owner is in time again, or until stop().
+  void serve(uid_t owner, const NoticeWriter& writer) EXCLUDES(mutex_);
+  // Makes serve() return, unless it is blocked. Idempotent.
+  void stop() EXCLUDES(mutex_);
+
+ private:
+  static constexpr auto kLongest = std::chrono::minutes(10);
+  static constexpr auto kMemory = std::chrono::minutes(10);
+  static constexpr std::size_t kMostNames = 4096;
+
+  struct Owner {
+    unsigned threads = 0;       // the owner is late while there is one
+    Clock::duration penalty{};  // at the last time that a process was the cause
+    Clock::duration remains{};  // how long the owner remains late
+    Clock::time_point ended{};
+    std::set<Notice> queued;
+    CondVar news;
+  };
+
+  State state(uid_t owner) const REQUIRES(mutex_);
+  void forget_old(Clock::time_point now) REQUIRES(mutex_);
+  void adopt_queues(Owner& owner) REQUIRES(mutex_);
+  bool wait_for_notice(Owner& owner, Clock::time_point end) REQUIRES(mutex_);
+
+  const Clock::duration shortest_;
+  // The number of owners with a thread. Sequentially consistent: set before the names of an owner are expired, read
+  // after the daemon has looked a name up.
+  std::atomic<std::size_t> late_{0};
+  mutable Mutex mutex_;  // not held while an invalidation is sent
+  std::map<uid_t, Owner> owners_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cacheshim

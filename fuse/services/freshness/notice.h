@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+namespace cacheshim {
+
+// The owner of a view that belongs to no user other than root.
+inline constexpr uid_t kNoOwner = static_cast<uid_t>(-1);
+
+// One invalidation.
+struct Notice {
+  using DirectoryId = std::uint64_t;  // node id, as in the kernel's requests
+  enum class Kind : std::uint8_t {
+    kName,        // `name` in `directory`: the kernel must look it up again
+    kNode,        // `directory`, here any node: its attributes and its data or listing
+    kAttributes,  // as kNode, but only the attributes
+    kEpoch,       // all names; requires kernel support (NoticeWriter::set_protocol)
+  };
+
+  // Whether the kernel may delay the invalidation: for as long as a process of `owner` holds the directory's lock, or a
+  // page of its listing.
+  bool can_block() const { return kind == Kind::kName || kind == Kind::kNode; }
+  bool operator<(const Notice& other) const {
+    return std::tie(directory, kind, name) < std::tie(other.directory, other.kind, other.name);
+  }
+
+  DirectoryId directory = 0;
+  std::string name;
+  Kind kind = Kind::kName;
+  uid_t owner = kNoOwner;  // of the view
+};
+
+// Writes invalidations to /dev/fuse. Thread-safe.
+class NoticeWriter {
+ public:
+  // The descriptor must stay open until the last call of send() has returned or is blocked.
+  explicit NoticeWriter(int fuse_fd) : fuse_fd_(fuse_fd) {}
+  virtual ~NoticeWriter() = default;
+  NoticeWriter(const NoticeWriter&) = delete;
+  NoticeWriter& operator=(const NoticeWriter&) = delete;
+
+  // Sets the minor protocol version from the kernel's INIT request.
+  void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
+  bool knows_epoch() const { return knows_epoch_; }
+
+  // Returns once the kernel has done it. Ignores errors: ENOENT means that the kernel has cached nothing, and other
+  // errors have no remedy.
+  virtual void send(const Notice& notice) const;
+
+ private:
+  static constexpr unsigned kEpochProtocol = 44;  // Linux 6.16
+
+  void send_name(const Notice& notice) const;
+  void send_node(Notice::DirectoryId node, std::int64_t offset) const;
+  void send_epoch() const;
+
+  const int fuse_fd_;
+  std::atomic<bool> knows_epoch_{false};
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "fuse/services/freshness/held_directories.h"
+#include "fuse/services/freshness/late_owners.h"
+#include "fuse/services/freshness/notice.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// Sends invalidations in order, on one thread, and lets none of them wait longer than a deadline for a user's process.
+//
+// A thread that is blocked in the kernel cannot be freed. check() therefore replaces it: the blocked thread serves the
+// user from then on (LateOwners), and a new thread goes on with the next invalidation. So the queue has one thread, and
+// one more for each late user.
+//
+// Threads may outlive the owner of the queue: they share it. Thread-safe.
+class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
+ public:
+  using Clock = LateOwners::Clock;
+  // `in_time`: the kernel has done all invalidations of the batch.
+  using Done = std::function<void(bool in_time)>;
+  struct Settings {
+    Clock::duration deadline;  // for one invalidation; half of it while a user is late
+    bool repeats_names;        // whether names are invalidated again after kRepeatAfter
+    // Called when check() must be called regularly from now on. May be called with locks held, and must not block.
+    std::function<void()> watch;
+  };
+
+  // Starts the thread. Throws std::system_error.
+  static std::shared_ptr<NoticeQueue> start(std::shared_ptr<const NoticeWriter> writer,
+                                            std::shared_ptr<LateOwners> late,
+                                            std::shared_ptr<const HeldDirectories> held,
+                                            Settings settings);
+
+  // Sends the queued invalidations and ends the threads. Returns false if some are blocked; they end when the kernel
+  // lets them. From then on post() sends nothing and calls `done` immediately. Call while the daemon still answers
+  // requests, because an invalidation may wait for a reply. Idempotent.
+  bool stop() EXCLUDES(mutex_);
+  // Sends the invalidations, then calls `done` on the queue's thread; calls it immediately if `notices` is empty, after
+  // stop(), or if a queued or current invalidation concerns a name in one of the directories `held`.
+  void post(std::vector<Notice> notices, const std::vector<Notice::DirectoryId>& held, Done done)
+      EXCLUDES(mutex_);
+  // Replaces the thread if it is blocked beyond the deadline. Returns when to call it again; Clock::time_point::max():
+  // not before the next call of Settings::watch.
+  Clock::time_point check(Clock::time_point now) EXCLUDES(mutex_);
+
+ private:
+  struct Batch {
+    std::vector<Notice> notices;
+    Done done;
+    bool is_repeat = false;
+    std::size_t next = 0;  // those before are sent, queued for a late user, or blocked
+    bool in_time = true;
+  };
+  struct Repeat {
+    Clock::time_point due;
+    std::vector<Notice> notices;
+  };
+  static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
+  // The time from the last invalidation until check() need not be called any more.
+  static constexpr auto kQuiet = std::chrono::seconds(10);
+  // The patience of stop(), with each invalidation and with the threads of late users.
+  static constexpr auto kPatience = std::chrono::milliseconds(100);
+
+  NoticeQueue(std::shared_ptr<const NoticeWriter> writer, std::shared_ptr<LateOwners> late,
+              std::shared_ptr<const HeldDirectories> held, Settings settings);
+
+  void start_thread() REQUIRES(mutex_);
+  void run(std::uint64_t turn) EXCLUDES(mutex_);
+  void send_front(std::uint64_t turn) REQUIRES(mutex_);
+  bool defer(Batch& batch, Notice& notice) REQUIRES(mutex_);
+  void finish_front() REQUIRES(mutex_);
+  void queue_due_repeats() REQUIRES(mutex_);
+  bool targets_any(const std::vector<Notice::DirectoryId>& held) const REQUIRES(mutex_);
+  Clock::duration deadline() const REQUIRES(mutex_);
+  bool replace_if_blocked(Clock::time_point now) REQUIRES(mutex_);
+  void make_late(const Notice& blocked, Clock::time_point now) const;
+
+  const std::shared_ptr<const NoticeWriter> writer_;
+  const std::shared_ptr<LateOwners> late_;
+  const std::shared_ptr<const HeldDirectories> held_;
+  const Settings settings_;
+  Mutex mutex_{LockRank::kNotices};  // not held while an invalidation is sent or `done` runs
+  CondVar wake_;
+  CondVar ended_;
+  std::deque<std::shared_ptr<Batch>> queue_ GUARDED_BY(mutex_);  // the first one is being sent
+  std::deque<Repeat> repeats_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::uint64_t turn_ GUARDED_BY(mutex_) = 0;   // counts the threads; only the latest one sends
+  bool has_sender_ GUARDED_BY(mutex_) = false;  // the latest thread has not ended
+  unsigned replaced_ GUARDED_BY(mutex_) = 0;    // threads before that one that have not ended
+  bool is_sending_ GUARDED_BY(mutex_) = false;
+  std::uint64_t sent_ GUARDED_BY(mutex_) =
+      0;  // counts invalidations, including the one that is being sent
+  bool must_expire_all_ GUARDED_BY(mutex_) = false;  // names of late users, before the next `done`
+  // ---- of check()
+  bool is_watched_ GUARDED_BY(mutex_) = false;
+  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;  // the value of sent_
+  Clock::time_point seen_at_ GUARDED_BY(mutex_);
+};
+
+}  // namespace cacheshim

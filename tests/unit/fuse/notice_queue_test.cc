@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/freshness/notice_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace cacheshim {
+namespace {
+
+using Clock = NoticeQueue::Clock;
+using Kind = Notice::Kind;
+
+constexpr uid_t kHostile = 1;
+constexpr uid_t kUser = 2;
+constexpr auto kDeadline = std::chrono::milliseconds(200);
+
+// Simulates the kernel, which blocks the invalidations in some directories until the test releases them.
+class Kernel final : public NoticeWriter {
+ public:
+  Kernel() : NoticeWriter(-1) { set_protocol(44); }
+
+  void send(const Notice& notice) const override {
+    std::unique_lock lock(mutex_);
+    sent_.push_back(notice);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !notice.can_block() || !held_.contains(notice.directory); });
+  }
+
+  void hold(std::set<Notice::DirectoryId> directories) {
+    const std::lock_guard lock(mutex_);
+    held_ = std::move(directories);
+    changed_.notify_all();
+  }
+  void release() { hold({}); }
+
+  void await(const Notice& notice) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return find(notice) > 0; });
+  }
+  auto times(const Notice& notice) const {
+    const std::lock_guard lock(mutex_);
+    return find(notice);
+  }
+
+ private:
+  long find(const Notice& notice) const {
+    return std::count_if(sent_.begin(), sent_.end(),
+                         [&](const Notice& one) { return !(one < notice) && !(notice < one); });
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::set<Notice::DirectoryId> held_;
+  mutable std::vector<Notice> sent_;
+};
+
+const Notice kEpoch{0, {}, Kind::kEpoch};
+
+class NoticeQueueTest : public ::testing::Test {
+ protected:
+  ~NoticeQueueTest() override {
+    kernel_->release();
+    while (!queue_->stop()) std::this_thread::yield();
+  }
+
+  // Posts a batch; the result is the argument of its `done`.
+  std::future<bool> post(std::vector<Notice> notices) {
+    auto done = std::make_shared<std::promise<bool>>();
+    auto result = done->get_future();
+    queue_->post(std::move(notices), {}, [done](bool in_time) { done->set_value(in_time); });
+    return result;
+  }
+
+  // Makes the kernel block an invalidation in each of the directories, whose views belong to the users of the same
+  // numbers, until the deadline has passed.
+  void make_late(const std::set<uid_t>& users) {
+    kernel_->hold({users.begin(), users.end()});
+    for (const uid_t user : users) {
+      const Notice notice{user, "held", Kind::kName, user};
+      const auto done = post({notice});
+      kernel_->await(notice);
+      pass_deadline();
+      done.wait();
+    }
+  }
+
+  void pass_deadline() {
+    (void)queue_->check(now_);
+    now_ += kDeadline;
+    (void)queue_->check(now_);
+  }
+
+  // Waits for the threads of late users.
+  void wait_until_in_time() const {
+    while (late_->any()) std::this_thread::yield();
+  }
+
+  const std::shared_ptr<Kernel> kernel_ = std::make_shared<Kernel>();
+  const std::shared_ptr<LateOwners> late_ = std::make_shared<LateOwners>(Clock::duration::zero());
+  const std::shared_ptr<HeldDirectories> held_ = std::make_shared<HeldDirectories>();
+  const std::shared_ptr<NoticeQueue> queue_ =
+      NoticeQueue::start(kernel_, late_, held_, {kDeadline, false, [this] { ++watches_; }});
+  int watches_ = 0;
+  Clock::time_point now_ = Clock::now();
+};
+
+TEST_F(NoticeQueueTest, AllOtherInvalidationsGoOnWithoutABlockedOne) {
+  kernel_->hold({kHostile});
+  const Notice blocked{kHostile, "a", Kind::kName, kHostile};
+  const Notice other{kUser, "a", Kind::kName, kUser};
+  auto done = post({blocked, other});
+  kernel_->await(blocked);
+  EXPECT_EQ(kernel_->times(other), 0);
+  pass_deadline();
+  EXPECT_FALSE(done.get());
+  EXPECT_EQ(kernel_->times(other), 1);
+  EXPECT_TRUE(late_->is_late(kHostile));
+  EXPECT_FALSE(late_->is_late(kUser));
+}
+
+TEST_F(NoticeQueueTest, AllNamesExpireBeforeAnAnswerThatWasNotInTime) {
+  kernel_->hold({kHostile});
+  const Notice blocked{kHostile, "a", Kind::kName, kHostile};
+  long epochs = 0;
+  std::promise<void> done;
+  queue_->post({blocked}, {}, [&](bool) {
+    epochs = kernel_->times(kEpoch);
+    done.set_value();
+  });
+  kernel_->await(blocked);
+  pass_deadline();
+  done.get_future().wait();
+  EXPECT_EQ(epochs, 1);
+}
+
+TEST_F(NoticeQueueTest, NobodyWaitsBeforeTheDeadlineOrWhileInvalidationsGoOn) {
+  EXPECT_TRUE(post({{kUser, "a", Kind::kName, kUser}}).get());
+  kernel_->hold({kUser});
+  (void)queue_->check(now_);
+  const Notice notice{kUser, "b", Kind::kName, kUser};
+  auto done = post({notice});
+  kernel_->await(notice);
+  (void)queue_->check(now_ + kDeadline);  // the first time that it sees the second notice
+  (void)queue_->check(now_ + 2 * kDeadline - std::chrono::milliseconds(1));
+  EXPECT_FALSE(late_->any());
+  kernel_->release();
+  EXPECT_TRUE(done.get());
+  EXPECT_EQ(kernel_->times(kEpoch), 0);
+}
+
+TEST_F(NoticeQueueTest, ALateUserDelaysNobodyAgain) {
+  make_late({kHostile});
+  const Notice same{kHostile, "b", Kind::kName, kHostile};
+  const Notice other_directory{7, "b", Kind::kName, kHostile};
+  const Notice other{kUser, "b", Kind::kName, kUser};
+  EXPECT_FALSE(post({same, other_directory, other}).get());  // without a call of check()
+  EXPECT_EQ(kernel_->times(other), 1);
+  EXPECT_EQ(kernel_->times(same) + kernel_->times(other_directory), 0);
+  EXPECT_EQ(kernel_->times(kEpoch), 1);  // nothing of the user is cached since the first one
+  kernel_->release();
+  kernel_->await(same);
+  kernel_->await(other_directory);
+}
+
+TEST_F(NoticeQueueTest, AListingOfALateUserIsInvalidatedOnceItsDirectoryIsReleased) {
+  make_late({kHostile});
+  EXPECT_FALSE(post({{kHostile, {}, Kind::kNode, kHostile}}).get());
+  EXPECT_EQ(kernel_->times({kHostile, {}, Kind::kAttributes}), 1);
+  EXPECT_EQ(kernel_->times({kHostile, {}, Kind::kNode}), 0);
+  kernel_->release();
+  kernel_->await({kHostile, {}, Kind::kNode});
+}
+
+TEST_F(NoticeQueueTest, AUserIsInTimeAgainOnceTheDirectoryIsReleased) {
+  make_late({kHostile});
+  kernel_->release();
+  wait_until_in_time();
+  EXPECT_TRUE(post({{kHostile, "b", Kind::kName, kHostile}}).get());
+}
+
+TEST_F(NoticeQueueTest, AUserWhoBlocksAgainRemainsLateForTwiceAsLong) {
+  constexpr auto kProcess = LateOwners::Cause::kProcess;
+  LateOwners late(std::chrono::seconds(1));
+  EXPECT_EQ(late.begin(kUser, kProcess, Clock::now()), std::chrono::seconds(1));
+  late.stop();
+  late.serve(kUser, *kernel_);
+  EXPECT_EQ(late.begin(kUser, kProcess, Clock::now()), std::chrono::seconds(2));
+  late.serve(kUser, *kernel_);
+  EXPECT_EQ(late.begin(kHostile, kProcess, Clock::now()), std::chrono::seconds(1));
+  const auto later = Clock::now() + std::chrono::hours(1);
+  EXPECT_EQ(late.begin(kUser, kProcess, later), std::chrono::seconds(1));
+}
+
+TEST_F(NoticeQueueTest, AUserIsInTimeOnceHisRequestThatWaitedForTheDaemonIsAnswered) {
+  LateOwners late(std::chrono::hours(1));
+  EXPECT_EQ(late.begin(kUser, LateOwners::Cause::kRequest, Clock::now()), Clock::duration::zero());
+  late.serve(kUser, *kernel_);
+  EXPECT_FALSE(late.any());
+  EXPECT_EQ(late.begin(kUser, LateOwners::Cause::kProcess, Clock::now()), std::chrono::hours(1));
+}
+
+TEST_F(NoticeQueueTest, DirectoriesAreHeldUntilTheRequestIsAnswered) {
+  auto first = held_->hold({3, 4});
+  auto second = held_->hold({4});
+  EXPECT_TRUE(held_->contains(3));
+  first.reset();
+  EXPECT_FALSE(held_->contains(3));
+  EXPECT_TRUE(held_->contains(4));
+  second.reset();
+  EXPECT_FALSE(held_->contains(4));
+}
+
+TEST_F(NoticeQueueTest, EveryUserCountsAsLateWhileTooManyAre) {
+  std::set<uid_t> users;
+  for (uid_t user = 100; user < 100 + LateOwners::kMost; ++user) users.insert(user);
+  make_late(users);
+  EXPECT_TRUE(late_->is_late(kUser));
+  const long epochs = kernel_->times(kEpoch);
+  const Notice name{kUser, "a", Kind::kName, kUser};
+  EXPECT_FALSE(post({name}).get());
+  EXPECT_EQ(kernel_->times(name), 0);
+  EXPECT_EQ(kernel_->times(kEpoch), epochs + 1);
+  kernel_->release();
+  kernel_->await(name);
+  wait_until_in_time();
+}
+
+TEST_F(NoticeQueueTest, TheQueueEndsWhileAThreadIsBlocked) {
+  make_late({kHostile});
+  EXPECT_FALSE(queue_->stop());
+  auto done = post({{kUser, "a", Kind::kName, kUser}});
+  EXPECT_FALSE(done.get());
+}
+
+TEST_F(NoticeQueueTest, TheQueueEndsWithoutCallsOfCheck) {
+  kernel_->hold({kHostile});
+  auto done = post({{kHostile, "a", Kind::kName, kHostile}, {kUser, "a", Kind::kName, kUser}});
+  EXPECT_FALSE(queue_->stop());
+  EXPECT_FALSE(done.get());
+  EXPECT_EQ(kernel_->times({kUser, "a"}), 1);
+}
+
+TEST_F(NoticeQueueTest, TheQueueIsWatchedOnlyWhileItIsInUse) {
+  post({{kUser, "a", Kind::kName, kUser}}).wait();
+  post({{kUser, "b", Kind::kName, kUser}}).wait();
+  EXPECT_EQ(watches_, 1);
+  EXPECT_LT(queue_->check(now_), Clock::time_point::max());
+  while (queue_->check(now_ + std::chrono::seconds(11)) < Clock::time_point::max()) {
+    std::this_thread::yield();  // the thread has not removed the last batch yet
+  }
+  post({{kUser, "c", Kind::kName, kUser}}).wait();
+  EXPECT_EQ(watches_, 2);
+}
+
+}  // namespace
+}  // namespace cacheshim
