@@ -184,6 +184,10 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   session.detach();
   mount.finish_tasks();
   session.stop();
+  if (mount.invalidation.notifier().is_blocked()) {
+    spdlog::warn("a process blocks an invalidation in the kernel: this process exits when that one goes on");
+    session.abort();
+  }
   mount.stop();
   return std::nullopt;
 }

@@ -51,10 +51,22 @@ DaemonEnd::DaemonEnd(const std::string& run_dir) {
   process_ = open_holder(lock_.get(), holder_);
 }
 
+// The process is a zombie once its main thread has returned. A killed daemon is one too while its other threads exit,
+// but keeps its locks until the last of them has.
+bool DaemonEnd::has_released_all() const {
+  if (holder_ <= 0) return false;
+  std::ostringstream text;
+  text << std::ifstream(fmt::format("/proc/{}/stat", holder_)).rdbuf();
+  if (text.str().find(") Z ") == std::string::npos) return false;
+  if (::flock(lock_.get(), LOCK_SH | LOCK_NB) != 0) return false;
+  (void)::flock(lock_.get(), LOCK_UN);
+  return true;
+}
+
 bool DaemonEnd::wait(std::chrono::milliseconds time) const {
   if (!process_ && (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0)) return true;
   struct pollfd end = {process_.get(), POLLIN, 0};  // without a process this only sleeps
-  return ::poll(&end, 1, static_cast<int>(time.count())) == 1;
+  return ::poll(&end, 1, static_cast<int>(time.count())) == 1 || has_released_all();
 }
 
 }  // namespace cacheshim::cli

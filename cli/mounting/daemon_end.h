@@ -23,12 +23,15 @@ class DaemonEnd {
   // holder.
   pid_t holder() const { return holder_; }
 
-  // Waits at most `time` for the daemon to exit. Returns true if it has exited. If /proc does not
+  // Waits at most `time` for the daemon to exit. Returns true if it has exited, or if it has released everything, but
+  // the kernel still blocks one of its threads (see LateOwners). If /proc does not
   // show the daemon, waits the whole `time`, and only the next call finds that the daemon has
   // exited.
   bool wait(std::chrono::milliseconds time) const;
 
  private:
+  bool has_released_all() const;
+
   UniqueFd lock_;  // the daemon's lock file; locked until its run directory is removed
   pid_t holder_ = 0;
   UniqueFd process_;  // a pidfd; empty if /proc does not show the process

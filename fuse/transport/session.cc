@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fuse_lowlevel.h>
+#include <spdlog/spdlog.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 
 #include "common/exit_codes.h"
 #include "common/names.h"
+#include "fuse/transport/connection_abort.h"
 #include "fuse/transport/own_mount.h"
 #include "fuse/transport/wire.h"
 #include "store/sys/lock_ranks.h"
@@ -82,6 +86,11 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonO
   }
   (*session)->mount_point_ = mount_point;
   (*session)->detached_ = false;
+  struct statx st {};
+  // AT_STATX_DONT_SYNC: nobody answers requests yet.
+  if (::statx(AT_FDCWD, mount_point.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0) {
+    (*session)->mount_device_ = ::makedev(st.stx_dev_major, st.stx_dev_minor);
+  }
   return connected;
 }
 
@@ -133,6 +142,13 @@ void Session::stop() {
   // In reverse: the reply to FUSE_INIT goes through the last source and starts others, which must
   // not happen after their stop.
   std::for_each(sources_.rbegin(), sources_.rend(), [](const auto& source) { source->stop(); });
+}
+
+void Session::abort() const {
+  const Status aborted = abort_connection(mount_device_);
+  if (aborted) return;
+  spdlog::warn("cannot abort the connection of '{}': {}; processes that have files of it open may hang",
+               mount_point_, std::strerror(aborted.error().code()));
 }
 
 }  // namespace cacheshim

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <variant>
@@ -40,6 +42,9 @@ class Session {
   // Detaches the mount and stops the sources. Once the session is destroyed, calls on files that
   // clients still have open fail with ENOTCONN.
   void stop();
+  // Call after stop(), if a thread is blocked in a write to device(), which would otherwise keep the connection: makes
+  // calls on files that clients still have open fail with ENOTCONN.
+  void abort() const;
 
  private:
   Session() = default;
@@ -48,6 +53,7 @@ class Session {
   fuse_session* session_ = nullptr;
   int fd_ = -1;           // the session's descriptor
   bool detached_ = true;  // the session has no mount
+  dev_t mount_device_ = 0;
   RequestSources sources_;
 };
 
