@@ -2,8 +2,15 @@
 """Functions that a malicious process of a job calls (lib/agent.py)."""
 
 import contextlib
+import ctypes
+import errno
 import fcntl
+import mmap
 import os
+import signal
+import struct
+import threading
+import time
 
 
 def send_requests(control, count, text):
@@ -56,3 +63,135 @@ def lock_all_below(top):
             if isinstance(try_to_lock(path), list):
                 locked.append(os.path.relpath(path, top))
     return locked
+
+
+class Buffer:
+    """A mapping of a file whose file system, a FUSE server of this process's user, never returns its data. A system call
+    that copies data to the mapping, or from it, hangs until end().
+
+    The server mounts in namespaces of its own, as any user can, and these become the namespaces of this process."""
+
+    PAGE = 4096
+    PAGES = 16
+    _HEADER = struct.Struct("<IIQQIIII")
+    _FILE = 2  # the node of the only file
+    _CLONE_NEWUSER, _CLONE_NEWNS, _PR_SET_PDEATHSIG = 0x10000000, 0x20000, 1
+
+    def __init__(self, mount_point="/mnt"):
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.mmap.restype = ctypes.c_void_p
+        self._libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                                    ctypes.c_int, ctypes.c_long]
+        self._enter_namespaces()
+        device = os.open("/dev/fuse", os.O_RDWR)
+        options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+        self._check(self._libc.mount(b"buffer", mount_point.encode(), b"fuse", 0, options))
+        self._server = os.fork()
+        if self._server == 0:
+            self._libc.prctl(self._PR_SET_PDEATHSIG, signal.SIGKILL)
+            try:
+                self._serve(device)
+            finally:
+                os._exit(0)
+        os.close(device)
+        file = os.open(f"{mount_point}/buffer", os.O_RDWR)
+        self._start = self._libc.mmap(None, self.PAGE * self.PAGES, mmap.PROT_READ | mmap.PROT_WRITE,
+                                      mmap.MAP_PRIVATE, file, 0)
+        os.close(file)
+        self._threads = []
+
+    def list_into(self, directory):
+        """Starts a thread that lists the directory into the mapping, and returns once it hangs."""
+        page = ctypes.c_void_p(self._start + self.PAGE * len(self._threads))
+        getdents64 = {"x86_64": 217, "aarch64": 61}[os.uname().machine]
+        tid = []
+
+        def hang():
+            tid.append(threading.get_native_id())
+            self._libc.syscall(getdents64, directory, page, self.PAGE)
+
+        self._threads.append(threading.Thread(target=hang, daemon=True))
+        self._threads[-1].start()
+        while not tid or not self._call_of(tid[0]).startswith(f"{getdents64} "):
+            time.sleep(0.001)
+
+    def end(self):
+        """Ends the server. The threads go on: their buffers are bad addresses."""
+        os.kill(self._server, signal.SIGKILL)
+        os.waitpid(self._server, 0)
+        for thread in self._threads:
+            thread.join()
+
+    def _call_of(self, tid):
+        with open(f"/proc/self/task/{tid}/syscall", encoding="utf-8") as file:
+            return file.read()
+
+    def _check(self, result):
+        if result != 0:
+            raise OSError(ctypes.get_errno(), "cannot mount in a user namespace")
+
+    def _enter_namespaces(self):
+        uid, gid = os.getuid(), os.getgid()
+        self._check(self._libc.unshare(self._CLONE_NEWUSER | self._CLONE_NEWNS))
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def _serve(self, device):
+        size = self.PAGE * self.PAGES
+
+        def attributes(node):
+            mode = 0o100600 if node == self._FILE else 0o40700
+            return struct.pack("<6Q10I", node, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, self.PAGE, 0)
+
+        long = struct.pack("<QII", 1000, 0, 0)  # the timeout of attributes
+        # FUSE_ASYNC_READ (1): a signal ends the wait for the data.
+        init = struct.pack("<4I2H2I", 7, 31, 0, 1, 16, 12, size, 1).ljust(64, b"\0")
+        while True:
+            try:
+                request = os.read(device, 1 << 17)
+            except OSError as error:
+                if error.errno in (errno.EINTR, errno.EAGAIN, errno.ENOENT):
+                    continue
+                return
+            _, opcode, unique, node, *_ = self._HEADER.unpack_from(request)
+            entry = struct.pack("<4Q2I", self._FILE, 0, 1000, 1000, 0, 0) + attributes(self._FILE)
+            answers = {1: entry, 3: long + attributes(node), 14: struct.pack("<QII", 1, 0, 0), 18: b"", 25: b"",
+                       26: init}  # LOOKUP, GETATTR, OPEN, RELEASE, FLUSH, INIT
+            if opcode in (2, 15, 36, 42):  # FORGET, INTERRUPT and BATCH_FORGET have no answer; READ gets none
+                continue
+            body = answers.get(opcode)
+            code = -errno.ENOSYS if body is None else 0
+            os.write(device, struct.pack("<IiQ", 16 + len(body or b""), code, unique) + (body or b""))
+
+
+_buffers = []
+
+
+def hang_in_listings(directories):
+    """Lists each directory in a thread, which hangs while the kernel holds the lock of the directory."""
+    opened = [os.open(directory, os.O_RDONLY | os.O_DIRECTORY) for directory in directories]
+    if not _buffers:
+        _buffers.append(Buffer())
+    for directory in opened:
+        _buffers[0].list_into(directory)
+
+
+def end_listings():
+    _buffers.pop().end()
+
+
+def remove_one_of_two_names(directory):
+    """Creates a file with two names in the directory, and removes one of them."""
+    with open(f"{directory}/one", "w", encoding="utf-8") as file:
+        os.link(file.name, f"{directory}/two")
+    os.unlink(f"{directory}/one")
+
+
+def ask_for_attributes(path):
+    """Makes the kernel send a GETATTR, whatever it has cached."""
+    at_fdcwd, at_statx_force_sync, statx_basic_stats = -100, 0x2000, 0x7ff
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.statx(at_fdcwd, os.fsencode(path), at_statx_force_sync, statx_basic_stats,
+                  ctypes.create_string_buffer(256)) != 0:
+        raise OSError(ctypes.get_errno(), path)
