@@ -61,12 +61,15 @@ class SigpipeGuard {
   bool blocked_ = false;
 };
 
-}  // namespace
-
-// /dev/stderr and the like are symlinks, but lead only to what the process has open.
+// Whether the path names a descriptor of this process. Such a name is a symlink, but leads only to
+// what the process has open. A path that goes on from there may lead anywhere (/dev/fd/../../tmp/x).
 bool is_own_descriptor(const char* path) {
-  for (const char* const name : {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"}) {
-    if (std::strncmp(path, name, std::strlen(name)) == 0) return true;
+  if (std::strcmp(path, "/dev/stdout") == 0 || std::strcmp(path, "/dev/stderr") == 0) return true;
+  for (const char* const directory : {"/dev/fd/", "/proc/self/fd/"}) {
+    const std::size_t length = std::strlen(directory);
+    if (std::strncmp(path, directory, length) != 0) continue;
+    const char* const number = path + length;
+    return *number != '\0' && number[std::strspn(number, "0123456789")] == '\0';
   }
   return false;
 }
@@ -93,6 +96,8 @@ UniqueFd open_report_file() {
   if (file) (void)::fcntl(file.get(), F_SETFL, O_APPEND);  // a line waits for space in a pipe
   return file;
 }
+
+}  // namespace
 
 // Two threads that run this concurrently write the same value.
 void settle_reports() {

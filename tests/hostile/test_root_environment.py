@@ -131,7 +131,7 @@ def test_routes_of_the_user_who_has_called_sudo(mount_store, store, scratch, pre
 
 
 @pytest.mark.parametrize("kind", ["symlink", "above", "hard-link", "sticky", "file", "open-directory", "relative",
-                                  "sudo"])
+                                  "above-descriptors", "sudo"])
 def test_the_library_writes_no_file_through_a_path_of_another_user(theirs, scratch, preloaded, kind):
     target = scratch / "target"
     target.write_text("before\n")
@@ -158,6 +158,9 @@ def test_the_library_writes_no_file_through_a_path_of_another_user(theirs, scrat
         variables["CACHESHIM_LOG"] = str(scratch / "open/log")
     elif kind == "relative":
         variables["CACHESHIM_LOG"] = os.path.relpath(target)
+    elif kind == "above-descriptors":  # /dev/fd is a symlink to /proc/self/fd
+        (theirs / "log").symlink_to(target)
+        variables["CACHESHIM_LOG"] = f"/dev/fd/../../..{theirs}/log"
     else:
         variables.update(CACHESHIM_LOG=str(target), SUDO_UID=str(STRANGER))
     ended = preloaded(["/bin/true"], **variables)
