@@ -23,10 +23,9 @@ class DaemonEnd {
   // holder.
   pid_t holder() const { return holder_; }
 
-  // Waits at most `time` for the daemon to exit. Returns true if it has exited, or if it has released everything, but
-  // the kernel still blocks one of its threads (see LateOwners). If /proc does not
-  // show the daemon, waits the whole `time`, and only the next call finds that the daemon has
-  // exited.
+  // Waits at most `time` for the daemon to exit. Returns true if it has exited, or if it has released
+  // everything although the kernel still blocks one of its threads (LateOwners). If /proc does not
+  // show the daemon, waits the whole `time`, and only the next call finds that the daemon has exited.
   bool wait(std::chrono::milliseconds time) const;
 
  private:

@@ -98,8 +98,8 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   bool has_sender_ GUARDED_BY(mutex_) = false;  // the latest thread has not ended
   unsigned replaced_ GUARDED_BY(mutex_) = 0;    // threads before that one that have not ended
   bool is_sending_ GUARDED_BY(mutex_) = false;
-  std::uint64_t sent_ GUARDED_BY(mutex_) =
-      0;  // counts invalidations, including the one that is being sent
+  // Counts invalidations, including the one that is being sent.
+  std::uint64_t sent_ GUARDED_BY(mutex_) = 0;
   bool must_expire_all_ GUARDED_BY(mutex_) = false;  // names of late users, before the next `done`
   // ---- of check()
   bool is_watched_ GUARDED_BY(mutex_) = false;

@@ -76,8 +76,7 @@ class Notifier {
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
  private:
-  static constexpr auto kLongDeadline =
-      std::chrono::seconds(5);  // no reply waits for invalidate_name()
+  static constexpr auto kLongDeadline = std::chrono::seconds(5);  // no reply waits for these
 
   NoticeQueue::Settings settings(NoticeQueue::Clock::duration deadline, bool repeats_names) const;
   NoticeQueue::Clock::time_point check() const;

@@ -31,8 +31,8 @@ namespace cacheshim {
 //   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
 // Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits.
 // This invalidation, for which no request waits, is sent when the file gets a LOOKUP or GETATTR, and for all files when
-// there are more than kMost. A user's process can block it (LateOwners): the file then stays in the list, but if there are more
-// than kMost, it leaves the list, and the user's own link(2) may fail as described.
+// there are more than kMost. A user's process can block it (LateOwners). The file then stays in the list; if there are
+// more than kMost, it leaves the list, and the user's own link(2) may fail as described.
 //
 // Thread-safe.
 class PendingUnlinks {
