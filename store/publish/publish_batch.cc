@@ -30,7 +30,7 @@ std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
   auto stage = begin_stage(overlay, unit);
   if (!stage || stage->is_group || stage->files.empty()) return std::nullopt;
   const auto agrees = stage_files(*stage, hooks);
-  if (!agrees || !*agrees || !stage->is_new || stage->replaces() || !stage->set_modes()) {
+  if (!agrees || !*agrees || !stage->is_new || stage->replaces() || !stage->seal()) {
     return std::nullopt;
   }
   return *std::move(stage);

@@ -3,11 +3,11 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <utility>
 
 #include "store/sys/copy_file.h"
+#include "store/sys/job_xattrs.h"
 #include "store/sys/new_object.h"
 #include "store/sys/sys.h"
 
@@ -67,24 +67,31 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   }
   // Another file system, or one without hard links: copy instead.
   CACHESHIM_TRY(target, sys::open_beneath(directory_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
-  return copy_file(source, target.get());
+  return copy_file(source, target.get(), {.is_for_base = true});
 }
 
 // Gives the files to the service account, which owns the base: with owner=keep, the previous owner
-// could still write to them.
-Status Publisher::Stage::set_modes() const {
+// could still write to them. The mode comes last, because an ACL changes it.
+Status Publisher::Stage::seal() const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
-    const std::string path = tree_path(file.rest);
-    if (file.source.st_uid != ::geteuid() || file.source.st_gid != ::getegid()) {
-      CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), path, O_PATH | O_NOFOLLOW));
-      CACHESHIM_TRY(is_ours, give_away(fd.get(), ::geteuid(), ::getegid()));
+    CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), tree_path(file.rest),
+                                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    if (file.source.st_uid != sys::own_uid() || file.source.st_gid != sys::own_gid()) {
+      CACHESHIM_TRY(is_ours, give_away(fd.get(), sys::own_uid(), sys::own_gid()));
       if (!is_ours) return Errno(EPERM);
     }
-    const mode_t mode = published_mode(file.source.st_mode, opens_all);
-    CACHESHIM_CHECK(sys::set_mode_at(directory_.get(), path, mode));
+    if (file.is_linked) CACHESHIM_CHECK(remove_job_xattrs(fd.get()));
+    CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode, opens_all)));
   }
   return {};
+}
+
+bool Publisher::Stage::is_sealed(const StagedFile& file, int object, const struct stat& now) const {
+  const mode_t mode = published_mode(file.source.st_mode, opens_all);
+  if ((now.st_mode & 07777) != mode || now.st_uid != sys::own_uid()) return false;
+  const auto has_any = has_job_xattrs(object);
+  return has_any && !*has_any;
 }
 
 Status Publisher::Stage::add_symlink(const StagedFile& file) const {

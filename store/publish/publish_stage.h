@@ -40,10 +40,14 @@ struct Publisher::Stage {
   int directory() const { return directory_.get(); }
   Status make_directory(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
-  // Makes the daemon's user the owner of the files, and sets their modes for the base. A staged
-  // link is the same inode as the layer's file, so this also changes that file: call it only when
-  // nothing else prevents publishing. Errors: EPERM if the owner cannot be changed.
-  Status set_modes() const;
+  // Makes the daemon's user the owner of the files, sets their modes for the base, and removes the
+  // attributes that a job can set (job_xattrs.h). A staged link is the same inode as the layer's
+  // file, so this also changes that file: call it only when nothing else prevents publishing.
+  // Errors: EPERM if the owner cannot be changed.
+  Status seal() const;
+  // Whether the staged link `object`, any descriptor of it, is as seal() has left it. The job can
+  // change its attributes until the layer loses the name.
+  bool is_sealed(const StagedFile& file, int object, const struct stat& now) const;
   Status add_symlink(const StagedFile& file) const;
   Status sync() const;
   // Whether the base's file `theirs`, an O_PATH descriptor, equals the file to be published, whose

@@ -141,7 +141,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
 
 Result<PublishReport> Publisher::complete(Overlay& overlay, const Stage& stage,
                                           const std::string& unit, PublishHooks& hooks) {
-  CACHESHIM_CHECK(stage.set_modes());
+  CACHESHIM_CHECK(stage.seal());
   CACHESHIM_CHECK(sync(stage));
   CACHESHIM_CHECK(commit(overlay, stage, hooks));
   record(stage, unit, hooks);
@@ -409,11 +409,12 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
     if (!now || (is_file && sys::can_be_written(now->get()))) return false;
     const auto st = sys::stat_fd(now->get());
+    if (!st || !is_same_file(*st, file.source)) return false;
     // A linked file has exactly two names: the layer's and the staged one. By a third name the job
     // could write to it.
-    const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
-    return st && is_alone && is_same_file(*st, file.source) &&
-           !hooks.is_being_written(st->st_dev, st->st_ino);
+    const bool is_alone =
+        !file.is_linked || (st->st_nlink == 2 && stage.is_sealed(file, now->get(), *st));
+    return is_alone && !hooks.is_being_written(st->st_dev, st->st_ino);
   };
   return std::all_of(stage.files.begin(), stage.files.end(), is_same);
 }

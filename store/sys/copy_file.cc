@@ -93,6 +93,11 @@ Status copy_xattrs(int source, int target, const std::vector<std::string>& names
   return {};
 }
 
+Status copy_times(int target, const struct stat& st) {
+  const timespec times[2] = {st.st_atim, st.st_mtim};
+  return sys::set_times(target, times);
+}
+
 }  // namespace
 
 Result<bool> copy_owner(int target, const struct stat& st) {
@@ -114,14 +119,14 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
   }
   CACHESHIM_CHECK(sys::set_mode(target, mode));
   if (keep_owner) CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_last));
-  const timespec times[2] = {st.st_atim, st.st_mtim};
-  return sys::set_times(target, times);
+  return copy_times(target, st);
 }
 
 Status copy_file(int source, int target, const CopyOptions& options) {
   CACHESHIM_TRY(st, sys::stat_fd(source));
   const off_t size = std::min(st.st_size, options.keep_bytes);
   if (size > 0) CACHESHIM_CHECK(copy_data(source, target, st, size));
+  if (options.is_for_base) return copy_times(target, st);
   return copy_attributes(source, target, st, options.keep_owner);
 }
 

@@ -16,6 +16,9 @@ struct CopyOptions {
   off_t keep_bytes = kWholeFile;  // the length of the data to copy
   // Whether to copy the owner, ACLs and file capabilities as well.
   bool keep_owner = false;
+  // Whether to copy only data and times. `target` then keeps its mode, and gets no xattrs: for a
+  // job's file that enters the base.
+  bool is_for_base = false;
 };
 
 // Makes the empty regular file `target`, open for writing, a copy of `source`: data (by reflink if

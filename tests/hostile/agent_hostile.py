@@ -195,3 +195,12 @@ def ask_for_attributes(path):
     if libc.statx(at_fdcwd, os.fsencode(path), at_statx_force_sync, statx_basic_stats,
                   ctypes.create_string_buffer(256)) != 0:
         raise OSError(ctypes.get_errno(), path)
+
+
+def change_attributes(path, times):
+    """Changes mode and attributes of a file again and again, so that some changes come while the daemon publishes it."""
+    for number in range(times):
+        for call in (lambda: os.chmod(path, 0o6777), lambda: os.setxattr(path, "user.note", b"%d" % number),
+                     lambda: os.chmod(path, 0o644)):
+            with contextlib.suppress(OSError):
+                call()
