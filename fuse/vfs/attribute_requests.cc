@@ -179,7 +179,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   CACHESHIM_TRY(fd, objects_.open_for_change(*info.job, ref.node, keep_bytes));
   if (kills_set_ids) CACHESHIM_CHECK(file_data_.drop_privileges(request, ref, fd.get()));
   if (set_ids == SetIds::kDroppedByChown) CACHESHIM_CHECK(drop_set_ids_on_chown(fd.get()));
-  CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, fd.get()));
+  CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, request.caller, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
   // The user may no longer enter this directory: the shadow filter stops direct opens of everything below it.

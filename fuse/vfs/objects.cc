@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "fuse/vfs/set_ids.h"
 #include "store/overlay/copy_up.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
@@ -180,7 +181,9 @@ Result<UniqueFd> reopen_removed(const NodeInfo& info, int access) {
 }
 
 NewObject new_object(const OwnerMode& owners, const Request& request, mode_t mode, dev_t device) {
-  if (!owners.keep) return NewObject(mode, device, std::nullopt);
+  if (!owners.keep) {
+    return NewObject(mode & ~set_ids_to_refuse_at_creation(request.caller), device, std::nullopt);
+  }
   return NewObject(mode, device,
                    Maker{owners.shown_uid.value_or(request.caller.uid),
                          owners.shown_gid.value_or(request.caller.gid), request.umask});

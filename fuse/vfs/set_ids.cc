@@ -47,14 +47,18 @@ Status drop_foreign_set_group_id(const Caller& caller, int fd) {
   return clear_bits(fd, st, S_ISGID);
 }
 
-Result<mode_t> set_ids_to_refuse(const OwnerMode& owners, int fd) {
-  if (!owners.shown_uid && !owners.shown_gid) return mode_t{0};
+Result<mode_t> set_ids_to_refuse(const OwnerMode& owners, const Caller& caller, int fd) {
   CACHESHIM_TRY(st, sys::stat_fd(fd));
   if (S_ISDIR(st.st_mode)) return mode_t{0};
+  if (!may_keep_any(caller) && st.st_uid != caller.uid) return mode_t{S_ISUID | S_ISGID};
   mode_t refused = 0;
   if (owners.shown_uid && st.st_uid != *owners.shown_uid) refused |= S_ISUID;
   if (owners.shown_gid && st.st_gid != *owners.shown_gid) refused |= S_ISGID;
   return refused;
+}
+
+mode_t set_ids_to_refuse_at_creation(const Caller& caller) {
+  return may_keep_any(caller) || caller.uid == sys::own_uid() ? 0 : S_ISUID | S_ISGID;
 }
 
 }  // namespace cacheshim

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "store/sys/copy_file.h"
+#include "store/sys/job_xattrs.h"
+#include "store/sys/new_object.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -19,11 +21,27 @@ Status LockRenames::check_becomes_lock(const struct stat& st, const std::string&
   return st.st_size > kMostLockBytes ? Status(Errno(EFBIG)) : Status();
 }
 
-// Call after a rename or link of `object` to `path` with the result `named`. The job then sees the
-// file of this name: `object`, or a file that exists already and that other processes may have
-// locked.
-Status LockRenames::settle_arrival(int object, const std::string& path, const Status& named) {
-  if (named) base_.restrict(object);
+// Returns EEXIST if the base has the name. Called before prepare_arrival(), so that a file that does
+// not get the name keeps its attributes, unless another process creates the name just then.
+Status LockRenames::check_free(int parent, const std::string& path) {
+  return sys::stat_at(parent, std::string(base_name(path))) ? Errno(EEXIST) : Status();
+}
+
+// Call before the file gets its name in the base. restrict() needs that the service account owns it.
+// It also clears the set-id bits, with which any user could otherwise run the job's bytes as the
+// service account.
+Status LockRenames::prepare_arrival(int object) const {
+  CACHESHIM_TRY(is_ours, give_away(object, sys::own_uid(), sys::own_gid()));
+  if (!is_ours) return Errno(EPERM);
+  CACHESHIM_CHECK(remove_job_xattrs(object));
+  CACHESHIM_CHECK(sys::set_mode(object, base_.access().mode()));
+  base_.restrict(object);
+  return {};
+}
+
+// Call after a rename or link of a file to `path` with the result `named`. The job then sees the
+// file of this name: its own, or one that exists already and that other processes may have locked.
+Status LockRenames::settle_arrival(const std::string& path, const Status& named) {
   if (named || named.failed_with(EEXIST)) hidden_.show(path);
   return named;
 }
@@ -54,14 +72,16 @@ Result<UniqueFd> LockRenames::rename_in(int directory, const std::string& name,
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   CACHESHIM_CHECK(check_becomes_lock(st, path));
   CACHESHIM_TRY(parent, base_.ensure_parent(path));
-  Status renamed =
-      sys::rename_at(directory, name, parent.get(), std::string(base_name(path)), flags);
+  Status renamed = (flags & RENAME_NOREPLACE) != 0 ? check_free(parent.get(), path) : Status();
+  if (renamed) CACHESHIM_CHECK(prepare_arrival(object.get()));
+  if (renamed)
+    renamed = sys::rename_at(directory, name, parent.get(), std::string(base_name(path)), flags);
   if (renamed.failed_with(EXDEV)) {
     auto copied = copy_in(directory, name, path, flags);
     renamed = copied ? sys::unlink_at(directory, name) : copied.error();
     if (copied) object = *std::move(copied);
   }
-  CACHESHIM_CHECK(settle_arrival(object.get(), path, renamed));
+  CACHESHIM_CHECK(settle_arrival(path, renamed));
   return object;
 }
 
@@ -74,7 +94,8 @@ Result<UniqueFd> LockRenames::copy_in(int directory, const std::string& name,
     CACHESHIM_TRY(source, sys::open_beneath(directory, name, O_RDONLY | O_NOFOLLOW));
     CACHESHIM_TRY(target,
                   sys::open_beneath(base_.staging(), staged, O_RDWR | O_CREAT | O_EXCL, 0600));
-    CACHESHIM_CHECK(copy_file(source.get(), target.get()));
+    CACHESHIM_CHECK(copy_file(source.get(), target.get(), {.is_for_base = true}));
+    CACHESHIM_CHECK(prepare_arrival(target.get()));
     CACHESHIM_TRY(parent, base_.open_parent(path));
     CACHESHIM_CHECK(
         sys::rename_at(base_.staging(), staged, parent.get(), std::string(base_name(path)), flags));
@@ -89,8 +110,12 @@ Status LockRenames::link_in(int object, const std::string& path) {
   CACHESHIM_TRY(st, sys::stat_fd(object));
   CACHESHIM_CHECK(check_becomes_lock(st, path));
   CACHESHIM_TRY(parent, base_.ensure_parent(path));
-  return settle_arrival(object, path,
-                        sys::link_fd(object, parent.get(), std::string(base_name(path))));
+  CACHESHIM_TRY(directory, sys::stat_fd(parent.get()));
+  if (directory.st_dev != st.st_dev) return Errno(EXDEV);
+  Status linked = check_free(parent.get(), path);
+  if (linked) CACHESHIM_CHECK(prepare_arrival(object));
+  if (linked) linked = sys::link_fd(object, parent.get(), std::string(base_name(path)));
+  return settle_arrival(path, linked);
 }
 
 Status LockRenames::rename_out(const std::string& path, int directory,

@@ -33,8 +33,11 @@ class LockRenames {
   // link_out() give a lock file the name `name` in `directory`, a directory of the layer.
   // rename_in() copies the file if `directory` is on another file system, and returns an O_PATH
   // descriptor of the object that got the name; other processes may have removed the name by then.
+  // The file first loses its owner, its set-id bits and the attributes that a job can set
+  // (job_xattrs.h), because other users see it from then on.
   // Errors: EXDEV from the other three functions if layer and base are on different file systems;
-  // EXDEV for names of class `shared`; EFBIG for a file that is too large; EEXIST.
+  // EXDEV for names of class `shared`; EFBIG for a file that is too large; EEXIST;
+  // EPERM if the daemon may not change the file's owner.
   Result<UniqueFd> rename_in(int directory, const std::string& name, const std::string& path,
                              unsigned flags);
   Status rename_out(const std::string& path, int directory, const std::string& name) const;
@@ -43,7 +46,9 @@ class LockRenames {
 
  private:
   Status check_becomes_lock(const struct stat& st, const std::string& path) const;
-  Status settle_arrival(int object, const std::string& path, const Status& named);
+  static Status check_free(int parent, const std::string& path);
+  Status prepare_arrival(int object) const;
+  Status settle_arrival(const std::string& path, const Status& named);
   Result<UniqueFd> copy_in(int directory, const std::string& name, const std::string& path,
                            unsigned flags) const;
 

@@ -3,6 +3,7 @@
 that runs as the service account."""
 
 import errno
+import fcntl
 import os
 import stat
 import struct
@@ -12,6 +13,8 @@ import pytest
 USER = 20001
 OVERLAY = "user.overlay.opaque"
 OTHERS = ["user.note", "user.fuseoverlayfs.opaque", "user.containers.override_stat", "user.rootlesscontainers"]
+LOCK = "triton/KEY/lock"
+TEMPORARY = "triton/KEY/tmp.pid_1"
 SET_IDS = stat.S_ISUID | stat.S_ISGID
 FS_IOC_SETFLAGS = 0x40086602
 IMMUTABLE, APPEND_ONLY, NO_DUMP = 0x10, 0x20, 0x40
@@ -104,3 +107,90 @@ def test_file_flags(mount, job_of):
         refused = error_of(job, "fcntl.ioctl", fd, FS_IOC_SETFLAGS, struct.pack("l", flag))
         assert refused in (errno.ENOTTY, errno.EPERM, errno.EOPNOTSUPP)
         job("os.close", fd)
+
+
+def make_program(job, path):
+    """Creates a small file that could be a program, with all attributes that a job can set."""
+    job("os.makedirs", os.path.dirname(path), exist_ok=True)
+    job("write_file", path, b"#!/bin/sh\nid -u\n")
+    error_of(job, "os.setxattr", path, "user.containers.override_stat", b"0:0:04755")
+    job("os.chmod", path, 0o6755)
+
+
+@pytest.mark.parametrize("call", ["os.rename", "os.link", "rename_noreplace"])
+def test_a_file_that_becomes_a_lock_file_of_the_base(placed, job_of, call):
+    """The lock file is the layer's own inode, and the daemon's user owns it: a set-id bit would make everybody who runs
+    it in the base that user."""
+    job = job_of(placed, "j", USER)
+    make_program(job, job.path(TEMPORARY))
+    error_of(job, call, job.path(TEMPORARY), job.path(LOCK))
+    assert_plain(placed)
+
+
+def test_a_set_id_bit_by_another_name_of_a_lock_file(mount, job_of):
+    job = job_of(mount, "j", USER)
+    make_program(job, job.path(TEMPORARY))
+    job("os.link", job.path(TEMPORARY), job.path(LOCK))
+    assert mount.base(LOCK).exists()
+    for change in (0o4777, 0o2777, 0o6777):
+        job("os.chmod", job.path(TEMPORARY), change)
+        assert_plain(mount)
+
+
+def test_a_set_id_bit_of_a_lock_file_that_leaves_the_base(mount, job_of):
+    """A descriptor that was opened in the base still runs the file after the daemon has moved it into a layer."""
+    job = job_of(mount, "j", USER)
+    job("os.makedirs", job.path("triton/KEY"))
+    job("write_file", job.path(LOCK), b"#!/bin/sh\nid -u\n")
+    raw = job("os.open", str(mount.base(LOCK)), os.O_RDONLY)
+    job("os.rename", job.path(LOCK), job.path("triton/KEY/tool"))
+    job("os.chmod", job.path("triton/KEY/tool"), 0o6755)
+    assert not stat.S_IMODE(job("os.fstat", raw).st_mode) & SET_IDS
+
+
+def test_set_id_bits_of_new_files(mount, job_of):
+    """With owner=squash, the daemon's user owns the layer's files, so that none may get a set-id bit."""
+    job = job_of(mount, "j", USER)
+    job("os.makedirs", job.path("mine"), exist_ok=True)
+    job("write_file", job.path("mine/a"), b"x", mode=0o6755)
+    job("os.mknod", job.path("mine/b"), stat.S_IFREG | 0o6755)
+    job("write_file", job.path("mine/c"), b"x")
+    job("os.chmod", job.path("mine/c"), 0o6755)
+    for name in "abc":
+        [upper] = mount.uppers("j")
+        assert not os.stat(os.path.join(upper, "mine", name)).st_mode & SET_IDS
+        assert job("os.stat", job.path("mine", name)).st_mode & 0o777 == 0o755
+    job("os.mkdir", job.path("mine/shared"))
+    job("os.chmod", job.path("mine/shared"), 0o2775)
+    assert job("os.stat", job.path("mine/shared")).st_mode & stat.S_ISGID
+
+
+def test_owners_modes_and_capabilities_with_owner_keep(mount_store, store, job_of):
+    (store / "triton").mkdir()
+    (store / "triton").chmod(0o777)  # the view shows the base's real modes
+    mount = mount_store(store, "-o", "owner=keep")
+    job = job_of(mount, "j", USER)
+    make_program(job, job.path("triton/KEY/k.cubin"))
+    acl = struct.pack("<I", 2) + b"".join(
+        struct.pack("<HHI", *entry) for entry in ((1, 7, 2**32 - 1), (2, 7, USER), (4, 7, 2**32 - 1),
+                                                  (16, 7, 2**32 - 1), (32, 5, 2**32 - 1)))
+    error_of(job, "os.setxattr", job.path("triton/KEY/k.cubin"), "system.posix_acl_access", acl)
+    make_program(job, job.path(TEMPORARY))
+    job("os.link", job.path(TEMPORARY), job.path(LOCK))
+    error_of(job, "os.chmod", job.path(TEMPORARY), 0o6777)
+    job.put_group("KEY", {})
+    assert mount.base("triton/KEY/k.cubin").exists()
+    assert assert_plain(mount) >= 4
+
+
+def test_locks_of_the_own_file_still_work(mount, job_of):
+    """A program creates its lock by a link (uv, portalocker): both names are one file, and others find it locked."""
+    one, two = job_of(mount, "j", USER), job_of(mount, "k", USER)
+    for job in (one, two):
+        job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
+    one("write_file", one.path(TEMPORARY), b"1")
+    one("os.link", one.path(TEMPORARY), one.path(LOCK))
+    assert one("os.stat", one.path(TEMPORARY)).st_nlink == 2
+    held = one("os.open", one.path(LOCK), os.O_RDWR)
+    one("fcntl.flock", held, fcntl.LOCK_EX)
+    assert two("agent_hostile.try_to_lock", two.path(LOCK)) == ["fcntl"]

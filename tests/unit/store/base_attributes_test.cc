@@ -120,5 +120,28 @@ TEST_F(BaseAttributesTest, AnEntryWhoseAttributesChangeMeanwhileStaysInTheLayer)
   EXPECT_EQ(mode_of("base/fam/K/done-a") & 07022, 0U);
 }
 
+TEST_F(BaseAttributesTest, FilesThatBecomeLockFilesHaveNone) {
+  for (const char* name : {"fam/K/renamed", "fam/K/linked"}) {
+    put(name, "1");
+    decorate(name);
+  }
+  ASSERT_TRUE(changes::rename(overlay_, "fam/K/renamed", "fam/K/a.lock", 0));
+  ASSERT_TRUE(changes::link(overlay_, "fam/K/linked", "fam/K/b.lock"));
+  for (const char* path : {"base/fam/K/a.lock", "base/fam/K/b.lock"}) {
+    EXPECT_EQ(count_xattrs(path), 0U) << path;
+    EXPECT_EQ(mode_of(path), 0666U) << path;
+  }
+}
+
+TEST_F(BaseAttributesTest, AFileThatDoesNotBecomeALockFileKeepsThem) {
+  put("fam/K/a.lock", "");
+  put("fam/K/file", "1");
+  decorate("fam/K/file");
+  EXPECT_TRUE(changes::rename(overlay_, "fam/K/file", "fam/K/a.lock", RENAME_NOREPLACE)
+                  .failed_with(EEXIST));
+  EXPECT_FALSE(changes::link(overlay_, "fam/K/file", "fam/K/a.lock"));
+  EXPECT_GT(count_xattrs("upper/fam/K/file"), 0U);
+}
+
 }  // namespace
 }  // namespace cacheshim
