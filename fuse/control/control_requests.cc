@@ -359,9 +359,9 @@ void reopen_mount(const ControlRequest& request) {
   request.session->answer({{"ok", true}});
 }
 
-// Whether the path is relative to the store, without "." and "..".
+// Whether the path is relative to the store, without "." and "..", and not longer than a view's.
 bool is_store_path(std::string_view path) {
-  if (!PathPattern::is_valid(path)) return false;
+  if (path.size() > kMostPathBytes || !PathPattern::is_valid(path)) return false;
   while (!path.empty()) {
     const std::string_view part = take_component(path);
     if (part == "." || part == "..") return false;

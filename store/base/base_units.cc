@@ -13,6 +13,7 @@
 #include "common/names.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
+#include "store/sys/tree_walk.h"
 #include "store/sys/whiteout.h"
 
 namespace cacheshim {
@@ -25,72 +26,71 @@ class Lister {
   Lister(int base, const EntryMap& entries) : base_(base), entries_(entries) {}
 
   std::vector<BaseUnit> list() {
-    for (const sys::DirEntry& top : names_in("")) {
-      if (top.type != DT_DIR || top.name == kControlName || top.name == kJobsName) continue;
-      visit(top.name, entries_.find_profile(top.name) != nullptr);
-    }
+    // If an object cannot be read, it is not counted.
+    (void)walk_tree(base_, "", [this](const WalkedDirectory& directory) {
+      visit(directory);
+      return Status();
+    });
     return std::move(units_);
   }
 
  private:
-  std::vector<sys::DirEntry> names_in(const std::string& directory) const {
-    const auto fd = sys::open_beneath(base_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!fd) return {};
-    auto names = sys::list_dir(fd->get());
-    if (!names) return {};
-    return *std::move(names);
-  }
-
-  void visit(const std::string& directory, bool is_known) {
+  void visit(const WalkedDirectory& directory) {
+    const bool is_top = directory.path.empty();
+    const bool is_known = entries_.find_profile(first_component(directory.path)) != nullptr;
     // the index in units_ of each entry that consists of files, by the name of its unit
     std::map<std::string, std::size_t> groups;
-    for (const sys::DirEntry& name : names_in(directory)) {
-      const std::string path = join_path(directory, name.name);
-      const bool is_dir = name.type == DT_DIR;
+    for (const sys::DirEntry& name : directory.entries) {
+      const std::string path = join_path(directory.path, name.name);
+      const bool is_dir = is_directory(directory.fd, name);
+      if (is_top) {
+        const bool is_own = path == kControlName || path == kJobsName;
+        if (is_dir && !is_own) directory.further.push_back(name.name);
+        continue;
+      }
       const auto ref = entries_.find(path);
       if (row_of(entries_.class_of(path)).is_a_file_alone) continue;
       if (ref && !is_dir && !ref->rule->is_directory()) {
         const auto [at, added] = groups.try_emplace(ref->unit(), units_.size());
         if (added) units_.push_back({ref->unit(), {}, 0, 0, 0});
-        add(units_[at->second], path);
+        add(units_[at->second], path, directory.fd, name);
       } else if (is_known && is_dir && !(ref && ref->is_entry_directory())) {
-        visit(path, true);
+        directory.further.push_back(name.name);
       } else {
         units_.push_back({path, {}, 0, 0, 0});
-        add(units_.back(), path);
+        add(units_.back(), path, directory.fd, name);
       }
     }
   }
 
-  void add(BaseUnit& unit, const std::string& path) {
+  static std::string_view first_component(std::string_view path) { return take_component(path); }
+
+  // Adds the object `top` of the directory `directory`, with everything below it.
+  static void add(BaseUnit& unit, const std::string& path, int directory,
+                  const sys::DirEntry& top) {
     unit.paths.push_back(path);
-    measure(unit, path);
+    measure(unit, directory, top.name);
+    if (!is_directory(directory, top)) return;
+    // If an object cannot be read, it is not counted.
+    (void)walk_tree(directory, top.name, [&](const WalkedDirectory& below) {
+      const auto st = sys::stat_fd(below.fd);
+      if (st && below.entries.empty()) unit.last_use = std::max(unit.last_use, st->st_mtime);
+      for (const sys::DirEntry& entry : below.entries) {
+        measure(unit, below.fd, entry.name);
+        if (is_directory(below.fd, entry)) below.further.push_back(entry.name);
+      }
+      return Status();
+    });
   }
 
-  // Uses no recursion, because a publisher may make trees of any depth.
-  void measure(BaseUnit& unit, const std::string& path) const {
-    std::vector<std::string> paths{path};
-    while (!paths.empty()) {
-      const std::string one = std::move(paths.back());
-      paths.pop_back();
-      measure_one(unit, one, paths);
-    }
-  }
-
-  void measure_one(BaseUnit& unit, const std::string& path, std::vector<std::string>& further) const {
-    const auto object = sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW);
-    const auto st = object ? sys::stat_fd(object->get()) : object.error();
+  static void measure(BaseUnit& unit, int directory, const std::string& name) {
+    const auto st = sys::stat_at(directory, name);
     if (!st) return;
     ++unit.files;
     unit.bytes += static_cast<std::uint64_t>(st->st_blocks) * kBlockBytes;
     if (!S_ISDIR(st->st_mode)) {
       unit.last_use = std::max({unit.last_use, st->st_atime, st->st_mtime});
-      return;
     }
-    const auto names = sys::list_dir(object->get());
-    if (!names) return;
-    if (names->empty()) unit.last_use = std::max(unit.last_use, st->st_mtime);
-    for (const sys::DirEntry& name : *names) further.push_back(join_path(path, name.name));
   }
 
   const int base_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/layer/layer_index.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -52,12 +53,19 @@ LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
   Place place;
   const Directory* directory = &root_;
   if (path.empty()) return {true, false};
+  const auto hide = [&, begin = path.data()](const char* end, bool is_whiteout) {
+    place.hides_lowers = true;
+    place.hider = {begin, static_cast<std::size_t>(end - begin)};
+    place.is_whiteout = is_whiteout;
+  };
+  const char* above = path.data();  // the end of the directory's path
   const ReaderLock lock(mutex_);
   for (;;) {
     const std::string_view name = take_component(path);
-    if (directory->opaque) place.hides_lowers = true;
+    const char* const end = name.data() + name.size();
+    if (directory->opaque) hide(above, false);
     if (!directory->whiteouts.empty() && directory->whiteouts.contains(WhiteoutKey(name).get())) {
-      place.hides_lowers = true;
+      hide(end, true);
     }
     if (path.empty()) {
       place.in_layer = true;
@@ -66,6 +74,7 @@ LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
     const auto child = directory->directories.find(name);
     if (child == directory->directories.end()) return place;
     directory = child->second.get();
+    above = end;
   }
 }
 
@@ -101,11 +110,6 @@ void LayerIndex::clear() {
 void LayerIndex::add_whiteout(std::string_view path) {
   const WriterLock lock(mutex_);
   find(parent_path(path))->whiteouts.emplace(WhiteoutKey(base_name(path)).get());
-}
-
-void LayerIndex::add_whiteout_marker(std::string_view directory, std::string_view marker) {
-  const WriterLock lock(mutex_);
-  find(directory)->whiteouts.emplace(key_of_marker(marker));
 }
 
 void LayerIndex::remove_whiteout(std::string_view path) {
@@ -168,6 +172,63 @@ void LayerIndex::erase_tree(std::string_view path) {
 void LayerIndex::move_tree(std::string_view from, std::string_view to) {
   const WriterLock lock(mutex_);
   put(to, take(from));
+}
+
+std::size_t LayerIndex::longest_below(std::string_view path) const {
+  const ReaderLock lock(mutex_);
+  const Directory* const top = find(path);
+  std::size_t longest = 0;
+  std::vector<std::pair<const Directory*, std::size_t>> waiting;  // with the length of their paths
+  if (top != nullptr) waiting.emplace_back(top, 0);
+  while (!waiting.empty()) {
+    const auto [directory, bytes] = waiting.back();
+    waiting.pop_back();
+    for (const auto& [name, child] : directory->directories) {
+      const std::size_t length = bytes + (bytes == 0 ? 0 : 1) + name.size();
+      longest = std::max(longest, length);
+      waiting.emplace_back(child.get(), length);
+    }
+  }
+  return longest;
+}
+
+// Begins at the deepest directory that `path` has in common with the previous path.
+LayerIndex::Directory& LayerIndex::Loader::find(std::string_view path) {
+  const auto is_above = [&](std::size_t length) {
+    return length <= path.size() &&
+           path.substr(0, length) == std::string_view(last_).substr(0, length) &&
+           (length == path.size() || path[length] == '/');
+  };
+  while (!trail_.empty() && !is_above(trail_.back().first)) trail_.pop_back();
+  Directory* directory = trail_.empty() ? &index_.root_ : trail_.back().second;
+  std::size_t length = trail_.empty() ? 0 : trail_.back().first;
+  std::string_view rest = path.substr(std::min(path.size(), length == 0 ? 0 : length + 1));
+  while (!rest.empty()) {
+    const std::string_view name = take_component(rest);
+    length += (length == 0 ? 0 : 1) + name.size();
+    auto& child = directory->directories[std::string(name)];
+    if (!child) child = std::make_unique<Directory>();
+    directory = child.get();
+    trail_.emplace_back(length, directory);
+  }
+  last_ = path;
+  return *directory;
+}
+
+void LayerIndex::Loader::add_directory(std::string_view path) {
+  const WriterLock lock(index_.mutex_);
+  auto& child = find(parent_path(path)).directories[std::string(base_name(path))];
+  if (!child) child = std::make_unique<Directory>();
+}
+
+void LayerIndex::Loader::add_opaque(std::string_view path) {
+  const WriterLock lock(index_.mutex_);
+  find(path).opaque = true;
+}
+
+void LayerIndex::Loader::add_whiteout_marker(std::string_view directory, std::string_view marker) {
+  const WriterLock lock(index_.mutex_);
+  find(directory).whiteouts.emplace(key_of_marker(marker));
 }
 
 void LayerIndex::exchange_trees(std::string_view one, std::string_view other) {

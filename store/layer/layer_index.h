@@ -7,6 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "store/sys/mutex.h"
 
@@ -27,17 +29,19 @@ class LayerIndex {
   struct Place {
     bool in_layer = false;      // the layer has the directory that contains the name
     bool hides_lowers = false;  // the name or a parent is whited out, or a parent is opaque
+    // The longest leading part of the path that has the whiteout or is the opaque directory. A view
+    // of the path that place_of() was called with.
+    std::string_view hider = {};
+    bool is_whiteout = false;
   };
   Place place_of(std::string_view path) const;
 
   bool has_directory(std::string_view path) const;
   // The index must contain the parent of a directory or whiteout that is added, and the directory
-  // to which add_whiteout_marker() or add_opaque() adds a marker. "" is always in the index.
+  // that add_opaque() marks. "" is always in the index.
   void add_directory(std::string_view path);
 
   void add_whiteout(std::string_view path);
-  // Adds a whiteout by the name of its marker on disk.
-  void add_whiteout_marker(std::string_view directory, std::string_view marker);
   void remove_whiteout(std::string_view path);
   bool has_whiteout(std::string_view path) const;
   bool has_whiteouts_in(std::string_view directory) const;
@@ -53,6 +57,14 @@ class LayerIndex {
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);
   void clear();
+
+  // Returns the length in bytes of the longest path of a directory below `path`, relative to it; 0
+  // if the layer has none. Visits all of them.
+  std::size_t longest_below(std::string_view path) const;
+
+  // Adds a layer's contents to an index. Takes the same time for each directory at any depth if
+  // they come in the order of walk_tree(). Nothing else may change the index meanwhile.
+  class Loader;
 
  private:
   struct Hash {
@@ -78,6 +90,23 @@ class LayerIndex {
 
   mutable SharedMutex mutex_;
   Directory root_ GUARDED_BY(mutex_);
+};
+
+class LayerIndex::Loader {
+ public:
+  explicit Loader(LayerIndex& index) : index_(index) {}
+  void add_directory(std::string_view path);
+  void add_opaque(std::string_view path);
+  // Adds a whiteout by the name of its marker on disk.
+  void add_whiteout_marker(std::string_view directory, std::string_view marker);
+
+ private:
+  Directory& find(std::string_view path) REQUIRES(index_.mutex_);
+
+  LayerIndex& index_;
+  std::string last_;  // the path that find() was called with
+  // The directories on the way to `last_`, without the root, and the lengths of their paths.
+  std::vector<std::pair<std::size_t, Directory*>> trail_;
 };
 
 }  // namespace cacheshim

@@ -31,6 +31,7 @@ Result<UniqueFd> LockDirectory::open(std::string_view path, int flags, mode_t mo
 }
 
 Status LockDirectory::ensure_directory(const std::string& path) const {
+  if (is_too_deep_for_base(path)) return Errno(ENAMETOOLONG);
   if (path.empty() || open(path, O_PATH | O_DIRECTORY)) return {};
   const std::string above(parent_path(path));
   CACHESHIM_CHECK(ensure_directory(above));

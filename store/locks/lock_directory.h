@@ -33,7 +33,8 @@ class LockDirectory {
 
   // As sys::open_beneath(), in the base. The mode applies to a new file.
   Result<UniqueFd> open(std::string_view path, int flags, mode_t mode = 0) const;
-  // Creates the directory and those above it, unless they exist.
+  // Creates the directory and those above it, unless they exist. Errors: ENAMETOOLONG if the path is
+  // too deep for the base (paths.h).
   Status ensure_directory(const std::string& path) const;
   // These return an O_PATH descriptor of the directory above `path`; ensure_parent() creates it if
   // necessary.

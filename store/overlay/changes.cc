@@ -65,6 +65,16 @@ Status move_over(Overlay& overlay, const std::string& from, const std::string& t
   return {};
 }
 
+// Whether the paths of all directories below `from`, which the layer has, stay within kMostPathBytes
+// if it is renamed to `to`. Returns ENAMETOOLONG otherwise. Files are not in the index: their paths
+// may exceed the bound by one name.
+Status check_depth(const Overlay& overlay, const std::string& from, const std::string& to)
+    REQUIRES_SHARED(overlay.mutex()) {
+  if (to.size() <= from.size()) return {};
+  const std::size_t below = overlay.state.index.longest_below(from);
+  return to.size() + 1 + below > kMostPathBytes ? Status(Errno(ENAMETOOLONG)) : Status();
+}
+
 Status exchange(Overlay& overlay, const std::string& from, const std::string& to)
     REQUIRES_SHARED(overlay.mutex()) {
   for (const std::string& path : {from, to}) {
@@ -72,6 +82,8 @@ Status exchange(Overlay& overlay, const std::string& from, const std::string& to
     CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(overlay, path)
                                               : copy_up(overlay, path));
   }
+  CACHESHIM_CHECK(check_depth(overlay, from, to));
+  CACHESHIM_CHECK(check_depth(overlay, to, from));
   CACHESHIM_CHECK(overlay.state.upper_paths->rename(from, to, RENAME_EXCHANGE));
   overlay.state.index.exchange_trees(from, to);
   return {};
@@ -226,6 +238,7 @@ Status rename(Overlay& overlay, const std::string& from, const std::string& to, 
   const bool is_dir = S_ISDIR(source.st.st_mode);
   CACHESHIM_CHECK(is_dir ? copy_up_tree(overlay, from)
                          : copy_up_found(overlay, from, source, kWholeFile));
+  if (is_dir) CACHESHIM_CHECK(check_depth(overlay, from, to));
   const bool base_has_source = static_cast<bool>(overlay.find_in_base(from));
   if (target) CACHESHIM_CHECK(hide_in_base(overlay, to, *target));
   if (!is_dir) begin_entry(overlay, to);

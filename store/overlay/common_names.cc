@@ -71,6 +71,7 @@ Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, i
 
 Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path, bool makes) {
   if (!overlay.state.locks.named.may_become_lock(path)) return Errno(ENOENT);
+  if (is_too_deep_for_base(path)) return Errno(ENAMETOOLONG);
   CACHESHIM_TRY(located, overlay.locate(path));
   if (!S_ISREG(located.st.st_mode)) return Errno(EISDIR);
   if (located.st.st_size > kMostLockBytes) return Errno(EFBIG);

@@ -156,11 +156,11 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   return {};
 }
 
-// The part of prepare_copy_up() for one object. Ignores objects that cannot be found: the change
-// itself will return the error.
-Status prepare_below(Overlay& overlay, const std::string& path, off_t keep_bytes,
-                     PreparedCopies& copies) EXCLUDES(overlay.mutex()) {
-  std::vector<ListedEntry> children;
+// The part of prepare_copy_up() for one object. Adds the paths of the objects in a directory to
+// `further`. Ignores objects that cannot be found: the change itself will return the error.
+Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
+                   PreparedCopies& copies, std::vector<std::string>& further)
+    EXCLUDES(overlay.mutex()) {
   std::optional<StagedCopies::Claim> claim;
   {
     const ReaderLock lock(overlay.state.mutex);
@@ -170,7 +170,7 @@ Status prepare_below(Overlay& overlay, const std::string& path, off_t keep_bytes
       if (!overlay.find_in_base(path)) return {};
       auto listed = overlay.list(path);
       if (!listed) return {};
-      children = *std::move(listed);
+      for (const ListedEntry& child : *listed) further.push_back(join_path(path, child.name));
     } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
                std::min(found->st.st_size, keep_bytes) > 0) {
       auto begun = begin_copy(overlay, path, keep_bytes);
@@ -179,11 +179,7 @@ Status prepare_below(Overlay& overlay, const std::string& path, off_t keep_bytes
       claim = *std::move(begun);
     }
   }
-  if (claim) return overlay.state.staged.complete(*claim);
-  for (const ListedEntry& child : children) {
-    CACHESHIM_CHECK(prepare_below(overlay, join_path(path, child.name), keep_bytes, copies));
-  }
-  return {};
+  return claim ? overlay.state.staged.complete(*claim) : Status();
 }
 
 }  // namespace
@@ -260,7 +256,12 @@ Status copy_up_tree(Overlay& overlay, const std::string& path) {
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
                                        off_t keep_bytes) {
   PreparedCopies copies;
-  CACHESHIM_CHECK(prepare_below(overlay, path, keep_bytes, copies));
+  std::vector<std::string> paths{path};
+  while (!paths.empty()) {  // no recursion: the base may have trees of any depth
+    const std::string next = std::move(paths.back());
+    paths.pop_back();
+    CACHESHIM_CHECK(prepare_one(overlay, next, keep_bytes, copies, paths));
+  }
   return copies;
 }
 

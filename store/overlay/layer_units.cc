@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/overlay/layer_units.h"
 
-#include <dirent.h>
-#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <map>
 
-#include "store/sys/sys.h"
+#include "store/sys/tree_walk.h"
 #include "store/sys/whiteout.h"
 
 namespace cacheshim {
@@ -27,12 +26,11 @@ class Lister {
   Lister(int upper, const EntryMap& entries) : upper_(upper), entries_(entries) {}
 
   LayerContent list() {
-    directories_.emplace_back();
-    while (!directories_.empty()) {  // no recursion: a job may create trees of any depth
-      const std::string directory = std::move(directories_.back());
-      directories_.pop_back();
+    // If an object cannot be read, it is not counted.
+    (void)walk_tree(upper_, "", [this](const WalkedDirectory& directory) {
       visit(directory);
-    }
+      return Status();
+    });
     LayerContent content;
     for (auto& [unit, found] : units_) content.units.push_back(found);
     content.removed = removed_;
@@ -40,38 +38,30 @@ class Lister {
   }
 
  private:
-  void visit(const std::string& directory) {
-    const auto fd = sys::open_beneath(upper_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const auto names = fd ? sys::list_dir(fd->get()) : fd.error();
-    if (!names) return;
-    for (const sys::DirEntry& name : *names) {
-      const std::string path = join_path(directory, name.name);
+  void visit(const WalkedDirectory& directory) {
+    for (const sys::DirEntry& name : directory.entries) {
       if (is_reserved_name(name.name)) {
         if (name.name != kOpaqueMarker) ++removed_;
-      } else if (name.type == DT_DIR) {
-        directories_.push_back(path);
-      } else {
-        add(path);
+      } else if (is_directory(directory.fd, name)) {
+        directory.further.push_back(name.name);
+      } else if (const auto st = sys::stat_at(directory.fd, name.name)) {
+        add(join_path(directory.path, name.name), *st);
       }
     }
   }
 
-  void add(const std::string& path) {
-    const auto object = sys::open_beneath(upper_, path, O_PATH | O_NOFOLLOW);
-    const auto st = object ? sys::stat_fd(object->get()) : object.error();
-    if (!st) return;
+  void add(const std::string& path, const struct stat& st) {
     const std::string unit = unit_of(entries_, path);
     LayerUnit& found = units_[unit];
     found.unit = unit;
     ++found.files;
-    found.bytes += S_ISREG(st->st_mode) ? static_cast<std::uint64_t>(st->st_size) : 0;
+    found.bytes += S_ISREG(st.st_mode) ? static_cast<std::uint64_t>(st.st_size) : 0;
   }
 
   const int upper_;
   const EntryMap& entries_;
   std::map<std::string, LayerUnit> units_;
   std::uint64_t removed_ = 0;
-  std::vector<std::string> directories_;  // directories that are still to be visited
 };
 
 }  // namespace

@@ -9,12 +9,11 @@
 
 #include "store/overlay/layer_names.h"
 #include "store/sys/sys.h"
+#include "store/sys/tree_walk.h"
 #include "store/sys/whiteout.h"
 
 namespace cacheshim {
 namespace {
-
-bool is_missing(const Errno& error) { return error == ENOENT || error == ENOTDIR; }
 
 Status empty_work(Overlay& overlay) REQUIRES(overlay.mutex()) {
   CACHESHIM_TRY(entries, sys::list_dir(overlay.state.work->get()));
@@ -26,35 +25,28 @@ Status empty_work(Overlay& overlay) REQUIRES(overlay.mutex()) {
   return {};
 }
 
-// Adds one directory of the layer to the index, and the paths of its subdirectories to `further`.
-Status load_directory(Overlay& overlay, int directory, const std::string& path,
-                      std::vector<std::string>& further) REQUIRES(overlay.mutex()) {
-  CACHESHIM_TRY(entries, sys::read_dir(directory));
-  for (const sys::DirEntry& entry : entries) {
-    overlay.state.origins.found(directory, entry.name, entry.ino);
+// Adds one directory of the layer to the index.
+void load_directory(Overlay& overlay, LayerIndex::Loader& index, const WalkedDirectory& directory)
+    REQUIRES(overlay.mutex()) {
+  const std::string& path = directory.path;
+  for (const sys::DirEntry& entry : directory.entries) {
+    overlay.state.origins.found(directory.fd, entry.name, entry.ino);
     if (entry.name == kOpaqueMarker) {
       overlay.state.shadow(path, true);
-      overlay.state.index.add_opaque(path);
+      index.add_opaque(path);
     } else if (is_reserved_name(entry.name)) {
       // With all names below it, because the marker of a long name does not contain that name.
       overlay.state.shadow(path, true);
-      overlay.state.index.add_whiteout_marker(path, entry.name);
-    } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
-      const Result<UniqueFd> child =
-          sys::open_beneath(directory, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-      const std::string child_path = join_path(path, entry.name);
-      // the type was DT_UNKNOWN, and it is not a directory
-      const bool is_file = !child && is_missing(child.error());
-      overlay.state.shadow(child_path, is_file);
-      if (is_file) continue;
-      if (!child) return child.error();
-      overlay.state.index.add_directory(child_path);
-      further.push_back(child_path);
+      index.add_whiteout_marker(path, entry.name);
     } else {
-      overlay.state.shadow(join_path(path, entry.name), true);
+      const std::string child = join_path(path, entry.name);
+      const bool is_dir = is_directory(directory.fd, entry);
+      overlay.state.shadow(child, !is_dir);
+      if (!is_dir) continue;
+      index.add_directory(child);
+      directory.further.push_back(entry.name);
     }
   }
-  return {};
 }
 
 }  // namespace
@@ -69,15 +61,12 @@ Status load_layer(Overlay& overlay) {
       [&overlay](int directory, const std::string& name, ino_t inode) {
         overlay.state.origins.found(directory, name, inode);
       });
-  // Uses no recursion, and one descriptor at a time, because a job may make trees of any depth.
-  std::vector<std::string> directories{""};
-  while (!directories.empty()) {
-    const std::string path = std::move(directories.back());
-    directories.pop_back();
-    CACHESHIM_TRY(directory, sys::open_beneath(overlay.state.upper.get(), path,
-                                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    CACHESHIM_CHECK(load_directory(overlay, directory.get(), path, directories));
-  }
+  LayerIndex::Loader index(overlay.state.index);
+  const auto load = [&](const WalkedDirectory& directory) REQUIRES(overlay.mutex()) -> Status {
+    load_directory(overlay, index, directory);
+    return {};
+  };
+  CACHESHIM_CHECK(walk_tree(overlay.state.upper.get(), "", load));
   overlay.state.origins.end_load();
   return {};
 }
@@ -91,18 +80,10 @@ Status drop_file(Overlay& overlay, const std::string& path) {
   return remove_upper_file(overlay, path);
 }
 
-void prune_empty_dirs(Overlay& overlay, const std::string& path) {
-  const auto directory =
-      sys::open_beneath(overlay.state.upper.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!directory) return;
-  const auto entries = sys::list_dir(directory->get());
-  if (!entries) return;
-  for (const sys::DirEntry& entry : *entries) {
-    if (entry.type == DT_DIR) prune_empty_dirs(overlay, join_path(path, entry.name));
-  }
-  // Removes only a directory that the base has as well: the job may need its own empty directories.
+void prune_empty_dir(Overlay& overlay, const std::string& path) {
+  // The job may need its own empty directories.
   if (!path.empty() && !overlay.find_in_base(path)) return;
-  // This fails if the directory has contents.
+  // This fails if the directory has contents, or does not exist.
   const auto unlink = [&]() REQUIRES_SHARED(overlay.state.mutex) {
     return overlay.state.upper_paths->unlink(path, AT_REMOVEDIR);
   };

@@ -21,8 +21,8 @@ inline Status sync_records(Overlay& overlay) { return overlay.state.origins.sync
 // Removes a published file from the layer without a whiteout. The base's file may be the same
 // object.
 Status drop_file(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
-// Removes the directories at and below `path` that are empty and that the base has as well. Keeps
-// empty directories that only the job has made.
-void prune_empty_dirs(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
+// Removes the directory if it is empty and the base has it as well. Keeps a directory that only the
+// job has made.
+void prune_empty_dir(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
 
 }  // namespace cacheshim

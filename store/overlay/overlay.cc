@@ -224,12 +224,11 @@ void Overlay::add_from_base(const std::string& path, std::vector<ListedEntry> be
 
 std::string Overlay::why_hidden(const std::string& path) const {
   if (!state.upper) return "";
-  for (std::string_view part = path; !part.empty(); part = parent_path(part)) {
-    const std::string name(part);
-    if (state.index.has_whiteout(part)) return "the job has removed '" + name + "'";
-    if (part != path && state.index.is_opaque(part)) {
-      return "the job has begun '" + name + "' itself, or made it anew: it sees its own alone";
-    }
+  const LayerIndex::Place place = state.index.place_of(path);
+  const std::string hider(place.hider);
+  if (place.is_whiteout) return "the job has removed '" + hider + "'";
+  if (!hider.empty()) {
+    return "the job has begun '" + hider + "' itself, or made it anew: it sees its own alone";
   }
   const auto own = sys::open_beneath(state.upper.get(), path, O_PATH | O_NOFOLLOW);
   const auto st = own ? sys::stat_fd(own->get()) : own.error();

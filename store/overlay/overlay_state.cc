@@ -28,6 +28,7 @@ bool OverlayState::is_store_record(std::string_view path) const {
 Status OverlayState::check_name(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(EPERM);
   if (is_store_record(path)) return Errno(EPERM);
+  if (path.size() > kMostPathBytes) return Errno(ENAMETOOLONG);
   return {};
 }
 

@@ -33,7 +33,7 @@ struct OverlayState {
   }
   // Whether the path is one of the store's own records, which no view shows.
   bool is_store_record(std::string_view path) const;
-  // Returns EPERM for names that no job may create.
+  // Returns EPERM for names that no job may create, ENAMETOOLONG for paths over kMostPathBytes.
   Status check_name(const std::string& path) const;
 
   mutable SharedMutex mutex{LockRank::kOverlay};

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dirent.h>
 #include <fcntl.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
+#include "store/sys/tree_walk.h"
 #include "store/sys/whiteout.h"
 
 // Selects the units of a layer that are to be published, by the profiles' rules of completeness.
@@ -152,29 +152,34 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
   std::vector<Candidate> units;
   std::set<std::string> seen;  // the entries of several files that were visited
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
-  std::vector<std::string> directories{""};  // no recursion: a job may make trees of any depth
-  while (!directories.empty()) {
-    const std::string directory = std::move(directories.back());
-    directories.pop_back();
-    for (const sys::DirEntry& entry : own_names(overlay, directory)) {
-      const std::string path = join_path(directory, entry.name);
-      const bool is_dir = entry.type == DT_DIR;
+  const auto visit = [&](const WalkedDirectory& directory) REQUIRES_SHARED(overlay.mutex()) {
+    for (const sys::DirEntry& entry : directory.entries) {
+      const std::string path = join_path(directory.path, entry.name);
+      const bool is_dir = is_directory(directory.fd, entry);
+      if (is_reserved_name(entry.name) || entries_.is_beside_entry(path)) continue;
+      // Cannot be published, nor can anything below it: publish() says so, and the walk ends here.
+      if (is_too_deep_for_base(path)) {
+        add(path, true);
+        continue;
+      }
       const auto ref = entries_.find(path);
-      if (entries_.is_beside_entry(path)) continue;
       if (ref && is_dir && ref->is_entry_directory()) {
         if (holds_something(overlay, path)) add(path, is_due(overlay, *ref, job_succeeded));
       } else if (ref && !is_dir && !ref->rule->is_directory()) {
         if (seen.insert(ref->unit()).second) {
           add(ref->unit(), is_due(overlay, *ref, job_succeeded));
         }
-      } else if (is_dir &&
-                 (directory.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
-        directories.push_back(path);  // the path is above the level of the entries
+      } else if (is_dir && (directory.path.empty() ||
+                            entries_.find_profile(path.substr(0, path.find('/'))))) {
+        directory.further.push_back(entry.name);  // the path is above the level of the entries
       } else {
         add(path, job_succeeded);
       }
     }
-  }
+    return Status();
+  };
+  if (overlay.has_layer())
+    (void)walk_tree(overlay.upper(), "", visit);  // skips what it cannot read
   return units;
 }
 

@@ -60,6 +60,10 @@ std::string Publisher::why_kept(Errno error) {
   if (error.code() == EPERM) {
     return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
   }
+  if (error.code() == ENAMETOOLONG) {
+    return fmt::format("it holds a path of more than {} directories or {} bytes", kMostBaseDepth,
+                       kMostBasePathBytes);
+  }
   return std::strerror(error.code());
 }
 
@@ -101,7 +105,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
     if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
-    if (!busy) {
+    if (is_news && !busy) {
       spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
                    std::strerror(report.error().code()));
     }
@@ -244,6 +248,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
 Status Publisher::collect(Stage& stage, const std::string& rest,
                           std::vector<std::string>& directories) const {
   const std::string path = join_path(stage.unit, rest);
+  if (is_too_deep_for_base(path)) return Errno(ENAMETOOLONG);
   CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (is_lock_by_use(path, st)) return {};
@@ -461,10 +466,12 @@ void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHoo
     if (!st || !drop_file(overlay, path)) continue;
     hooks.published(path, *st);
   }
-  for (const std::string& directory : stage.directories) {
-    if (!stage.is_group) (void)clear_opaque(overlay, join_path(stage.unit, directory));
+  for (auto directory = stage.directories.rbegin(); directory != stage.directories.rend();
+       ++directory) {  // parents come first in the list
+    const std::string path = join_path(stage.unit, *directory);
+    if (!stage.is_group) (void)clear_opaque(overlay, path);
+    prune_empty_dir(overlay, path);
   }
-  prune_empty_dirs(overlay, stage.unit);
 }
 
 Mutex& Publisher::lock_of(const std::string& unit) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/sys/paths.h"
 
+#include <algorithm>
+
 namespace cacheshim {
 
 std::string_view parent_path(std::string_view path) {
@@ -27,6 +29,11 @@ std::string_view take_component(std::string_view& path) {
   const std::string_view component = path.substr(0, slash);
   path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
   return component;
+}
+
+bool is_too_deep_for_base(std::string_view path) {
+  if (path.size() > kMostBasePathBytes) return true;
+  return static_cast<std::size_t>(std::count(path.begin(), path.end(), '/')) >= kMostBaseDepth;
 }
 
 }  // namespace cacheshim

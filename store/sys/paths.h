@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -16,5 +17,17 @@ std::string_view base_name(std::string_view path);
 std::string join_path(std::string_view directory, std::string_view name);
 // Removes the first component of `path` and returns it.
 std::string_view take_component(std::string_view& path);
+
+// The longest path of an object in a view. A job can make deeper trees than PATH_MAX allows, by
+// names relative to its working directory; twice PATH_MAX is enough for every path of that kind
+// that begins in a directory with an absolute path. The bound keeps each path that the daemon
+// stores or builds short, and the trees that it walks shallow.
+inline constexpr std::size_t kMostPathBytes = 8191;
+
+// Whether a path is too long or too deep for the base, where every user must be able to open each
+// file by an absolute path. Such a path is neither published nor created as a lock file.
+inline constexpr std::size_t kMostBaseDepth = 128;  // components
+inline constexpr std::size_t kMostBasePathBytes = 3072;
+bool is_too_deep_for_base(std::string_view path);
 
 }  // namespace cacheshim

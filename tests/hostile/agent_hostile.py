@@ -22,15 +22,15 @@ def send_requests(control, count, text):
         os.close(fd)
 
 
-def make_deep(top, most):
-    """Creates up to `most` nested directories, as deep as possible, and returns their depth."""
+def make_deep(top, most, names=("d",)):
+    """Creates up to `most` nested directories with these names in turn, as deep as possible. Returns their depth."""
     before = os.getcwd()
     os.chdir(top)
     depth = 0
     try:
         while depth < most:
-            os.mkdir("d")
-            os.chdir("d")
+            os.mkdir(names[depth % len(names)])
+            os.chdir(names[depth % len(names)])
             depth += 1
     except OSError:
         pass
@@ -204,3 +204,24 @@ def change_attributes(path, times):
                      lambda: os.chmod(path, 0o644)):
             with contextlib.suppress(OSError):
                 call()
+
+
+def error_in_the_deepest(top, depth):
+    """Returns the errno of creating a further directory below `depth` nested ones."""
+    before = os.getcwd()
+    os.chdir(top)
+    for _ in range(depth):
+        os.chdir("d")
+    try:
+        os.mkdir("d")
+    except OSError as error:
+        return error.errno
+    finally:
+        os.chdir(before)
+    return 0
+
+
+def link_names(top, begin, count):
+    """Creates empty files with `count` numbered names."""
+    for number in range(begin, begin + count):
+        os.close(os.open(f"{top}/{number}", os.O_CREAT | os.O_WRONLY, 0o644))

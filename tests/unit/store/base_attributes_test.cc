@@ -143,5 +143,31 @@ TEST_F(BaseAttributesTest, AFileThatDoesNotBecomeALockFileKeepsThem) {
   EXPECT_GT(count_xattrs("upper/fam/K/file"), 0U);
 }
 
+// ---- paths that are too deep for the base
+
+TEST_F(BaseAttributesTest, AnEntryWithADeepDirectoryStaysInTheLayer) {
+  put("fam/K/done-a", "1");
+  std::string directory = "fam/K";
+  for (std::size_t depth = 0; depth < kMostBaseDepth - 1; ++depth) {
+    directory += "/d";
+    ASSERT_TRUE(changes::make_dir(overlay_, directory, 0755));
+  }
+  EXPECT_EQ(publisher_->publish(overlay_, "fam/K", hooks_).incomplete, 1U);
+  EXPECT_NE(hooks_.kept.find("directories"), std::string::npos);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  ASSERT_TRUE(changes::remove_dir(overlay_, directory));
+  EXPECT_EQ(publisher_->publish(overlay_, "fam/K", hooks_).entries, 1U);
+}
+
+TEST_F(BaseAttributesTest, ALockFileInADeepDirectoryIsNotCreated) {
+  std::string directory = "fam/K";
+  for (std::size_t depth = 0; depth < kMostBaseDepth - 1; ++depth) {
+    directory += "/d";
+    ASSERT_TRUE(changes::make_dir(overlay_, directory, 0755));
+  }
+  EXPECT_TRUE(changes::create_file(overlay_, directory + "/x.lock", O_WRONLY, 0644)
+                  .failed_with(ENAMETOOLONG));
+}
+
 }  // namespace
 }  // namespace cacheshim

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deep and wide trees of one job neither keep a thread of the daemon busy nor end the daemon."""
+
+import errno
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+USER, STRANGER = 20001, 20002
+DEPTH = 9000
+MOST_BYTES = 8191  # the longest path of an object in a view
+
+
+def ask(mount, **request):
+    """Sends a request as root, and returns the last line of the reply."""
+    fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
+    try:
+        os.write(fd, json.dumps(request).encode())
+        answer = b""
+        while chunk := os.read(fd, 1 << 16):
+            answer += chunk
+        return json.loads(answer.decode().splitlines()[-1])
+    finally:
+        os.close(fd)
+
+
+@pytest.fixture
+def alive(mount):
+    """The mount. Asserts after the test that the same daemon still serves it. The trees are too deep for
+    shutil.rmtree()."""
+    before = mount.daemon_pid()
+    yield mount
+    assert mount.daemon_pid() == before
+    subprocess.run(["rm", "-rf", mount.base(".cacheshim/layers")], check=True)
+
+
+def error_of(job, call, *arguments):
+    try:
+        job(call, *arguments)
+    except OSError as error:
+        return error.errno
+    return 0
+
+
+def test_the_depth_of_a_tree_has_a_limit(alive, job_of):
+    job = job_of(alive, "j", USER)
+    job("os.makedirs", job.path("mine"), exist_ok=True)
+    depth = job("agent_hostile.make_deep", job.path("mine"), DEPTH)
+    assert depth == (MOST_BYTES - len("mine")) // len("/d")
+    assert job("agent_hostile.error_in_the_deepest", job.path("mine"), depth) == errno.ENAMETOOLONG
+
+
+@pytest.mark.parametrize("call", ["os.rename", "agent_files.exchange_repeatedly"])
+def test_renames_do_not_exceed_the_limit(alive, job_of, call):
+    job = job_of(alive, "j", USER)
+    for top in ("mine/one", "mine/two"):
+        job("os.makedirs", job.path(top), exist_ok=True)
+        job("agent_hostile.make_deep", job.path(top), 3000)
+    deep = job.path("mine/one/" + "d/" * 1500)
+    if call == "os.rename":
+        assert error_of(job, call, job.path("mine/two"), deep + "/new") == errno.ENAMETOOLONG
+    else:
+        assert error_of(job, call, job.path("mine/two"), deep + "/d", 1) == errno.ENAMETOOLONG
+    assert ask(alive, op="job-layer", job="j")["ok"]
+
+
+def plant_chain(top, depth):
+    """Creates nested directories as root, without the mount: an earlier version accepted them from jobs."""
+    here = os.open(top, os.O_PATH)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_PATH, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+
+
+@pytest.mark.timeout_s(60)
+def test_requests_about_a_tree_that_is_too_deep(mount, job_of, mount_store, store):
+    """Each walk takes a time that grows with the number of directories only. (It grew with the square of the depth, and
+    took a minute.)"""
+    job = job_of(mount, "j", USER)
+    job("os.makedirs", job.path("mine"), exist_ok=True)
+    job.write("mine/file", b"x")
+    [upper] = mount.uppers("j")
+    mount.kill_daemon()
+    mount.detach()
+    plant_chain(pathlib.Path(upper, "mine"), DEPTH)
+    try:
+        again = mount_store(store)
+        for _ in range(3):
+            assert ask(again, op="job-layer", job="j")["ok"]
+            assert ask(again, op="job-publish", job="j", dry_run=True)["ok"]
+            assert ask(again, op="job-discard", job="j", dry_run=True)["ok"]
+            assert ask(again, op="explain", job="j", path="mine/" + "d/" * 4000 + "d")["ok"]
+        ended = ask(again, op="job-end", job="j", outcome="success")
+        assert ended["ok"] and not again.base("mine/d").exists()
+        assert not again.base(".cacheshim/layers/j").exists()
+    finally:
+        subprocess.run(["rm", "-rf", store], check=True)
+
+
+def test_a_tree_that_is_too_deep_for_the_base_stays_in_the_layer(alive, job_of):
+    job = job_of(alive, "j", USER)
+    for name in ("deep", "flat"):
+        job("os.makedirs", job.path("mine", name))
+        job.write(f"mine/{name}/file", b"x")
+    job("agent_hostile.make_deep", job.path("mine/deep"), 200)
+    plan = {one["entry"]: one.get("why", "") for one in
+            ask(alive, op="job-publish", job="j", dry_run=True)["plan"]}
+    assert set(plan) == {"mine/deep", "mine/flat"}
+    assert ask(alive, op="job-end", job="j", outcome="success")["incomplete"] == 1
+    assert alive.base("mine/flat/file").exists() and not alive.base("mine/deep").exists()
+
+
+def test_a_lock_file_makes_no_deep_directories_in_the_base(alive, job_of):
+    job = job_of(alive, "j", USER)
+    job("os.makedirs", job.path("inductor/locks"))
+    job("agent_hostile.make_deep", job.path("inductor/locks"), 200)
+    deepest = "inductor/locks/" + "d/" * 200
+    assert error_of(job, "write_file", job.path(deepest + "x.lock"), b"") == errno.ENAMETOOLONG
+    assert not alive.base("inductor/locks/d").exists()
+
+
+def test_chains_and_loops_of_symlinks(alive, job_of):
+    job = job_of(alive, "j", USER)
+    job("os.makedirs", job.path("triton/KEY"))
+    job("os.symlink", "link0", job.path("triton/KEY/link100"))
+    for number in range(100):
+        job("os.symlink", f"link{number + 1}", job.path(f"triton/KEY/link{number}"))
+    job("os.symlink", ".", job.path("triton/KEY/self"))
+    job.put_group("KEY", {"k.cubin": b"x"})
+    assert alive.base("triton/KEY/link5").is_symlink()
+    for request in ({"op": "verify"}, {"op": "gc", "dry_run": True}, {"op": "job-layer", "job": "j"},
+                    {"op": "explain", "job": "j", "path": "triton/KEY/link5"},
+                    {"op": "explain", "job": "j", "path": "triton/KEY/self/self/self/k.cubin"}):
+        assert ask(alive, **request)["ok"]
+    assert error_of(job_of(alive, "k", STRANGER), "read_file", job.path("triton/KEY/link5")) == errno.ELOOP
+    assert ask(alive, op="job-end", job="j", outcome="success")["ok"]
