@@ -3,6 +3,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 
@@ -27,29 +28,45 @@ bool PathPattern::is_valid(std::string_view text) {
 }
 
 PathPattern::PathPattern(std::string_view text) : text_(text) {
-  while (!text.empty()) parts_.emplace_back(take_component(text));
-}
-
-bool PathPattern::matches_from(std::size_t part, std::string_view path) const {
-  for (; part < parts_.size(); ++part) {
-    if (parts_[part] == kAnyDepth) {
-      if (matches_from(part + 1, path)) return true;
-      if (path.empty()) return false;
-      (void)take_component(path);
-      --part;  // the same "**" again, one component further
-      continue;
-    }
-    if (path.empty() || !matches_name(parts_[part], take_component(path))) return false;
+  while (!text.empty()) {
+    const std::string_view part = take_component(text);
+    if (part == kAnyDepth) any_depth_ |= Parts{1} << parts_.size();
+    parts_.emplace_back(part);
   }
-  return path.empty();
 }
 
-bool PathPattern::matches(std::string_view path) const { return matches_from(0, path); }
+// Adds the parts that may come next because a "**" before them matches no component.
+PathPattern::Parts PathPattern::with_skipped(Parts next) const {
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    const Parts bit = Parts{1} << part;
+    if ((next & any_depth_ & bit) != 0) next |= bit << 1U;
+  }
+  return next;
+}
+
+PathPattern::Parts PathPattern::step(Parts next, std::string_view name) const {
+  Parts after = next & any_depth_;
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    const Parts bit = Parts{1} << part;
+    if ((next & ~any_depth_ & bit) == 0) continue;
+    if (matches_name(parts_[part], name)) after |= bit << 1U;
+  }
+  return any_depth_ == 0 ? after : with_skipped(after);
+}
+
+bool PathPattern::matches(std::string_view path) const {
+  Parts next = with_skipped(1);
+  while (!path.empty() && next != 0) next = step(next, take_component(path));
+  return path.empty() && is_over(next);
+}
 
 std::optional<std::size_t> PathPattern::match_front(std::string_view path) const {
-  for (std::size_t end = 0; end < path.size();) {
-    end = std::min(path.find('/', end + 1), path.size());
-    if (matches(path.substr(0, end))) return end;
+  Parts next = with_skipped(1);
+  for (std::size_t begin = 0; begin < path.size() && next != 0;) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    next = step(next, path.substr(begin, end - begin));
+    if (is_over(next)) return end;
+    begin = end + 1;
   }
   return std::nullopt;
 }

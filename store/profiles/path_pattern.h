@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,9 +12,14 @@ namespace cacheshim {
 
 // A pattern of paths below a cache's directory: each component as in fnmatch(3) without flags, "**"
 // for any number of components, including none. Thread-safe.
+//
+// A job chooses the paths, so a match never tries "**" with all numbers of components in turn, which
+// for "**/a/**/b" would take a time that grows with the third power of the path's length. It reads
+// the path once, and keeps the set of all parts of the pattern that may come next.
 class PathPattern {
  public:
-  // Patterns are relative and have no empty components (is_valid()).
+  // Patterns are relative and have no empty components (is_valid()), and at most kMostParts of them.
+  static constexpr std::size_t kMostParts = 63;
   explicit PathPattern(std::string_view text);
   static bool is_valid(std::string_view text);
 
@@ -24,9 +30,15 @@ class PathPattern {
   std::optional<std::size_t> match_front(std::string_view path) const;
 
  private:
-  bool matches_from(std::size_t part, std::string_view path) const;
+  using Parts =
+      std::uint64_t;  // bit i: part i may come next; bit parts_.size(): the pattern is over
+  Parts with_skipped(Parts next) const;
+  Parts step(Parts next, std::string_view name) const;
+  bool is_over(Parts next) const { return (next >> parts_.size() & 1U) != 0; }
+
   std::string text_;
   std::vector<std::string> parts_;
+  Parts any_depth_ = 0;  // the parts that are "**"
 };
 
 // Matches one name as fnmatch(3) does. A name that is too long for a file matches nothing.

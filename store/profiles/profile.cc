@@ -23,6 +23,15 @@ bool means(const PathPattern& pattern, std::string_view path, std::string_view n
   return is_for_names(pattern) ? matches_name(pattern.text(), name) : pattern.matches(path);
 }
 
+// Whether the pattern matches `path` or a directory that contains it.
+bool means_part_of(const PathPattern& pattern, std::string_view path) {
+  if (!is_for_names(pattern)) return pattern.match_front(path).has_value();
+  while (!path.empty()) {
+    if (matches_name(pattern.text(), take_component(path))) return true;
+  }
+  return false;
+}
+
 constexpr std::string_view kBesideEntry = "./";
 
 // Returns the part of `path` that the '*' of `pattern` matches. Requires: `pattern` has one '*'.
@@ -121,16 +130,11 @@ NameClass Profile::class_of(std::string_view path) const {
     // If a class covers the names below its own (scratch), tries each component of the path;
     // otherwise only the last one.
     const NameClassRow& row = row_of(name_class);
-    std::size_t end = row.covers_below ? 0 : path.size();
-    std::size_t begin = row.covers_below ? 0 : path.rfind('/') + 1;
-    while (begin < path.size()) {
-      end = std::min(path.find('/', begin), path.size());
-      if (means(pattern, path.substr(0, end), path.substr(begin, end - begin))) {
-        const bool is_off = row.needs_evidence && !may_publish_early();
-        return is_off ? NameClass::kPrivate : name_class;
-      }
-      begin = end + 1;
-    }
+    const bool is_meant = row.covers_below ? means_part_of(pattern, path)
+                                           : means(pattern, path, path.substr(path.rfind('/') + 1));
+    if (!is_meant) continue;
+    const bool is_off = row.needs_evidence && !may_publish_early();
+    return is_off ? NameClass::kPrivate : name_class;
   }
   return NameClass::kPrivate;
 }

@@ -45,7 +45,9 @@ std::vector<std::string> read_name_patterns(TomlReader& reader, std::string_view
 }
 
 void check_path_pattern(TomlReader& reader, std::string_view key, const std::string& pattern) {
-  if (PathPattern::is_valid(pattern)) return;
+  const bool is_short = std::count(pattern.begin(), pattern.end(), '/') <
+                        static_cast<std::ptrdiff_t>(PathPattern::kMostParts);
+  if (PathPattern::is_valid(pattern) && is_short) return;
   reader.report(key,
                 fmt::format("'{}' is no pattern of a path below the cache's directory", pattern));
 }

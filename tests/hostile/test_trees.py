@@ -103,6 +103,18 @@ def test_requests_about_a_tree_that_is_too_deep(mount, job_of, mount_store, stor
         subprocess.run(["rm", "-rf", store], check=True)
 
 
+@pytest.mark.timeout_s(60)
+@pytest.mark.parametrize("names", [("cubins",), ("generated", "cubins"), ("cached_ops", "x"), ("autotune", "v2")],
+                         ids=lambda names: names[0])
+def test_a_deep_path_that_patterns_with_any_depth_match(alive, job_of, names):
+    """A pattern such as **/cubins/**/*.lock must not be tried at all combinations of depths."""
+    job = job_of(alive, "j", USER)
+    job("os.makedirs", job.path("flashinfer"), exist_ok=True)
+    assert job("agent_hostile.make_deep", job.path("flashinfer"), 700, names) == 700
+    assert ask(alive, op="job-publish", job="j", dry_run=True)["ok"]
+    assert ask(alive, op="job-end", job="j", outcome="success")["ok"]
+
+
 def test_a_tree_that_is_too_deep_for_the_base_stays_in_the_layer(alive, job_of):
     job = job_of(alive, "j", USER)
     for name in ("deep", "flat"):
