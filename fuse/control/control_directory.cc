@@ -55,14 +55,14 @@ std::string stats_metrics(Mount& mount) {
 }
 
 std::string flights_json(Mount& mount, uid_t uid) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  Json all = Json::array();
   if (mount.single_flight.flights() != nullptr) {
     for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
       if (!may_know(mount, flight, uid)) continue;
-      all.push_back({{"path", flight.path},
-                     {"job", flight.job},
-                     {"leader", flight.leader},
-                     {"waiting", flight.waiting}});
+      Json one;
+      put_name(one, "path", flight.path);
+      one.update({{"job", flight.job}, {"leader", flight.leader}, {"waiting", flight.waiting}});
+      all.push_back(std::move(one));
     }
   }
   return dump_json(all, 2) + "\n";

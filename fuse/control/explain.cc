@@ -143,12 +143,14 @@ void add_flights(Json& json, Mount& mount, const std::string& path, const std::s
     const auto ref = mount.entries.find(flight.path);
     if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
     if (!flight.job.empty() && !may_know(mount, flight, uid)) continue;
-    all.push_back({{"path", flight.path},
-                   {"job", flight.job},
-                   {"leader", flight.leader},
-                   {"leader_job", flight.leader_job},
-                   {"waiting", flight.waiting},
-                   {"waiting_jobs", flight.waiting_jobs}});
+    Json one;
+    put_name(one, "path", flight.path);
+    one.update({{"job", flight.job},
+                {"leader", flight.leader},
+                {"leader_job", flight.leader_job},
+                {"waiting", flight.waiting},
+                {"waiting_jobs", flight.waiting_jobs}});
+    all.push_back(std::move(one));
   }
   if (!all.empty()) json["flights"] = std::move(all);
 }

@@ -2,6 +2,7 @@
 #include "store/layer/baton_record.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -15,7 +16,8 @@ std::optional<BatonRecord> parse_line(std::string_view line) {
   if (!json.is_object()) return std::nullopt;
   BatonRecord record;
   try {
-    record.path = json.at("path").get<std::string>();
+    record.path = get_name(json, "path");
+    if (record.path.empty()) return std::nullopt;
     record.inode = json.at("inode").get<ino_t>();
     record.process = json.at("pid").get<pid_t>();
     record.start_time = json.at("start_time").get<std::uint64_t>();
@@ -31,30 +33,27 @@ std::optional<BatonRecord> parse_line(std::string_view line) {
 }  // namespace
 
 std::string to_line(const BatonRecord& record) {
-  const nlohmann::ordered_json json = {{"path", record.path},
-                                       {"inode", record.inode},
-                                       {"pid", record.process},
-                                       {"start_time", record.start_time},
-                                       {"ancestors", record.ancestors},
-                                       {"boot", record.boot},
-                                       {"pid_namespace", record.pid_namespace}};
-  try {
-    return json.dump() + "\n";
-  } catch (const nlohmann::json::exception&) {
-    return "";
-  }
+  nlohmann::ordered_json json;
+  put_name(json, "path", record.path);
+  json.update({{"inode", record.inode},
+               {"pid", record.process},
+               {"start_time", record.start_time},
+               {"ancestors", record.ancestors},
+               {"boot", record.boot},
+               {"pid_namespace", record.pid_namespace}});
+  return dump_json(json) + "\n";
 }
 
 std::vector<BatonRecord> parse_baton_records(std::string_view text) {
-  std::vector<BatonRecord> records;
+  std::map<std::string, BatonRecord> last;  // by path
   while (!text.empty()) {
     const auto end = std::min(text.find('\n'), text.size());
     auto record = parse_line(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (!record) continue;
-    std::erase_if(records, [&](const BatonRecord& known) { return known.path == record->path; });
-    records.push_back(*std::move(record));
+    if (record) last.insert_or_assign(record->path, *record);
   }
+  std::vector<BatonRecord> records;
+  for (auto& [path, record] : last) records.push_back(std::move(record));
   return records;
 }
 

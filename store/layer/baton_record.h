@@ -25,9 +25,10 @@ struct BatonRecord {
 
 inline constexpr const char* kBatonRecordsFile = "batons.jsonl";
 
-// Returns one line with its newline; "" for a path that is not UTF-8: such a path is not recorded.
+// Returns one line with its newline.
 std::string to_line(const BatonRecord& record);
-// Skips lines that it cannot parse, and unknown fields.
+// Returns the last record of each path, sorted by path. Skips lines that it cannot parse, and
+// unknown fields.
 std::vector<BatonRecord> parse_baton_records(std::string_view text);
 
 }  // namespace cacheshim

@@ -283,7 +283,13 @@ TEST(BatonRecord, TakesMissingAndUnknownFields) {
       parse_baton_records(R"({"path": "a", "inode": 1, "pid": 2, "start_time": 3, "more": [{}]})");
   ASSERT_EQ(read.size(), 1U);
   EXPECT_TRUE(read[0].ancestors.empty());
-  EXPECT_EQ(to_line({"\xff", 1, 2, 3, {}, "", ""}), "");
+}
+
+TEST(BatonRecord, KeepsNamesThatAreNotUtf8) {
+  const std::string name("fam/\xff\n\"\x01/lock");
+  const auto read = parse_baton_records(to_line({name, 1, 2, 3, {}, "", ""}));
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(read[0].path, name);
 }
 
 }  // namespace
