@@ -131,6 +131,9 @@ int show_plan(const JobArguments& arguments, const char* op, const char* verb) {
     return kExitSuccess;
   }
   print_plan(answer.value("plan", json::array()));
+  if (count_of(answer, "omitted") > 0) {
+    print_text("and {} more", format_count(count_of(answer, "omitted"), "entry", "entries"));
+  }
   print_text("job {}: would {} {}", arguments.id, verb, files_text(answer));
   if (count_of(answer, "removed") > 0) {
     print_text("job {}: would see again {} of the base that it has removed", arguments.id,

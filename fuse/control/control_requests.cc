@@ -16,6 +16,7 @@
 #include "fuse/control/control_directory.h"
 #include "fuse/control/explain.h"
 #include "fuse/control/inspector.h"
+#include "fuse/control/plan_rows.h"
 #include "fuse/mount.h"
 #include "store/overlay/layer_units.h"
 #include "store/sys/guard.h"
@@ -248,7 +249,7 @@ void end_job(const ControlRequest& request) {
 
 void plan_publishing(const ControlRequest& request, Job& job) {
   PublishReport total;
-  Json plan = Json::array();
+  PlanRows plan;
   for (const UnitPlan& unit : request.mount.publishing.publisher().plan_all(
            job.overlay, job.publishing, false, request.progress("looking at entries"))) {
     const bool is_kept = !unit.why_kept.empty();
@@ -258,16 +259,15 @@ void plan_publishing(const ControlRequest& request, Job& job) {
     line["files"] = unit.files;
     line["bytes"] = unit.bytes;
     if (is_kept) line["why"] = unit.why_kept;
-    plan.push_back(std::move(line));
+    plan.add(std::move(line));
     total.entries += unit.files > 0 ? 1 : 0;
     total.files += unit.files;
     total.bytes += unit.bytes;
   }
-  request.session->answer({{"ok", true},
-                           {"entries", total.entries},
-                           {"files", total.files},
-                           {"bytes", total.bytes},
-                           {"plan", std::move(plan)}});
+  Json answer = {
+      {"ok", true}, {"entries", total.entries}, {"files", total.files}, {"bytes", total.bytes}};
+  plan.put_into(answer);
+  request.session->answer(answer);
 }
 
 void publish_job(const ControlRequest& request) {
@@ -282,22 +282,23 @@ void plan_discarding(const ControlRequest& request, const Job& job) {
   const LayerContent content = list_layer(job.overlay, request.mount.entries);
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
-  Json plan = Json::array();
+  PlanRows plan;
   for (const LayerUnit& unit : content.units) {
     Json line;
     put_name(line, "entry", unit.unit);
     line["files"] = unit.files;
     line["bytes"] = unit.bytes;
-    plan.push_back(std::move(line));
+    plan.add(std::move(line));
     files += unit.files;
     bytes += unit.bytes;
   }
-  request.session->answer({{"ok", true},
-                           {"files", files},
-                           {"bytes", bytes},
-                           {"removed", content.removed},
-                           {"open_files", job.use.open_files.load()},
-                           {"plan", std::move(plan)}});
+  Json answer = {{"ok", true},
+                 {"files", files},
+                 {"bytes", bytes},
+                 {"removed", content.removed},
+                 {"open_files", job.use.open_files.load()}};
+  plan.put_into(answer);
+  request.session->answer(answer);
 }
 
 void discard_job(const ControlRequest& request) {

@@ -24,27 +24,27 @@ JobPublishing::Total JobPublishing::total() const {
 
 std::string JobPublishing::why_kept(const std::string& unit) const {
   const MutexLock lock(mutex_);
-  const auto kept = kept_.find(unit);
-  return kept == kept_.end() ? "" : kept->second;
+  const std::string* const kept = kept_.find(unit);
+  return kept == nullptr ? "" : *kept;
 }
 
 void JobPublishing::forget_layer() {
   const MutexLock lock(mutex_);
-  conflicts_.clear();
-  kept_.clear();
+  (void)conflicts_.take();
+  (void)kept_.take();
 }
 
 bool JobPublishing::note_conflict(const std::string& unit) {
   const MutexLock lock(mutex_);
-  return conflicts_.insert(unit).second;
+  return conflicts_.find(unit) == nullptr && conflicts_.find_or_add(unit) != nullptr;
 }
 
 bool JobPublishing::note_kept(const std::string& unit, const std::string& reason) {
   const MutexLock lock(mutex_);
-  if (reason.empty()) return kept_.erase(unit) > 0;
-  std::string& known = kept_[unit];
-  if (known == reason) return false;
-  known = reason;
+  if (reason.empty()) return kept_.erase(unit);
+  std::string* const known = kept_.find_or_add(unit);
+  if (known == nullptr || *known == reason) return false;
+  *known = reason;
   return true;
 }
 

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <set>
 #include <string>
+#include <variant>
 
 #include "fuse/jobs/entry_reads.h"
 #include "fuse/jobs/job_life.h"
@@ -15,6 +14,7 @@
 #include "store/publish/publish_hooks.h"
 #include "store/publish/publisher.h"
 #include "store/sys/mutex.h"
+#include "store/sys/name_table.h"
 
 namespace cacheshim {
 
@@ -22,6 +22,9 @@ namespace cacheshim {
 // the job. Thread-safe.
 class JobPublishing final : public PublishHooks {
  public:
+  // The most memory of each of two tables: about 4,000 entries with names of 100 bytes.
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
   struct Parts {  // all must outlive JobPublishing
     const std::string& job_id;
     const JobLife& life;
@@ -44,8 +47,8 @@ class JobPublishing final : public PublishHooks {
   void count(const PublishReport& report) EXCLUDES(mutex_);
   Total total() const EXCLUDES(mutex_);
 
-  // Returns the reason why the last attempt did not publish the unit; "" if there was no attempt, or if the unit is
-  // published.
+  // Returns the reason why the last attempt did not publish the unit; "" if there was no attempt, if the unit is
+  // published, or if more units than kMostBytes allows stay in the layer.
   std::string why_kept(const std::string& unit) const EXCLUDES(mutex_);
   // Call when the layer was removed: no unit stays in it.
   void forget_layer() EXCLUDES(mutex_);
@@ -65,9 +68,11 @@ class JobPublishing final : public PublishHooks {
   const Parts parts_;
   mutable Mutex mutex_;
   Total total_ GUARDED_BY(mutex_);
-  // Each entry counts once, however often the publisher tries it.
-  std::set<std::string> conflicts_ GUARDED_BY(mutex_);
-  std::map<std::string, std::string> kept_ GUARDED_BY(mutex_);  // units and reasons
+  // Each entry counts once, however often the publisher tries it. Further entries are not counted, because they could
+  // count several times.
+  NameTable<std::monostate> conflicts_ GUARDED_BY(mutex_){kMostBytes};
+  // Units and reasons. Further units are neither counted as refused nor logged.
+  NameTable<std::string> kept_ GUARDED_BY(mutex_){kMostBytes};
 };
 
 }  // namespace cacheshim

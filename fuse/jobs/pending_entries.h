@@ -2,17 +2,22 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "store/sys/mutex.h"
+#include "store/sys/name_table.h"
 
 namespace cacheshim {
 
-// A job's entries whose publishing waits for a close or for the release of a lock. Thread-safe.
+// A job's entries whose publishing waits for a close or for the release of a lock. Each of the two lists takes at most
+// kMostBytes. Names beyond that are dropped: their entries are published when the job ends successfully. Thread-safe.
 class PendingEntries {
  public:
+  static constexpr std::size_t kMostBytes = std::size_t{2}
+                                            << 20;  // about 10,000 names of 100 bytes
+
   // Call postpone() for an entry that was complete while one of its files was still open for
   // writing.
   void postpone(const std::string& entry) EXCLUDES(mutex_);
@@ -30,8 +35,8 @@ class PendingEntries {
 
  private:
   mutable Mutex mutex_;
-  std::set<std::string> postponed_ GUARDED_BY(mutex_);
-  std::set<std::string> built_ GUARDED_BY(mutex_);
+  NameTable<std::monostate> postponed_ GUARDED_BY(mutex_){kMostBytes};
+  NameTable<std::monostate> built_ GUARDED_BY(mutex_){kMostBytes};
 };
 
 }  // namespace cacheshim

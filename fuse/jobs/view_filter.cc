@@ -123,9 +123,18 @@ void ViewFilter::set_bits(FilterKey key) {
 }
 
 void ViewFilter::add_key(FilterKey key) {
-  if (!keys_.insert(key).second || !file_) return;
+  if (shadows_all_ || !keys_.insert(key).second) return;
+  if (keys_.size() > kMostKeys) return shadow_all();
+  if (!file_) return;
   set_bits(key);
   if (keys_.size() > word_count_ && word_count_ < kMostWords) make_file();
+}
+
+// The key "below" the root shadows every name; the root's own key also stops listings of the root.
+void ViewFilter::shadow_all() {
+  keys_ = {kRootKey, key_below(kRootKey)};
+  shadows_all_ = true;
+  if (file_) make_file();
 }
 
 void ViewFilter::add(std::string_view path, bool tree) {
@@ -150,6 +159,7 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
   const MutexLock lock(mutex_);
   if (keys_.empty()) return;
   keys_ = {};
+  shadows_all_ = false;
   for (const std::string& path : kept) keys_.insert(key_of_path(path));
   if (!is_open_) return;
   add_mount_only();

@@ -77,8 +77,16 @@ struct DirectAccess {
 
 // One job's filter. Thread-safe. If it cannot be written (no space), it counts as absent: the job's
 // processes use the mount.
+//
+// A key stays until the layer is removed, also after the job has removed the name: a job could fill
+// the daemon's memory with names that it creates and removes. A filter with kMostKeys keys is
+// replaced by one that shadows all names. The job's processes then open everything through the
+// mount, which is slower but as correct, until the layer is removed.
 class ViewFilter {
  public:
+  // 20 MiB of memory, and a file of 8 MiB.
+  static constexpr std::size_t kMostKeys = std::size_t{1} << 19;
+
   // `directories` must outlive this object; null: the job has no filter file.
   ViewFilter(std::string job, const DirectAccess* directories);
   ~ViewFilter();
@@ -112,6 +120,7 @@ class ViewFilter {
   void retire() REQUIRES(mutex_);
   void add_key(FilterKey key) REQUIRES(mutex_);
   void add_mount_only() REQUIRES(mutex_);
+  void shadow_all() REQUIRES(mutex_);
   void set_bits(FilterKey key) REQUIRES(mutex_);
   void make_counters() REQUIRES(mutex_);
   void give_counters() REQUIRES(mutex_);
@@ -125,6 +134,7 @@ class ViewFilter {
   uid_t uid_ GUARDED_BY(mutex_) = 0;
   gid_t gid_ GUARDED_BY(mutex_) = 0;
   std::unordered_set<FilterKey> keys_ GUARDED_BY(mutex_);
+  bool shadows_all_ GUARDED_BY(mutex_) = false;
   std::uint32_t word_count_ GUARDED_BY(mutex_) = 0;
   MappedFile file_ GUARDED_BY(mutex_);
   UniqueFd counters_ GUARDED_BY(mutex_);

@@ -42,16 +42,23 @@ std::string OpenVerifier::unit_of(const std::string& path) const {
 // Reads the audit records that this daemon and others have added since the last call.
 void OpenVerifier::read_on() {
   (void)store_.audit().read_on(places_, [this](AuditRecord record) REQUIRES(mutex_) {
-    if (record.event != AuditRecord::Event::kPublish) {
-      units_.erase(record.unit);
-      return;
-    }
+    if (record.event != AuditRecord::Event::kPublish) return forget(record.unit);
     for (AuditFile& file : record.files) {
       if (file.digest.empty() || !is_checked_name(base_name(file.path))) continue;
       unit_by_path_[file.path] = record.unit;
       units_[record.unit][file.path] = file;
     }
   });  // if this fails, files whose records were not read are not checked
+}
+
+// Otherwise the tables would grow with every entry that was ever published.
+void OpenVerifier::forget(const std::string& unit) {
+  for (const AuditFile& file : files_of(unit)) {
+    unit_by_path_.erase(file.path);
+    seen_.erase(file.path);
+  }
+  units_.erase(unit);
+  clean_.erase(unit);
 }
 
 std::vector<AuditFile> OpenVerifier::files_of(const std::string& unit) const {

@@ -25,7 +25,7 @@ namespace cacheshim {
 // and build it again.
 //
 // Thread-safe. No thread waits while another one reads a code file, so two threads may read the
-// same file.
+// same file. Memory: a few hundred bytes for each code file of the base.
 class OpenVerifier {
  public:
   // `store` and `entries` must outlive the object.
@@ -55,6 +55,7 @@ class OpenVerifier {
   std::string unit_of(const std::string& path) const REQUIRES(mutex_);
   bool is_known(const std::string& path, const std::string& unit) const REQUIRES(mutex_);
   void read_on() REQUIRES(mutex_);
+  void forget(const std::string& unit) REQUIRES(mutex_);
   std::vector<AuditFile> files_of(const std::string& unit) const REQUIRES(mutex_);
   std::string fault_in(const std::string& unit) EXCLUDES(mutex_);
   bool has_seen(const std::string& path, const Stamp& stamp) const REQUIRES(mutex_);

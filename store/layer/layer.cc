@@ -203,9 +203,15 @@ Status Layer::save(const LayerRecord& record) {
   return {};
 }
 
-Status Layer::append(const char* file, std::string_view line) const {
+Status Layer::append(const char* file, std::string_view line, std::size_t most_bytes) const {
   CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), file, O_WRONLY | O_APPEND | O_CREAT, 0600));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  if (static_cast<std::size_t>(st.st_size) + line.size() > most_bytes) return Errno(EFBIG);
   return sys::write_all(fd.get(), line);
+}
+
+Status Layer::replace(const char* file, std::string_view text) const {
+  return sys::replace_file(directory_.get(), file, text, 0600);
 }
 
 Result<std::string> Layer::read(const char* file) const {

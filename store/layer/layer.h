@@ -67,8 +67,11 @@ class Layer {
   // Saves the record durably. If this fails, record() is still the previous one.
   Status save(const LayerRecord& record);
 
-  // Appends a complete line to a file beside the record. Not synced.
-  Status append(const char* file, std::string_view line) const;
+  // Appends a complete line to a file beside the record. Not synced. Errors: EFBIG if the file
+  // would exceed `most_bytes`.
+  Status append(const char* file, std::string_view line, std::size_t most_bytes) const;
+  // Replaces the contents of such a file.
+  Status replace(const char* file, std::string_view text) const;
   Result<std::string> read(const char* file) const;
 
   Result<UniqueFd> open_upper() const;

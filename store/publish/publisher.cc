@@ -25,6 +25,11 @@ namespace {
 // one, the unit stays in the layer.
 constexpr int kMostAttempts = 3;
 
+// An entry with more files than fit gets several records. Escaped names take up to six times as many
+// bytes, and readers skip a line of more than kRecordLimits.
+constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostFieldBytes = 128;  // of a file's size and digest
+
 // Whether a symlink's target contains no "..", so that it leads downwards from anywhere.
 bool leads_down(std::string_view target) {
   while (!target.empty()) {
@@ -161,13 +166,22 @@ void Publisher::record(const Stage& stage, const std::string& unit,
   record.job = std::move(by.job);
   record.cycle = std::move(by.cycle);
   record.uid = by.uid;
+  std::size_t bytes = 0;
+  Status kept;
+  const auto append = [&] {
+    if (kept && !record.files.empty()) kept = store_.audit().append(record);
+    record.files.clear();
+    bytes = 0;
+  };
   for (const StagedFile& file : stage.files) {
     if (file.in_base) continue;
     record.files.push_back(
         {stage.path_of(file), static_cast<std::uint64_t>(file.source.st_size), file.digest});
+    bytes += record.files.back().path.size() + kMostFieldBytes;
+    if (bytes > kMostRecordBytes) append();
   }
-  if (record.files.empty()) return;
-  if (const Status kept = store_.audit().append(std::move(record)); !kept) {
+  append();
+  if (!kept) {
     spdlog::error("cannot record that '{}' was published: {}; 'verify' will not know it", unit,
                   std::strerror(kept.error().code()));
   }

@@ -225,3 +225,13 @@ def link_names(top, begin, count):
     """Creates empty files with `count` numbered names."""
     for number in range(begin, begin + count):
         os.close(os.open(f"{top}/{number}", os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def make_and_remove_batons(top, begin, count):
+    """Creates batons in directories of ever new, long names, and removes both."""
+    for number in range(begin, begin + count):
+        directory = top + b"/" + b"%d" % number + b"n" * 200
+        os.mkdir(directory)
+        os.close(os.open(directory + b"/lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.unlink(directory + b"/lock")
+        os.rmdir(directory)

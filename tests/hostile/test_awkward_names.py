@@ -126,6 +126,20 @@ def test_a_baton_of_such_a_name_is_watched_by_the_next_daemon(mount, job_of, mou
     wait_until(lambda: not reader("os.path.lexists", directory + b"/lock"), what="the removal")
 
 
+def test_records_of_batons_have_a_limit(mount, job_of):
+    """A job creates and removes batons of ever new names: the file of their records stays below 1 MiB."""
+    job = job_of(mount, "j", USER)
+    job("os.makedirs", in_view(job, BATON))
+    for begin in range(0, 3000, 500):
+        job("agent_hostile.make_and_remove_batons", in_view(job, BATON), begin, 500)
+    [records] = mount.base(".cacheshim/layers").glob("*/*/batons.jsonl")
+    assert records.stat().st_size <= 1 << 20
+    last = in_view(job, BATON, b"last")
+    job("os.makedirs", last)
+    job("os.close", job("os.open", last + b"/lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    assert b"last" in records.read_bytes().splitlines()[-1]
+
+
 def test_commands_with_such_arguments(mount, job_of):
     job = job_of(mount, JOB, USER)
     put(job, NAME)

@@ -12,6 +12,7 @@ import pytest
 USER, STRANGER = 20001, 20002
 DEPTH = 9000
 MOST_BYTES = 8191  # the longest path of an object in a view
+MOST_LISTED = 10_000  # entries in the answer with a plan
 
 
 def ask(mount, **request):
@@ -135,6 +136,22 @@ def test_a_lock_file_makes_no_deep_directories_in_the_base(alive, job_of):
     deepest = "inductor/locks/" + "d/" * 200
     assert error_of(job, "write_file", job.path(deepest + "x.lock"), b"") == errno.ENAMETOOLONG
     assert not alive.base("inductor/locks/d").exists()
+
+
+@pytest.mark.timeout_s(240)
+def test_a_directory_with_many_names(alive, job_of):
+    """The daemon holds the answer with a plan until its client reads it."""
+    count = MOST_LISTED + 2000
+    job = job_of(alive, "j", USER)
+    job("os.makedirs", job.path("mine"), exist_ok=True)
+    for begin in range(0, count, 1000):
+        job("agent_hostile.link_names", job.path("mine"), begin, 1000)
+    assert ask(alive, op="job-layer", job="j")["files"] == count
+    for request in ("job-publish", "job-discard"):
+        answer = ask(alive, op=request, job="j", dry_run=True)
+        assert len(answer["plan"]) == MOST_LISTED and answer["omitted"] == count - MOST_LISTED
+    assert "2000 entries more" in alive.cli("job", "discard", "j", "--dry-run").stdout
+    assert ask(alive, op="job-discard", job="j")["ok"]
 
 
 def test_chains_and_loops_of_symlinks(alive, job_of):

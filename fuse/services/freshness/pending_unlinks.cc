@@ -10,6 +10,7 @@ void PendingUnlinks::begin(NodeId file, NodeId directory, std::string name) {
   std::vector<NodeId> all;
   {
     const MutexLock lock(mutex_);
+    if (files_.size() >= kMostWhileDelayed && !files_.contains(file)) return;
     files_[file] = {directory, std::move(name), ++last_number_};
     unsettled_.insert(file);
     count_ = files_.size();

@@ -34,11 +34,15 @@ namespace cacheshim {
 // there are more than kMost. A user's process can block it (LateOwners). The file then stays in the list; if there are
 // more than kMost, it leaves the list, and the user's own link(2) may fail as described.
 //
+// The list may grow to kMostWhileDelayed until a blocked invalidation counts as late. Further files get no record: their
+// link counts may be too small until the kernel's attributes expire.
+//
 // Thread-safe.
 class PendingUnlinks {
  public:
   using NodeId = std::uint64_t;  // as in the kernel's requests
   static constexpr std::size_t kMost = 1024;
+  static constexpr std::size_t kMostWhileDelayed = 16384;  // up to 6 MiB
 
   // Calls `done`, perhaps on another thread, once the kernel has released the lock of the directory; with false, if that
   // takes too long. Does not block.

@@ -43,25 +43,35 @@ Batons::Batons(EventLoop& loop, std::function<void(const Baton&)> reap, BatonSys
 void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   removed(baton.job, baton.path);
   if (maker.process == 0) return;
+  {
+    const MutexLock lock(mutex_);
+    const auto count = counts_.find(baton.job);
+    if (count != counts_.end() && count->second >= kMostOfJob) return;
+  }
   Watched watched;
   watched.baton = baton;
   watched.maker = std::move(maker);
   watched.pidfd = system_.watch(watched.maker);
   const MutexLock lock(mutex_);
-  watched_.push_back(std::move(watched));
-  UniqueFd& pidfd = watched_.back().pidfd;
+  const auto [at, is_new] = watched_.insert_or_assign(key_of(baton), std::move(watched));
+  if (is_new) ++counts_[baton.job];
+  UniqueFd& pidfd = at->second.pidfd;
   if (pidfd && !task_.watch(pidfd.get(), 0)) pidfd.reset();
   if (!pidfd) task_.wake();  // tend() then polls the creator
 }
 
 void Batons::removed(const Job* job, const std::string& path) {
-  std::list<Watched> gone;
+  All::node_type gone;  // its descriptor is closed after the mutex is released
   const MutexLock lock(mutex_);
-  for (auto at = watched_.begin(); at != watched_.end();) {
-    const auto next = std::next(at);
-    if (at->baton.job == job && at->baton.path == path) gone.splice(gone.end(), watched_, at);
-    at = next;
-  }
+  const auto at = watched_.find({job, path});
+  if (at == watched_.end()) return;
+  gone = watched_.extract(at);
+  forget_one(job);
+}
+
+void Batons::forget_one(const Job* job) {
+  const auto count = counts_.find(job);
+  if (--count->second == 0) counts_.erase(count);
 }
 
 // Uses the pidfd, which stands for the whole process: after the leader thread has exited, other
@@ -76,36 +86,46 @@ bool Batons::is_in_use(const Watched& watched) const {
   return system_.is_in_use(watched.maker, "/" + std::string(parent_path(watched.baton.path)));
 }
 
-std::list<Batons::Watched> Batons::take_orphans() {
-  std::list<Watched> orphans;
+Batons::All Batons::take_orphans() {
+  All orphans;
   const MutexLock lock(mutex_);
   for (auto at = watched_.begin(); at != watched_.end();) {
     const auto next = std::next(at);
-    if (is_dead(*at)) orphans.splice(orphans.end(), watched_, at);
+    if (is_dead(at->second)) orphans.insert(watched_.extract(at));
     at = next;
   }
   return orphans;
 }
 
 EventLoop::Clock::time_point Batons::tend() {
-  std::list<Watched> in_use;
-  std::list<Watched> orphans = take_orphans();
+  All in_use;
+  All orphans = take_orphans();
   while (!orphans.empty()) {
-    Watched& orphan = orphans.front();
+    Watched& orphan = orphans.begin()->second;
     orphan.is_orphan = true;
     bool stays = true;  // if the check fails, it is repeated
     (void)run_guarded("checking a baton", [&] { stays = is_in_use(orphan); });
+    if (!stays) (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
+    auto checked = orphans.extract(orphans.begin());
     if (stays) {
-      in_use.splice(in_use.end(), orphans, orphans.begin());
+      in_use.insert(std::move(checked));
     } else {
-      (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
-      orphans.pop_front();
+      const MutexLock lock(mutex_);
+      forget_one(checked.key().first);
     }
   }
+  return put_back(std::move(in_use));
+}
+
+// If the baton was created again meanwhile, the watch of the new one stays.
+EventLoop::Clock::time_point Batons::put_back(All in_use) {
   const MutexLock lock(mutex_);
-  watched_.splice(watched_.end(), in_use);
-  const bool polls = std::any_of(watched_.begin(), watched_.end(), [](const Watched& watched) {
-    return watched.is_orphan || !watched.pidfd;
+  while (!in_use.empty()) {
+    const Job* const job = in_use.begin()->first.first;
+    if (!watched_.insert(in_use.extract(in_use.begin())).inserted) forget_one(job);
+  }
+  const bool polls = std::any_of(watched_.begin(), watched_.end(), [](const auto& watched) {
+    return watched.second.is_orphan || !watched.second.pidfd;
   });
   return polls ? EventLoop::Clock::now() + kOrphanPoll : EventLoop::kNever;
 }

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/unique_fd.h"
@@ -42,11 +43,14 @@ struct BatonSystem {
 // Watches the creators of batons. If a creator dies without removing its baton, all other processes
 // would wait forever. So once the creator is dead and no descendant uses the baton's directory
 // (BatonSystem::is_in_use), Batons passes the baton to `reap`, which removes it. If the daemon
-// cannot see the creator, the baton stays.
+// cannot see the creator, the baton stays. Each watched baton takes a descriptor, so at most kMostOfJob batons of a job
+// are watched; further ones stay as well.
 //
 // The loop waits for the creators' pidfds. Thread-safe.
 class Batons {
  public:
+  static constexpr std::size_t kMostOfJob = 1024;
+
   Batons(EventLoop& loop, std::function<void(const Baton&)> reap,
          BatonSystem system = BatonSystem::real());
   Batons(const Batons&) = delete;
@@ -64,18 +68,27 @@ class Batons {
     UniqueFd pidfd;
     bool is_orphan = false;
   };
+  // By job and path.
+  using Key = std::pair<const Job*, std::string>;
+  using All = std::map<Key, Watched>;
+  static Key key_of(const Baton& baton) { return {baton.job, baton.path}; }
 
   // Reaps the batons whose creators are gone. Returns the time of the next call.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
-  // Removes from the list the batons whose creators are gone, and returns them.
-  std::list<Watched> take_orphans();
+  // Removes the batons whose creators are gone, and returns them.
+  All take_orphans();
+  // Watches these orphans further. Returns the time of the next tend().
+  EventLoop::Clock::time_point put_back(All in_use) EXCLUDES(mutex_);
+  void forget_one(const Job* job) REQUIRES(mutex_);
   bool is_dead(const Watched& watched) const;
   bool is_in_use(const Watched& watched) const;
 
   const std::function<void(const Baton&)> reap_;
   const BatonSystem system_;
   Mutex mutex_;
-  std::list<Watched> watched_ GUARDED_BY(mutex_);
+  All watched_ GUARDED_BY(mutex_);
+  // The number of batons of each job in watched_, and of those that tend() is checking.
+  std::map<const Job*, std::size_t> counts_ GUARDED_BY(mutex_);
   EventLoop::Task task_;  // the last member: it uses all the others
 };
 

@@ -2,12 +2,21 @@
 #include "fuse/services/locks/job_batons.h"
 
 #include <cerrno>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "store/layer/baton_record.h"
 #include "store/sys/process.h"
 
 namespace cacheshim {
+namespace {
+
+// The largest file of a layer's baton records: about 3,000 records. A job could otherwise fill the
+// disk with the records of batons that it creates and removes.
+constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
+
+}  // namespace
 
 void JobBatons::start(EventLoop& loop, std::function<void(const Baton&)> reap) {
   batons_ = std::make_unique<Batons>(loop, std::move(reap));
@@ -21,17 +30,39 @@ bool JobBatons::is_baton(const std::string& path) const {
 void JobBatons::forget(const Job& job, const std::string& path) { batons_->removed(&job, path); }
 
 void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
-  const ReaderLock lock(handle.job->overlay.mutex());
-  const auto path = nodes_.path(handle.node);
-  if (!path || handle.is_lock_file || !is_baton(*path)) return;
-  const ProcessOrigin maker = origin_of(process_of(thread));
-  if (maker.process != 0 && handle.job->layer) {
-    const BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
-                             maker.ancestors, boot_id(),    pid_namespace()};
-    // Without the record, the baton stays if this daemon dies too.
-    (void)handle.job->layer->append(kBatonRecordsFile, to_line(record));
+  Job& job = *handle.job;
+  std::optional<BatonRecord> unrecorded;
+  {
+    const ReaderLock lock(job.overlay.mutex());
+    const auto path = nodes_.path(handle.node);
+    if (!path || handle.is_lock_file || !is_baton(*path)) return;
+    const ProcessOrigin maker = origin_of(process_of(thread));
+    if (maker.process != 0 && job.layer) {
+      BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
+                         maker.ancestors, boot_id(),    pid_namespace()};
+      // Without the record, the baton stays if this daemon dies too.
+      const Status recorded =
+          job.layer->append(kBatonRecordsFile, to_line(record), kMostRecordBytes);
+      if (recorded.failed_with(EFBIG)) unrecorded = std::move(record);
+    }
+    batons_->watch({&job, *path, handle.device, handle.inode}, maker);
   }
-  batons_->watch({handle.job, *path, handle.device, handle.inode}, maker);
+  if (unrecorded) record_anew(job, *unrecorded);
+}
+
+// Writes the records anew, without those of batons that are gone. If the job has so many batons that
+// their records would soon fill the file again, `record` is not recorded.
+void JobBatons::record_anew(Job& job, const BatonRecord& record) {
+  const WriterLock lock(job.overlay.mutex());  // all others append with the lock held shared
+  const auto text = job.layer ? job.layer->read(kBatonRecordsFile) : Errno(ENOENT);
+  if (!text) return;
+  std::string lines;
+  for (const BatonRecord& known : parse_baton_records(*text)) {
+    const auto found = job.overlay.find(known.path);
+    if (found && found->in_upper && found->st.st_ino == known.inode) lines += to_line(known);
+  }
+  if (lines.size() <= kMostRecordBytes / 2) lines += to_line(record);
+  (void)job.layer->replace(kBatonRecordsFile, lines);  // as after a failed append
 }
 
 // Watches the batons of dead daemons, in the layers that this daemon has taken over.

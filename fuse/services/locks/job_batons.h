@@ -11,6 +11,7 @@
 #include "fuse/nodes/handle.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/locks/batons.h"
+#include "store/layer/baton_record.h"
 #include "store/profiles/entry_map.h"
 
 namespace cacheshim {
@@ -37,6 +38,7 @@ class JobBatons {
 
  private:
   void watch_left_ones();
+  void record_anew(Job& job, const BatonRecord& record);
 
   const EntryMap& entries_;
   const NodeTable& nodes_;

@@ -142,6 +142,20 @@ TEST(PendingEntries, TheReleaseOfALockTakesItsOwnFiles) {
   EXPECT_FALSE(pending.has_built());
 }
 
+TEST(PendingEntries, NamesBeyondTheLimitAreDropped) {
+  PendingEntries pending;
+  constexpr std::size_t kLong = 4000;
+  for (int i = 0; i < 2000; ++i) {
+    pending.note_built("fam/K/" + std::to_string(i) + std::string(kLong, 'x'));
+    pending.postpone("fam/" + std::to_string(i) + std::string(kLong, 'x'));
+  }
+  EXPECT_LE(pending.take_postponed().size() * kLong, PendingEntries::kMostBytes);
+  const auto all = [](const std::string&) { return true; };
+  EXPECT_LE(pending.take_built(all).size() * kLong, PendingEntries::kMostBytes);
+  pending.postpone("fam/K");
+  EXPECT_EQ(pending.take_postponed(), std::vector<std::string>{"fam/K"});
+}
+
 // ---- JobLife
 
 TEST(JobLife, WaitersAreCalledOnce) {

@@ -145,6 +145,24 @@ TEST_F(JobTest, AUnitIsKeptForItsLastReasonUntilItIsPublished) {
   EXPECT_TRUE(hooks.note_conflict("fam/K"));
 }
 
+TEST_F(JobTest, RecordsOfKeptUnitsHaveALimit) {
+  PublishHooks& hooks = job_.publishing;
+  const auto name = [](int i) { return "fam/" + std::to_string(i) + std::string(4000, 'x'); };
+  std::size_t kept = 0;
+  std::size_t conflicts = 0;
+  for (int i = 0; i < 1000; ++i) {
+    kept += hooks.note_kept(name(i), "the job may not publish") ? 1U : 0U;
+    conflicts += hooks.note_conflict(name(i)) ? 1U : 0U;
+  }
+  EXPECT_LE(kept * 4000, JobPublishing::kMostBytes);
+  EXPECT_LE(conflicts * 4000, JobPublishing::kMostBytes);
+  EXPECT_FALSE(hooks.note_kept(name(999), "the job may not publish"))
+      << "neither counted nor logged";
+  EXPECT_EQ(job_.publishing.why_kept(name(999)), "");
+  job_.publishing.forget_layer();
+  EXPECT_TRUE(hooks.note_kept(name(999), "open"));
+}
+
 // A child that has called exec with the given environment. It is stopped, and the destructor kills
 // it.
 class Child {

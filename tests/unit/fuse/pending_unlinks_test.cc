@@ -33,6 +33,19 @@ class PendingUnlinksTest : public ::testing::Test {
       }};
 };
 
+// A client keeps its directory locked, and removes names of further files.
+TEST_F(PendingUnlinksTest, RecordsHaveALimitWhileTheKernelKeepsTheDirectoryLocked) {
+  for (std::size_t i = 0; i < 2 * PendingUnlinks::kMostWhileDelayed; ++i) {
+    unlinks_.begin(1000 + i, kDirectory, "name");
+  }
+  EXPECT_TRUE(unlinks_.has(1000));
+  EXPECT_FALSE(unlinks_.has(1000 + 2 * PendingUnlinks::kMostWhileDelayed - 1));
+  unlinks_.begin(1000, kDirectory, "another");
+  unlinks_.end(1001);
+  unlinks_.begin(kFile, kDirectory, "name");
+  EXPECT_TRUE(unlinks_.has(kFile));
+}
+
 TEST_F(PendingUnlinksTest, AFileIsPendingUntilTheKernelReleasesTheDirectory) {
   EXPECT_FALSE(unlinks_.has(kFile));
   unlinks_.begin(kFile, kDirectory, "name");

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <filesystem>
 #include <random>
 #include <set>
 #include <thread>
@@ -73,6 +74,22 @@ class ViewFilterTest : public ::testing::Test {
   ViewFilter filter_{"j", &directories_};
   Reader reader_{scratch_ / "views/j"};
 };
+
+// A job may create and remove names without end.
+TEST_F(ViewFilterTest, AFilterWithTooManyKeysShadowsAllUntilTheLayerIsRemoved) {
+  for (std::size_t i = 0; i <= ViewFilter::kMostKeys; ++i)
+    filter_.add("fam/" + std::to_string(i), false);
+  for (const char* path : {"fam", "fam/other", "elsewhere/x", "top"})
+    EXPECT_TRUE(reader_.may_be_shadowed(path)) << path;
+  const auto size = std::filesystem::file_size(scratch_ / "views/j");
+  for (std::size_t i = 0; i <= ViewFilter::kMostKeys; ++i)
+    filter_.add("more/" + std::to_string(i), false);
+  EXPECT_EQ(std::filesystem::file_size(scratch_ / "views/j"), size);
+  filter_.clear();
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/other"));
+  filter_.add("fam/other", false);
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/other"));
+}
 
 TEST_F(ViewFilterTest, HoldsNamesAndWhatIsBelowThem) {
   EXPECT_FALSE(reader_.may_be_shadowed("fam/K"));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fuse/services/locks/batons.h"
 #include "tests/unit/models/batons_model.h"
 #include "tests/unit/models/random_runs.h"
 
@@ -39,6 +40,35 @@ std::vector<Action> random_actions(std::uint64_t seed) {
                        random() % batons_model::kPaths});
   }
   return actions;
+}
+
+// A job could otherwise take all descriptors of the daemon.
+TEST(Batons, AJobHasALimit) {
+  EventLoop loop;  // not started
+  std::size_t watches = 0;
+  const BatonSystem system{
+      .watch =
+          [&](const ProcessOrigin&) {
+            ++watches;
+            return UniqueFd();
+          },
+      .is_alive = [](const ProcessOrigin&) { return true; },
+      .is_in_use = [](const ProcessOrigin&, const std::string&) { return false; }};
+  Batons batons(
+      loop, [](const Baton&) {}, system);
+  ProcessOrigin maker;
+  maker.process = 100;
+  for (std::size_t i = 0; i < 2 * Batons::kMostOfJob; ++i)
+    batons.watch({nullptr, std::to_string(i), 1, i}, maker);
+  EXPECT_EQ(watches, Batons::kMostOfJob);
+  batons.removed(nullptr, "0");
+  batons.removed(nullptr, std::to_string(Batons::kMostOfJob));  // was not watched
+  batons.watch({nullptr, "next", 1, 1}, maker);
+  batons.watch({nullptr, "one too many", 1, 2}, maker);
+  EXPECT_EQ(watches, Batons::kMostOfJob + 1);
+  Job* const other = static_cast<Job*>(static_cast<void*>(&watches));  // only its address counts
+  batons.watch({other, "0", 1, 3}, maker);
+  EXPECT_EQ(watches, Batons::kMostOfJob + 2);
 }
 
 TEST(BatonsModel, OnlyBatonsOfDeadCreatorsAreReaped) {

@@ -12,6 +12,7 @@
 #include "store/layer/layer_index.h"
 #include "store/overlay/layer_units.h"
 #include "store/overlay/layer_upkeep.h"
+#include "store/sys/name_table.h"
 #include "store/sys/tree_walk.h"
 #include "tests/unit/support/overlay_fixture.h"
 
@@ -218,6 +219,24 @@ TEST(LayerIndex, TellsWhichPartOfAPathHidesIt) {
   index.add_whiteout("a/b/c/d");
   EXPECT_EQ(index.place_of("a/b/c/d/e").hider, "a/b/c/d");
   EXPECT_TRUE(index.place_of("a/b/c/d/e").is_whiteout);
+}
+
+// ---- NameTable
+
+TEST(NameTable, IsFullAtItsLimitAndAcceptsKnownNames) {
+  NameTable<int> table(4096);
+  int added = 0;
+  while (int* const value = table.find_or_add("name" + std::to_string(added))) *value = added++;
+  EXPECT_GT(added, 10);
+  EXPECT_LT(added, 41);
+  ASSERT_NE(table.find_or_add("name1"), nullptr);
+  EXPECT_EQ(*table.find("name1"), 1);
+  EXPECT_EQ(table.find("name" + std::to_string(added)), nullptr);
+  EXPECT_TRUE(table.erase("name0"));
+  EXPECT_FALSE(table.erase("name0"));
+  EXPECT_NE(table.find_or_add("nameX"), nullptr);
+  EXPECT_EQ(table.take().size(), static_cast<std::size_t>(added));
+  EXPECT_NE(table.find_or_add(std::string(3000, 'x')), nullptr);
 }
 
 }  // namespace

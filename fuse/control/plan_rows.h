@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace cacheshim {
+
+// The entries that an answer with a plan lists, at most kMost. The daemon holds the answer until the
+// client reads it, and a job decides how many entries it has.
+class PlanRows {
+ public:
+  static constexpr std::size_t kMost = 10'000;
+
+  void add(nlohmann::ordered_json row) {
+    if (rows_.size() < kMost) {
+      rows_.push_back(std::move(row));
+    } else {
+      ++omitted_;
+    }
+  }
+  // Adds `plan`, the rows, and `omitted`, the number of further ones. Call once.
+  void put_into(nlohmann::ordered_json& answer) {
+    answer["plan"] = std::move(rows_);
+    answer["omitted"] = omitted_;
+  }
+
+ private:
+  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+  std::uint64_t omitted_ = 0;
+};
+
+}  // namespace cacheshim
