@@ -6,9 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace cacheshim {
 namespace {
@@ -185,6 +188,48 @@ TEST(Profile, AGuessIsNeitherWaitedForNorWrittenThrough) {
         "name = \"x\"\nevidence = \"guess\"\n[class]\n" + std::string(name_class) + " = [\"*\"]\n",
         "x.toml");
     EXPECT_EQ(std::get<Profile>(parsed).class_of("a"), NameClass::kPrivate) << name_class;
+  }
+}
+
+// The definition: tries "**" with each number of components.
+bool matches_by_definition(std::vector<std::string> parts, std::vector<std::string> names) {
+  if (parts.empty()) return names.empty();
+  const std::string part = parts.front();
+  parts.erase(parts.begin());
+  if (part == "**" && matches_by_definition(parts, names)) return true;
+  if (names.empty()) return false;
+  const std::string name = names.front();
+  names.erase(names.begin());
+  if (part != "**") return matches_name(part, name) && matches_by_definition(parts, names);
+  parts.insert(parts.begin(), part);
+  return matches_by_definition(parts, names);
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string path;
+  for (const std::string& part : parts) path += (path.empty() ? "" : "/") + part;
+  return path;
+}
+
+TEST(PathPattern, MatchesAsIfItTriedAllDepths) {
+  std::mt19937 random(7);
+  const auto pick = [&](const std::vector<std::string>& words, std::size_t most) {
+    std::vector<std::string> picked(1 + random() % most);
+    for (std::string& one : picked) one = words[random() % words.size()];
+    return picked;
+  };
+  for (int i = 0; i < 20000; ++i) {
+    const auto parts = pick({"**", "**", "a", "b*", "*"}, 5);
+    const auto names = pick({"a", "b", "bb", "c"}, 6);
+    const PathPattern pattern(joined(parts));
+    EXPECT_EQ(pattern.matches(joined(names)), matches_by_definition(parts, names))
+        << joined(parts) << " " << joined(names);
+    std::optional<std::size_t> front;
+    for (std::size_t count = 1; count <= names.size() && !front; ++count) {
+      const std::vector<std::string> some(names.begin(), names.begin() + static_cast<long>(count));
+      if (matches_by_definition(parts, some)) front = joined(some).size();
+    }
+    EXPECT_EQ(pattern.match_front(joined(names)), front) << joined(parts) << " " << joined(names);
   }
 }
 
