@@ -32,6 +32,13 @@ constexpr int kAbsent = -1;
 // The maximum number of recorded paths, including absent ones; far above the default limit of
 // watches.
 constexpr std::size_t kMostRemembered = 1 << 20;
+// The maximum number of paths that were absent when they were recorded: a client may look up any
+// number of directories that only its job has.
+constexpr std::size_t kMostAbsent = 1 << 16;
+
+bool is_absent(const std::vector<int>& watches) {
+  return std::all_of(watches.begin(), watches.end(), [](int watch) { return watch == kAbsent; });
+}
 
 class InotifyWatch final : public BaseWatch {
  public:
@@ -56,7 +63,7 @@ class InotifyWatch final : public BaseWatch {
   void take(const inotify_event& event, std::vector<BaseChange>& changes);
   void take_at(const Place& place, const inotify_event& event, std::vector<BaseChange>& changes)
       REQUIRES(mutex_);
-  bool ensure_locked(const std::string& directory) REQUIRES(mutex_);
+  const Watches* record(const std::string& directory, const Watches* above) REQUIRES(mutex_);
   Result<int> watch(const Place& place) REQUIRES(mutex_);
   int* find_watch(const Place& place) REQUIRES(mutex_);
   void forget_below(const std::string& directory) REQUIRES(mutex_);
@@ -68,29 +75,42 @@ class InotifyWatch final : public BaseWatch {
   Mutex mutex_;
   // Indexed by watch. Several roots may contain one directory, which then has one watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
-  // Indexed by path; the parents of each path are also present.
+  // Indexed by path; the parents of each path are also present. Contains no directory below one that
+  // is absent from all roots: the absent one stands for it.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
+  std::size_t absent_ GUARDED_BY(mutex_) = 0;  // the paths that were absent when they were recorded
   EventReader reader_;  // the last member: it uses all the others
 };
 
 bool InotifyWatch::ensure(const std::string& directory) {
   const MutexLock lock(mutex_);
-  return ensure_locked(directory);
+  if (watches_.contains(directory)) return true;
+  std::string_view rest = directory;
+  std::string path;
+  const Watches* above = nullptr;
+  for (;;) {  // from the root on: the parents first
+    const auto known = watches_.find(path);
+    above = known != watches_.end() ? &known->second : record(path, above);
+    if (above == nullptr) return false;
+    if (rest.empty() || is_absent(*above)) return true;
+    path = join_path(path, take_component(rest));
+  }
 }
 
-bool InotifyWatch::ensure_locked(const std::string& directory) {
-  if (watches_.contains(directory)) return true;
-  const std::string parent(parent_path(directory));
-  if (!directory.empty() && !ensure_locked(parent)) return false;
+// `above`: the watches of the parent; null for the root. Returns null if the directory cannot be
+// watched.
+const InotifyWatch::Watches* InotifyWatch::record(const std::string& directory,
+                                                  const Watches* above) {
   Watches watches(roots_.size(), kAbsent);
   for (std::size_t root = 0; root < roots_.size(); ++root) {
-    if (!directory.empty() && watches_[parent][root] == kAbsent) continue;
+    if (above != nullptr && (*above)[root] == kAbsent) continue;
     const Result<int> added = watch({root, directory});
-    if (!added) return false;
+    if (!added) return nullptr;
     watches[root] = *added;
   }
-  watches_[directory] = std::move(watches);
-  return true;
+  if (is_absent(watches) && absent_ >= kMostAbsent) return nullptr;
+  absent_ += is_absent(watches) ? 1U : 0U;
+  return &(watches_[directory] = std::move(watches));
 }
 
 // Errors: ENOSPC beyond fs.inotify.max_user_watches.
@@ -118,6 +138,8 @@ void InotifyWatch::forget_below(const std::string& directory) {
   std::erase_if(watches_, [&](const auto& known) {
     return known.first == directory || known.first.starts_with(directory + "/");
   });
+  absent_ = static_cast<std::size_t>(std::count_if(
+      watches_.begin(), watches_.end(), [](const auto& known) { return is_absent(known.second); }));
 }
 
 // Removes all watches and reports that anything may have changed.
@@ -125,6 +147,7 @@ void InotifyWatch::drop_all(std::vector<BaseChange>& changes) {
   for (const auto& [watch, places] : places_) (void)::inotify_rm_watch(events_.get(), watch);
   places_.clear();
   watches_.clear();
+  absent_ = 0;
   changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
 }
 
