@@ -43,7 +43,8 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
                   .note_arrival =
                       [this](const Job& job, const std::string& path, const std::string& entry) {
                         single_flight.note_arrival(job, path, entry);
-                      }}),
+                      },
+                  .note_published = [this](const Job& job) { single_flight.note_published(job); }}),
       keeper(store, entries, counters, invalidation,
              {.limits = options.gc,
               .interval = options.gc_interval,

@@ -93,6 +93,15 @@ std::string rejected_text(const json& status) {
   return text.empty() ? "none" : text;
 }
 
+// Names the users whose builds no other user's process waits for; "" if there are none.
+std::string excluded_text(const json& status) {
+  std::string text;
+  for (const json& uid : status.value("excluded_builders", json::array())) {
+    text += fmt::format("{}uid {}", text.empty() ? "" : ", ", uid.dump());
+  }
+  return text;
+}
+
 void show_status(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse(client, "status");
@@ -113,6 +122,8 @@ void show_status(const StatusArguments& arguments) {
                {"profiles", joined(status.value("profiles", json::array()))},
                {"rejected", rejected_text(status)},
                {"run directory", text_of(status, "run_dir")}});
+  const std::string excluded = excluded_text(status);
+  if (!excluded.empty()) print_pairs({{"builders excluded", excluded}});
 }
 
 std::string counter_text(CounterUnit unit, const json& value) {

@@ -86,6 +86,10 @@ std::string status_json(Mount& mount) {
   json["requests"] = mount.uses_io_uring() ? "io_uring" : "/dev/fuse";
   json["locks"] = mount.locks.state().is_local_only ? "this mount" : "file system";
   json["jobs_active"] = mount.jobs.active_count();
+  json["excluded_builders"] = Json::array();
+  if (const Flights* const flights = mount.single_flight.flights(); flights != nullptr) {
+    for (const uid_t uid : flights->excluded_users()) json["excluded_builders"].push_back(uid);
+  }
   Json names = Json::array();
   for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);
   json["profiles"] = std::move(names);

@@ -5,8 +5,12 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <charconv>
+#include <ctime>
 #include <string>
 
 #include "store/sys/sys.h"
@@ -14,6 +18,7 @@
 namespace cacheshim {
 namespace {
 
+constexpr std::size_t kMostRecordBytes = 64;
 constexpr int kMostTries = 16;  // a try fails if another daemon releases the lease at the same time
 
 // Whether the name still leads to the open file. The last holder of a lease removes the name.
@@ -55,6 +60,29 @@ Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
 void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   if (!lease) return;
   (void)sys::unlink_at(directory_, lease_name(path));  // a leftover is an empty, unlocked file
+}
+
+void LeaseFiles::note_builder(const UniqueFd& lease, uid_t uid) {
+  if (!lease) return;
+  const std::string text = fmt::format("{}\n", uid);
+  // If this fails, the other daemons know no builder, and their processes wait until their timeout.
+  if (::ftruncate(lease.get(), 0) == -1) return;
+  (void)!::pwrite(lease.get(), text.data(), text.size(), 0);
+}
+
+std::optional<LeaseFiles::Builder> LeaseFiles::builder_of(std::string_view path) const {
+  if (directory_ < 0) return std::nullopt;
+  const auto file = sys::open_beneath(directory_, lease_name(path), O_RDONLY | O_NOFOLLOW);
+  if (!file) return std::nullopt;
+  const auto st = sys::stat_fd(file->get());
+  const auto text = sys::read_all(file->get(), kMostRecordBytes);
+  if (!st || !text) return std::nullopt;
+  uid_t uid = 0;
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, uid);
+  if (error != std::errc() || rest == end || *rest != '\n') return std::nullopt;
+  const std::time_t age = std::max<std::time_t>(std::time(nullptr) - st->st_mtime, 0);
+  return Builder{uid, std::chrono::seconds(age)};
 }
 
 // A process may have opened a file that this removes. After it has locked the file, it finds that

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +31,15 @@ class LeaseFiles {
   // descriptor. The lease then excludes only processes of this daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
+  // Records the user whose process builds, for other daemons. Does nothing for an empty descriptor.
+  static void note_builder(const UniqueFd& lease, uid_t uid);
+  // Returns the user that the holder of the lease has recorded, and for how long the record exists;
+  // nothing if there is no such record, as by an older daemon.
+  struct Builder {
+    uid_t uid;
+    std::chrono::seconds since;
+  };
+  std::optional<Builder> builder_of(std::string_view path) const;
   // Removes the files that no process has locked by flock(2): files that a dead daemon has left,
   // and files for the locks of batons (NamedLockFiles). Does not check for fcntl(2) locks.
   void sweep() const;

@@ -12,13 +12,14 @@
 //   Job::end_mutex                      the end of a job
 //     Publisher::EntryLock              one entry at a time
 //       Overlay …, RejectedEntries::mutex_
+//     LeaseTable …
 //   DirHandle::mutex                    a directory's listing is read
 //     JobTable …, Overlay …
 //   SharedFile::mutex                   a file of class `shared` is staged or put in its place
 //     Overlay …
 //   Mount::closing_mutex_
 //     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
-//   LeaseTable::mutex                   with no lock held but closing_mutex_
+//   LeaseTable::mutex                   with no lock held but closing_mutex_ or end_mutex
 //     ViewFilter::mutex_, NodeTree …
 //   Ticker::mutex_                      with no lock held
 //     ControlSession::mutex_

@@ -96,7 +96,7 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
         const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
         if (entry.empty()) continue;
         const PublishReport one = publisher_.publish(job.overlay, entry, job.publishing);
-        job.publishing.count(one);
+        count(job, one);
         parts_.note_arrival(job, path, entry);
         report += one;
       }
@@ -120,9 +120,14 @@ void Publishing::show_published(Job& job, const std::string& entry, Answer answe
   });
 }
 
+void Publishing::count(Job& job, const PublishReport& report) {
+  job.publishing.count(report);
+  if (report.entries > 0) parts_.note_published(job);
+}
+
 PublishReport Publishing::publish_entry(Job& job, const std::string& entry) {
   PublishReport report = publisher_.publish(job.overlay, entry, job.publishing);
-  job.publishing.count(report);
+  count(job, report);
   rejections_.note_published(job, entry, report);
   if (report.busy) {
     job.pending.postpone(entry);
@@ -146,7 +151,7 @@ void Publishing::retry_postponed(Job& job) {
 
 PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progress) {
   const PublishReport report = publisher_.publish_all(job.overlay, job.publishing, false, progress);
-  job.publishing.count(report);
+  count(job, report);
   parts_.invalidator.published_and_wait(report, job);
   return report;
 }
@@ -187,7 +192,7 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
   if (!failed && job.policy.wanted() != PublishPolicy::kNever) {
     const bool succeeded = outcome == Outcome::kSuccess;
     report = publisher_.publish_all(job.overlay, job.publishing, succeeded, progress);
-    job.publishing.count(report);
+    count(job, report);
     parts_.invalidator.published_and_wait(report, job);
   }
   (void)drop_layer(job, outcome);

@@ -38,6 +38,8 @@ class Publishing {
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
+    // Called when the job has published an entry.
+    std::function<void(const Job& job)> note_published;
   };
   using Answer = std::function<void()>;
 
@@ -73,6 +75,7 @@ class Publishing {
   void stop() { tasks_.stop(); }
 
  private:
+  void count(Job& job, const PublishReport& report);
   PublishReport publish_entry(Job& job, const std::string& entry);
   std::size_t drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());
 

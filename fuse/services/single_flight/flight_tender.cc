@@ -37,6 +37,7 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
       if (found != table_.leases.end()) table_.hand_over(found);
     }
     end_late_waits();
+    replace_excluded_builders();
     try_others_leases();
     answers = table_.take_answers();
   }
@@ -55,13 +56,29 @@ void FlightTender::end_late_waits() {
     for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
       const auto at = wait++;
       const bool is_late = (*at)->is_late(now);
-      if (is_late) counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
+      if (is_late) {
+        counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
+        table_.exclusion.charge(found->first, lease);
+      }
       if (is_late || (*at)->is_interrupted()) table_.release(lease, at, true);
     }
     if (!lease.waits.empty() && lease.leader && options_.is_stopped(*lease.leader)) {
       lease.builders.push_back(*lease.leader);
       table_.hand_over(found);
     }
+  }
+}
+
+// Hands over the leases for all jobs that excluded users hold. Such a user's process continues to
+// build without the lease. A lease that another daemon has on behalf of such a user no longer counts.
+void FlightTender::replace_excluded_builders() {
+  for (auto it = table_.leases.begin(); it != table_.leases.end();) {
+    const auto found = it++;
+    Lease& lease = found->second;
+    if (!table_.exclusion.applies_to(found->first, lease)) continue;
+    if (lease.leader) lease.builders.push_back(*lease.leader);
+    lease.is_others = false;
+    table_.hand_over(found);
   }
 }
 

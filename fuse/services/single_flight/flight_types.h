@@ -46,6 +46,7 @@ struct LeaseRequest {
   // The entry's rule if it has one_by_one, otherwise null. A thread builds only one entry of such a
   // rule at a time.
   const void* rule = nullptr;
+  uid_t uid = 0;  // the user of the process
 
   bool is_entry() const { return entry == path; }
   const Process& process() const { return lineage.front(); }

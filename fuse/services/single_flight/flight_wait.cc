@@ -5,9 +5,11 @@
 
 namespace cacheshim {
 
-void FlightWait::begin(const std::string& path, FlightTime deadline, const EventLoop::Task& tender) {
+void FlightWait::begin(const std::string& path, FlightTime now, std::chrono::milliseconds timeout,
+                       const EventLoop::Task& tender) {
   request_.path = path;
-  deadline_ = deadline;
+  began_ = now;
+  deadline_ = now + timeout;
   tender_ = &tender;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,7 +27,9 @@ class FlightWait final : public Interruptible {
   void answer() const { answer_(); }
 
   // For Flights, under its lock. `tender`, which must outlive the requests, ends waits.
-  void begin(const std::string& path, FlightTime deadline, const EventLoop::Task& tender);
+  void begin(const std::string& path, FlightTime now, std::chrono::milliseconds timeout,
+             const EventLoop::Task& tender);
+  FlightTime began() const { return began_; }
   const LeaseRequest& request() const { return request_; }
   bool is_late(FlightTime now) const { return deadline_ <= now; }
   bool is_interrupted() const { return interrupted_; }
@@ -36,6 +39,7 @@ class FlightWait final : public Interruptible {
   std::atomic<bool> interrupted_{false};
   std::atomic<const EventLoop::Task*> tender_{nullptr};
   LeaseRequest request_;
+  FlightTime began_;
   FlightTime deadline_;
 };
 

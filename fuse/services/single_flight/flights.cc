@@ -89,8 +89,10 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   if (closed_) return {Advice::kBuild, 0};
   auto pidfd = options_.watch(request.process());
   if (!pidfd || !table_.make_room(request.process())) return {Advice::kBuild, 0};
-  auto file = request.publishes ? options_.leases.try_take(request.path) : UniqueFd();
-  const auto added = table_.add({request.path, request.publishes ? nullptr : request.job}, request);
+  const bool is_for_all = table_.exclusion.may_build_for_all(request);
+  auto file = is_for_all ? options_.leases.try_take(request.path) : UniqueFd();
+  if (!file && table_.exclusion.applies_elsewhere(request.path)) file = UniqueFd();
+  const auto added = table_.add({request.path, is_for_all ? nullptr : request.job}, request);
   Lease& lease = added->second;
   lease.is_others = !file;
   if (lease.is_others) return wait_for(added, request);
@@ -120,7 +122,7 @@ bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait
     lease.builders.push_back(request.process());
     return false;
   }
-  wait->begin(found->first.first, options_.now() + options_.timeout, task_);
+  wait->begin(found->first.first, options_.now(), options_.timeout, task_);
   lease.waits.push_back(wait);
   return true;
 }
@@ -211,6 +213,16 @@ bool Flights::note_finished(const Job& job, const std::string& path) {
     }
   }
   return have_waiters;
+}
+
+void Flights::note_published(uid_t uid) {
+  const MutexLock lock(table_.mutex);
+  table_.exclusion.note_published(uid);
+}
+
+std::vector<uid_t> Flights::excluded_users() const {
+  const MutexLock lock(table_.mutex);
+  return table_.exclusion.list();
 }
 
 std::vector<FlightDescription> Flights::describe() const {

@@ -32,6 +32,9 @@ namespace cacheshim {
 // builder holds the lease. The build has failed when the builder's thread has exited, or when the
 // builder has been idle for BuilderActivity::kIdleFor.
 //
+// A user whose builders make other users' processes wait in vain for `timeout` in all builds only
+// for its own jobs for a while (BuilderExclusion). The leases of such a user pass to other processes.
+//
 // A process counts together with its descendants. A process does not wait if that would close a
 // cycle, through any number of other processes.
 //
@@ -78,7 +81,10 @@ class Flights {
   // Call when the job has finished building `path`, a name or an entry's directory: it is complete,
   // and published if it may be.
   void finished(const Job& job, const std::string& path) EXCLUDES(table_.mutex);
+  // Call when a job of this user has published an entry.
+  void note_published(uid_t uid) EXCLUDES(table_.mutex);
   std::vector<FlightDescription> describe() const EXCLUDES(table_.mutex);
+  std::vector<uid_t> excluded_users() const EXCLUDES(table_.mutex);  // see BuilderExclusion
   // Call before the mount goes away: waiters build the entries themselves, and so does every
   // process until reopen(). Returns the replies to the waiters.
   PendingReplies close() EXCLUDES(table_.mutex);

@@ -20,6 +20,8 @@ void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime 
   const auto stat = stat_of(request.thread);
   thread = {request.thread, stat ? stat->start_time : 0};
   since = now;
+  uid = request.uid;
+  charged = {};
   next_check = now;
   activity.forget();
   is_finished = false;
@@ -39,6 +41,15 @@ bool Lease::is_built_by(const Lineage& lineage) const {
 bool Lease::is_awaited_by(const Process& process) const {
   return std::any_of(waits.begin(), waits.end(),
                      [&](const auto& wait) { return contains(wait->request().lineage, process); });
+}
+
+FlightTime::duration Lease::longest_wait_of_others(FlightTime now) const {
+  FlightTime::duration longest{0};
+  for (const auto& wait : waits) {
+    if (wait->request().uid == uid) continue;
+    longest = std::max(longest, now - std::max(since, wait->began()));
+  }
+  return longest;
 }
 
 bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {

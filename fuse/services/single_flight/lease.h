@@ -38,6 +38,9 @@ struct Lease {
   bool is_built_by(const Lineage& lineage) const;
   // Whether the process or a descendant of it waits for the name.
   bool is_awaited_by(const Process& process) const;
+  // Returns the longest time that a process of a user other than `uid` has waited since the builder
+  // got the lease.
+  FlightTime::duration longest_wait_of_others(FlightTime now) const;
 
   // ---- Signs that the build has failed although its process continues (docs/single-flight.md)
 
@@ -60,6 +63,9 @@ struct Lease {
   BuilderActivity activity;
   FlightTime next_check;
   FlightTime since;  // the time at which the builder got the lease
+  uid_t uid = 0;     // the builder's user
+  // The part of the time since then that the user has been charged with (FruitlessUsers).
+  FlightTime::duration charged{0};
   // Since the builder got the lease, its job has changed a file in the entry's directory
   // (has_begun), and made a part of the entry (has_part).
   bool has_begun = false;

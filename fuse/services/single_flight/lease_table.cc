@@ -9,7 +9,8 @@ namespace cacheshim {
 
 LeaseTable::Iterator LeaseTable::find(const LeaseRequest& request) {
   const auto of_all = leases.find({request.path, nullptr});
-  return of_all != leases.end() ? of_all : leases.find({request.path, request.job});
+  if (of_all != leases.end() || exclusion.may_build_for_all(request)) return of_all;
+  return leases.find({request.path, request.job});
 }
 
 LeaseTable::Iterator LeaseTable::find_by_placeholder(NodeIndex placeholder) {
@@ -60,6 +61,7 @@ void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidf
   }
   lease.serial = next_serial_++;
   serials_[lease.serial] = key;
+  LeaseFiles::note_builder(lease.file, lease.uid);
   // If this fails, the daemon does not notice the builder's exit, and waiters wait until their timeout.
   (void)tender_.watch(lease.watched.get(), lease.serial);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
@@ -72,10 +74,11 @@ void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidf
 
 void LeaseTable::hand_over(Iterator found) {
   auto& [key, lease] = *found;
+  exclusion.charge(key, lease);
   while (!lease.waits.empty()) {
     const auto first = lease.waits.begin();
     const LeaseRequest request = (*first)->request();
-    const bool leads = key.second != nullptr || request.publishes;
+    const bool leads = key.second != nullptr || exclusion.may_build_for_all(request);
     auto pidfd = leads ? options_.watch(request.process()) : UniqueFd();
     const bool is_alive = static_cast<bool>(pidfd);
     release(lease, first, !is_alive);
@@ -108,6 +111,7 @@ void LeaseTable::erase(Iterator found) {
 }
 
 void LeaseTable::fail(Iterator found) {
+  exclusion.charge(found->first, found->second);
   failed.add(found->first.first, options_.now() + kFailedFor);
   remembers_failures_ = true;
   counters_.flight_failures.fetch_add(1, std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include "common/counters.h"
 #include "common/unique_fd.h"
 #include "fuse/nodes/node_table.h"
+#include "fuse/services/single_flight/builder_exclusion.h"
 #include "fuse/services/single_flight/failed_builds.h"
 #include "fuse/services/single_flight/lease.h"
 #include "fuse/services/single_flight/past_waits.h"
@@ -39,7 +40,11 @@ class LeaseTable {
   // has got a builder.
   LeaseTable(const FlightOptions& options, NodeTable& nodes, Counters& counters,
              const EventLoop::Task& tender)
-      : options_(options), nodes_(nodes), counters_(counters), tender_(tender) {}
+      : exclusion(options),
+        options_(options),
+        nodes_(nodes),
+        counters_(counters),
+        tender_(tender) {}
 
   // Whether there are leases, and whether there are names whose builds have failed. These functions
   // take no lock.
@@ -47,7 +52,8 @@ class LeaseTable {
   bool remembers_failures() const { return remembers_failures_; }
 
   // All find functions return leases.end() if there is none. A lease for all jobs takes precedence
-  // over a lease of one job that does not publish.
+  // over a lease of one job. A process that may build for all jobs (BuilderExclusion) never waits
+  // for one that may not, even in its own job.
   Iterator find(const LeaseRequest& request) REQUIRES(mutex);
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
@@ -60,9 +66,9 @@ class LeaseTable {
   // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
   // own threads and descendants, which may have begun before.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
-  // Makes the process that has waited longest the builder. Skips processes that have exited, and
-  // those that do not publish if the lease is for all jobs: their waits end, and they build the
-  // name without the lease. Without a waiter the lease ends.
+  // Makes the process that has waited longest the builder; the waits so far were in vain. Skips
+  // processes that have exited and, if the lease is for all jobs, those that may not build for all:
+  // their waits end, and they build the name without the lease. Without a waiter the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait; `as_builder` if its process will build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
@@ -81,6 +87,7 @@ class LeaseTable {
   Leases leases GUARDED_BY(mutex);
   PastWaits past GUARDED_BY(mutex);
   FailedBuilds failed GUARDED_BY(mutex);
+  BuilderExclusion exclusion GUARDED_BY(mutex);
 
  private:
   void note_building(Job* job) const REQUIRES(mutex);

@@ -53,6 +53,7 @@ LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
   const bool publishes =
       job.policy.effective() == PublishPolicy::kComplete && trust_.may_publish(caller);
   LeaseRequest request{std::move(path), &job, publishes, lineage_of(thread), thread};
+  request.uid = caller.uid;
   const auto ref = entries_.find(request.path);
   if (!ref) return request;
   request.entry = ref->entry;
@@ -117,6 +118,11 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
     return publisher_.is_complete_in_base(job.overlay, *ref);
   };
   if (!is_end_seen || is_addition()) flights_->finished(job, path);
+}
+
+void SingleFlight::note_published(const Job& job) const {
+  if (!flights_) return;
+  for (const uid_t uid : job.views.owners()) flights_->note_published(uid);
 }
 
 }  // namespace cacheshim

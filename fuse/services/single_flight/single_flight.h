@@ -58,6 +58,8 @@ class SingleFlight {
   // completed, or "".
   void note_arrival(const Job& job, const std::string& path, const std::string& completed) const
       EXCLUDES(job.overlay.mutex());
+  // Call when the job has published an entry.
+  void note_published(const Job& job) const;
 
  private:
   EntryState inspect(const Job& job, const std::string& path) const EXCLUDES(job.overlay.mutex());

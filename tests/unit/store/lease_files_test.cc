@@ -31,6 +31,20 @@ TEST_F(LeaseFilesTest, OneDaemonHoldsALease) {
   EXPECT_TRUE(other_.try_take("triton/KEY/y.so"));
 }
 
+TEST_F(LeaseFilesTest, AnotherDaemonFindsTheBuildersUser) {
+  auto lease = one_.try_take("triton/KEY/x.so");
+  ASSERT_TRUE(lease);
+  EXPECT_FALSE(other_.builder_of("triton/KEY/x.so"));
+  for (const uid_t uid : {4294967294U, 20001U}) {
+    LeaseFiles::note_builder(*lease, uid);
+    const auto builder = other_.builder_of("triton/KEY/x.so");
+    ASSERT_TRUE(builder);
+    EXPECT_EQ(builder->uid, uid);
+  }
+  one_.release("triton/KEY/x.so", *std::move(lease));
+  EXPECT_FALSE(other_.builder_of("triton/KEY/x.so"));
+}
+
 TEST_F(LeaseFilesTest, AReleasedLeaseLeavesNoFile) {
   auto lease = one_.try_take("triton/KEY/x.so");
   ASSERT_TRUE(lease);

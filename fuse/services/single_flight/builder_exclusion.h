@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "fuse/services/single_flight/flight_types.h"
+#include "fuse/services/single_flight/fruitless_users.h"
+#include "fuse/services/single_flight/lease.h"
+
+namespace cacheshim {
+
+// Decides for whose builds the processes of all jobs wait (FruitlessUsers). Not thread-safe: part of
+// LeaseTable and under its lock.
+class BuilderExclusion {
+ public:
+  explicit BuilderExclusion(const FlightOptions& options)
+      : options_(options), users_(options.timeout) {}
+
+  // Whether the request's process may get a lease for which the processes of all jobs wait. If not,
+  // only the processes of its own job wait for its builds.
+  bool may_build_for_all(const LeaseRequest& request) const;
+  // Whether an excluded user has the lease for all jobs, on this daemon or on another one.
+  bool applies_to(const LeaseKey& key, const Lease& lease) const;
+  // As above, if another daemon has the lease of `path`.
+  bool applies_elsewhere(const std::string& path) const;
+  // Call when waits for the builder end in vain: charges its user with the waits of other users.
+  void charge(const LeaseKey& key, Lease& lease);
+  // Call when a job of this user has published an entry.
+  void note_published(uid_t uid) { users_.forgive(uid, options_.now()); }
+  std::vector<uid_t> list() const { return users_.list(options_.now()); }
+
+ private:
+  const FlightOptions& options_;
+  FruitlessUsers users_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <unordered_map>
+#include <vector>
+
+namespace cacheshim {
+
+// The users whose builders have made processes of other users wait in vain: the builder kept the
+// lease until their time was up, or lost it without a published entry. A user who does so for
+// `limit` in all is excluded: for kPeriod, no process waits for a build of another user who is
+// excluded. Otherwise one process could look up names that it never builds, and delay everybody by
+// the timeout for one name after the other.
+//
+// The first publish after the exclusion shows that the user does build, only slowly, and ends it.
+// This works once per kPeriod, since an attacker can publish too. Time in vain is forgotten kPeriod
+// after the last of it. Not thread-safe.
+class FruitlessUsers {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::steady_clock::duration;
+  static constexpr std::chrono::hours kPeriod{1};
+
+  explicit FruitlessUsers(Duration limit) : limit_(limit) {}
+
+  // Adds the time that a process of another user has waited in vain for a builder of `uid`. Returns
+  // true if this excludes the user.
+  bool charge(uid_t uid, Duration waited, Time now);
+  void forgive(uid_t uid, Time now);
+  bool has(uid_t uid, Time now) const;
+  bool empty() const { return records_.empty(); }
+  // Returns the excluded users in ascending order.
+  std::vector<uid_t> list(Time now) const;
+
+ private:
+  struct Record {
+    Duration charged{0};
+    Time last_charge;
+    Time excluded_until = Time::min();
+    Time forgivable_from = Time::min();
+    bool is_over(Time now) const {
+      return excluded_until <= now && forgivable_from <= now && last_charge + kPeriod <= now;
+    }
+  };
+
+  const Duration limit_;
+  std::unordered_map<uid_t, Record> records_;
+};
+
+}  // namespace cacheshim
