@@ -170,4 +170,12 @@ std::vector<Profile> ControlClient::profiles() const {
                 fmt::format("the daemon of '{}' gave profiles that cannot be read", mount_));
 }
 
+std::string started_job(const nlohmann::json& answer, const std::string& named) {
+  const nlohmann::json job = answer.value("job", nlohmann::json::object());
+  const std::string id = job.is_object() ? job.value("job", named) : named;
+  const std::string why = answer.value("redirected", "");
+  if (!why.empty()) print_line(fmt::format("{}; using job '{}' instead", why, id));
+  return id;
+}
+
 }  // namespace cacheshim::cli

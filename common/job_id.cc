@@ -32,6 +32,19 @@ std::string_view take_until(std::string_view& text, char delimiter) {
   return part;
 }
 
+constexpr std::string_view kUserPrefix = "uid-";
+
+// Returns the part uid-<digits> of an id uid-<digits> or uid-<digits>.<any text>; empty for all
+// other ids.
+std::string_view user_part(std::string_view id) {
+  const std::size_t prefix = kUserPrefix.size();
+  if (id.size() <= prefix || std::memcmp(id.data(), kUserPrefix.data(), prefix) != 0) return {};
+  std::size_t end = prefix;
+  while (end < id.size() && is_digit(id.data()[end])) ++end;
+  const bool is_whole = end == id.size() || id.data()[end] == '.';
+  return end > prefix && is_whole ? std::string_view(id.data(), end) : std::string_view();
+}
+
 JobId github_job(const Environment& environment) {
   const std::string_view run = environment.find("GITHUB_RUN_ID");
   if (run.empty()) return {};
@@ -60,9 +73,16 @@ JobId JobId::for_uid(uid_t uid) {
     digits[--start] = static_cast<char>('0' + uid % 10);
     uid /= 10;
   } while (uid != 0);
-  JobId id = from_text("uid-");
+  JobId id = from_text(kUserPrefix);
   id.append({digits + start, sizeof digits - start});
   return id;
+}
+
+JobId JobId::for_uid(uid_t uid, std::string_view id) {
+  JobId made = for_uid(uid);
+  made.append(".");
+  made.append(id);
+  return made;
 }
 
 void JobId::append(std::string_view text) {
@@ -82,14 +102,23 @@ bool is_job_id(std::string_view text) {
   return true;
 }
 
-bool is_of_another_uid(std::string_view id, uid_t uid) {
-  constexpr std::string_view kPrefix = "uid-";
-  if (id.size() <= kPrefix.size()) return false;
-  if (std::memcmp(id.data(), kPrefix.data(), kPrefix.size()) != 0) return false;
-  for (std::size_t i = kPrefix.size(); i < id.size(); ++i) {
-    if (!is_digit(id.data()[i])) return false;
+bool is_own_job(std::string_view id) {
+  return !user_part(id).empty() && user_part(id).size() == id.size() && owner_of_id(id).has_value();
+}
+
+std::optional<uid_t> owner_of_id(std::string_view id) {
+  const std::string_view user = user_part(id);
+  uid_t uid = 0;
+  for (std::size_t i = kUserPrefix.size(); i < user.size(); ++i) {
+    uid = uid * 10 + static_cast<uid_t>(user.data()[i] - '0');
   }
-  return JobId::for_uid(uid).view() != id;
+  if (user.empty() || JobId::for_uid(uid).view() != user) return std::nullopt;
+  return uid;
+}
+
+bool is_of_another_uid(std::string_view id, uid_t uid) {
+  const std::string_view user = user_part(id);
+  return !user.empty() && JobId::for_uid(uid).view() != user;
 }
 
 std::string_view EnvironmentBlock::find(std::string_view name) const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 // Finds the job of a process. The daemon and the preloaded library share this code.
@@ -19,7 +20,10 @@ class JobId {
   JobId() = default;
   // Converts any text to a valid id, as above.
   static JobId from_text(std::string_view text);
-  static JobId for_uid(uid_t uid);  // uid-<uid>
+  static JobId for_uid(uid_t uid);  // uid-<uid>, the user's own job
+  // uid-<uid>.<id>, truncated at kMaxJobId: the job of a user who names the id of a job that is not
+  // the user's.
+  static JobId for_uid(uid_t uid, std::string_view id);
 
   bool empty() const { return length_ == 0; }
   std::string_view view() const { return {text_.data(), length_}; }
@@ -30,8 +34,15 @@ class JobId {
   std::size_t length_ = 0;
 };
 
-// Whether the id is uid-<uid> of a user other than `uid`. The id belongs to that user alone: no
-// variable can give it to another user.
+// An id uid-<uid>, or uid-<uid>.<any text>, belongs to that user by construction: no variable and no
+// request of another user except root can begin such a job.
+
+// Whether the id is the own job of a user, uid-<uid>.
+bool is_own_job(std::string_view id);
+// Returns the user to whom the id belongs by construction, if there is one.
+std::optional<uid_t> owner_of_id(std::string_view id);
+// Whether the id belongs by construction, and not to `uid`. Also true for uid-<digits> that no user
+// id is written as, such as uid-007.
 bool is_of_another_uid(std::string_view id, uid_t uid);
 
 // Whether `text` is a job id: not empty, and not changed by from_text().

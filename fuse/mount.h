@@ -14,6 +14,7 @@
 #include "fuse/control/ticker.h"
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/idle_jobs.h"
+#include "fuse/jobs/job_rights.h"
 #include "fuse/jobs/job_table.h"
 #include "fuse/jobs/publish_trust.h"
 #include "fuse/nodes/handle.h"
@@ -127,6 +128,7 @@ class Mount {
   const PublishTrust trust;
   const NodeIndex jobs_dir;
   JobTable jobs;
+  JobRights rights{jobs, callers};
   Invalidation invalidation{nodes, jobs, options.direct};
   CacheTimeouts timeouts{invalidation, nodes, io_modes};
   ClaimInvalidation claim_invalidation{nodes, invalidation};

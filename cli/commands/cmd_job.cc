@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,7 @@ struct JobArguments {
   std::string cycle;
   bool as_json = false;
   bool shared_uids = false;
+  std::optional<std::uint32_t> uid;
   bool success = false;
   bool failure = false;
   bool dry_run = false;
@@ -79,11 +82,13 @@ std::string published(const json& answer) {
 }
 
 int start(const JobArguments& arguments) {
-  (void)ask(arguments, {{"op", "job-start"},
-                        {"shared_uids", arguments.shared_uids},
-                        {"cycle", choose_cycle("").view()},
-                        {"run", false}});
-  print_text("job {} started", arguments.id);
+  json request = {{"op", "job-start"},
+                  {"shared_uids", arguments.shared_uids},
+                  {"cycle", choose_cycle("").view()},
+                  {"run", false}};
+  if (arguments.uid) request["uid"] = *arguments.uid;
+  const json answer = ask(arguments, std::move(request));
+  print_text("job {} started", started_job(answer, arguments.id));
   return kExitSuccess;
 }
 
@@ -372,8 +377,12 @@ void add_job(CLI::App& app, int& exit_code) {
   const auto with_id = [&](const char* name, const char* help, Action action) {
     return add_with_id(*job, arguments, name, help, action, exit_code);
   };
-  with_id("start", "Start a job before its first process", start)
-      ->add_flag("--shared-uids", arguments->shared_uids, "Allow other users in this job");
+  CLI::App* starting = with_id("start", "Start a job before its first process", start);
+  starting->add_flag("--shared-uids", arguments->shared_uids, "Allow other users in this job");
+  starting
+      ->add_option("--uid", arguments->uid,
+                   "The user whose job it is (root only): nobody else can become its owner first")
+      ->type_name("U");
   add_end_options(*with_id("end", "End a job; success publishes complete entries", end), *arguments);
   add_command(*job, arguments, "list", "List all jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");

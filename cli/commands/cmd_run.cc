@@ -68,13 +68,15 @@ bool is_bound_view(const std::string& mount) {
   return ::access(control.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
-void start_job(const Run& run) {
+// Returns the job that has started: the daemon chooses another one if this one is not the caller's.
+JobId start_job(const Run& run) {
   const ControlClient client(run.mount);
-  (void)client.request({{"op", "job-start"},
-                        {"job", run.job.view()},
-                        {"cycle", run.cycle.view()},
-                        {"shared_uids", run.arguments.shared_uids},
-                        {"run", true}});
+  const json answer = client.request({{"op", "job-start"},
+                                      {"job", run.job.view()},
+                                      {"cycle", run.cycle.view()},
+                                      {"shared_uids", run.arguments.shared_uids},
+                                      {"run", true}});
+  return JobId::from_text(started_job(answer, std::string(run.job.view())));
 }
 
 void end_job(const Run& run, bool success) {
@@ -112,13 +114,13 @@ void prepare_environment(const Run& run) {
   print_line(why + "; only paths under the mount are cached");
 }
 
-int run_on_mount(const Run& run, OrphanPolicy orphan) {
+int run_on_mount(Run& run, OrphanPolicy orphan) {
   if (is_bound_view(run.mount)) {
     prepare_environment(run);
     return run_command(run, orphan);
   }
   try {
-    start_job(run);
+    run.job = start_job(run);
   } catch (const Failure& failure) {
     return run_without_cache(run, failure.what(), orphan);
   }
@@ -134,7 +136,7 @@ int run_on_mount(const Run& run, OrphanPolicy orphan) {
   return code;
 }
 
-int run_on_store(const Run& run, const std::string& shipped_profiles) {
+int run_on_store(Run& run, const std::string& shipped_profiles) {
   DaemonArguments arguments;
   arguments.store = run.arguments.store;
   DaemonOptions options = make_daemon_options(arguments, shipped_profiles);

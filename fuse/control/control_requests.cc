@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "common/exit_codes.h"
@@ -88,12 +89,20 @@ bool require_valid(const std::string& id, const ControlRequest& request) {
   return false;
 }
 
+// Returns the job that the caller gets under this id (JobRights); if there is none, the job of this id.
+Job* find_job(const ControlRequest& request, const std::string& id) {
+  const Mount& mount = request.mount;
+  const JobClaim claim = mount.rights.claim_of(request.caller, id);
+  Job* const own = mount.jobs.find(std::string(claim.job.view()));
+  return own != nullptr ? own : mount.jobs.find(id);
+}
+
 // Returns the active job that the request names. Refuses the request and returns null if there is none, or if the
 // caller may not change it.
 Job* require_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!require_valid(id, request)) return nullptr;
-  Job* job = request.mount.jobs.find(id);
+  Job* job = find_job(request, id);
   if (job == nullptr || !job->life.is_active()) {
     request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
     return nullptr;
@@ -148,7 +157,7 @@ void list_jobs(const ControlRequest& request) {
 Job* require_known_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!require_valid(id, request)) return nullptr;
-  Job* job = request.mount.jobs.find(id);
+  Job* job = find_job(request, id);
   if (job == nullptr) {
     request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
   }
@@ -188,31 +197,68 @@ void show_layer(const ControlRequest& request) {
                            {"removed", content.removed}});
 }
 
-void start_job(const ControlRequest& request) {
-  const std::string id = request.text("job");
-  if (!require_valid(id, request)) return;
-  JobTable& jobs = request.mount.jobs;
-  if (request.caller.uid != 0 && is_of_another_uid(id, request.caller.uid)) {
-    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
-                                   kExitFailed);
-  }
+std::optional<uid_t> uid_to_start_for(const ControlRequest& request) {
+  const nlohmann::json uid = request.fields.value("uid", nlohmann::json());
+  if (!uid.is_number_unsigned() || uid.get<std::uint64_t>() >= static_cast<uid_t>(-1))
+    return std::nullopt;
+  return uid.get<uid_t>();
+}
+
+// Returns the job that a request to start one gets: the caller's, or that of `uid`, the user whom root names.
+JobClaim claim_to_start(const ControlRequest& request, const std::string& id,
+                        std::optional<uid_t> uid) {
+  const JobRights& rights = request.mount.rights;
+  JobClaim claim = uid ? rights.claim_for(*uid, id)
+                       : rights.claim_of(request.caller, id, request.flag("shared_uids"));
+  claim.is_roots = request.caller.uid == 0;
   const std::string cycle = request.text("cycle");
-  const JobClaim claim{JobId::from_text(id), JobId::from_text(cycle.empty() ? "0" : cycle),
-                       std::nullopt};
-  Job* known = jobs.find(id);
+  if (!cycle.empty()) claim.cycle = JobId::from_text(cycle);
+  return claim;
+}
+
+// Returns true if the caller may start a job of this id for the user `uid`; otherwise refuses the request.
+bool require_startable(const ControlRequest& request, const std::string& id,
+                       std::optional<uid_t> uid) {
+  const uid_t caller = request.caller.uid;
+  if (uid && caller != 0 && caller != *uid) {
+    request.session->refuse("only root may start a job for another user", kExitFailed);
+    return false;
+  }
+  const bool is_roots_choice = caller == 0 && !uid;
+  if (is_roots_choice || !is_of_another_uid(id, uid.value_or(caller))) return true;
+  request.session->refuse(fmt::format("job '{}' belongs to another user", id), kExitFailed);
+  return false;
+}
+
+void start_job(const ControlRequest& request) {
+  const std::string named = request.text("job");
+  if (!require_valid(named, request)) return;
+  const auto uid = uid_to_start_for(request);
+  if (!uid && request.fields.contains("uid")) {
+    return request.session->refuse("the uid must be a number below 2^32 - 1", kExitUsage);
+  }
+  if (!require_startable(request, named, uid)) return;
+  JobClaim claim = claim_to_start(request, named, uid);
+  const Job* known = request.mount.jobs.find(std::string(claim.job.view()));
   const bool was_active = known != nullptr && known->life.is_active();
   if (was_active && request.flag("shared_uids") && !known->views.shares_uids()) {
-    return request.session->refuse(fmt::format("job '{}' has begun without --shared-uids", id),
-                                   kExitFailed);
+    return request.session->refuse(
+        fmt::format("job '{}' has begun without --shared-uids", known->id), kExitFailed);
   }
-  Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
+  JobRights& rights = request.mount.rights;
+  const bool shared_uids = request.flag("shared_uids");
+  Job& job =
+      uid ? rights.begin_for(*uid, claim, shared_uids) : rights.ensure_active(claim, shared_uids);
   (void)job.views.enter(
       request.caller);  // root does not become the owner; the first other user does
   job.record_owner();
   if (!require_owner(request, job)) return;
   if (request.flag("run")) ++job.use.runs;
-  const Json described = describe_job(job, request.mount.options.layers_dir);
-  request.session->answer({{"ok", true}, {"job", described}});
+  Json answer = {{"ok", true}, {"job", describe_job(job, request.mount.options.layers_dir)}};
+  if (const std::string why = rights.reason(claim); !why.empty()) {
+    answer["redirected"] = why;
+  }
+  request.session->answer(answer);
 }
 
 void end_job(const ControlRequest& request) {
@@ -377,7 +423,7 @@ void explain(const ControlRequest& request) {
     return request.session->refuse(fmt::format("'{}' is no path of this mount", path), kExitUsage);
   }
   if (!require_valid(id, request)) return;
-  Job* job = request.mount.jobs.find(id);
+  Job* job = find_job(request, id);
   if (job != nullptr && !job->life.is_active()) job = nullptr;
   const Inspector& inspector = *request.inspector;
   if (job != nullptr && !job->views.may_inspect(request.caller.uid)) {

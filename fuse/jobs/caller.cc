@@ -18,6 +18,7 @@ namespace cacheshim {
 namespace {
 
 constexpr int kMostAncestors = 32;
+constexpr std::chrono::seconds kSlurmPollInterval{1};
 constexpr std::size_t kMostKnown = 16384;  // threads; beyond it the table is cleared
 
 std::string read_proc_text(pid_t pid, const char* file) {
@@ -75,6 +76,7 @@ std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
   const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text);
   JobClaim claim{job_from_environment(environment), cycle_from_environment(environment),
                  parse_publish_policy(environment.find(kPublishVariable))};
+  claim.accepts_sharing = !environment.find(kJobVariable).empty();
   // SLURM's cgroups, if they exist, take precedence over SLURM's variables.
   const bool from_slurm =
       environment.find(kJobVariable).empty() && !environment.find("SLURM_JOB_ID").empty();
@@ -112,6 +114,22 @@ std::optional<CallerJobs::Image> CallerJobs::image_of(const Caller& caller) {
   return Image{*start_time, stat_field(*stat, 50).value_or(0), caller.uid};
 }
 
+SlurmProof CallerJobs::proof_of(const Caller& caller, std::string_view id) const {
+  const bool is_number = !id.empty() && id.find_first_not_of("0123456789") == id.npos;
+  if (!is_number || caller.tid <= 0) return SlurmProof::kNotNeeded;
+  const auto text = read_proc(caller.tid, "cgroup");
+  if (text && cgroups_.job_of(*text).view() == id) return SlurmProof::kGiven;
+  return has_slurm() ? SlurmProof::kMissing : SlurmProof::kNotNeeded;
+}
+
+bool CallerJobs::has_slurm() const {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < no_slurm_until_.load()) return false;
+  if (cgroups_.has_slurm()) return true;
+  no_slurm_until_ = now + kSlurmPollInterval;
+  return false;
+}
+
 JobClaim CallerJobs::claim_of(const Caller& caller) {
   const auto image = image_of(caller);
   if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
@@ -121,6 +139,7 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
   JobClaim claim = find_claim(caller);
+  claim.proof = proof_of(caller, claim.job.view());
   // A program that sets its title overwrites its environment. So a further thread gets the claim
   // that is cached for the main thread, if both have the same environment.
   const pid_t process = process_of(caller.tid);

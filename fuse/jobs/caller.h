@@ -3,14 +3,19 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/job_id.h"
 #include "common/result.h"
+#include "fuse/jobs/cgroup_proof.h"
 #include "store/profiles/publish_policy.h"
 #include "store/sys/mutex.h"
 
@@ -24,16 +29,30 @@ struct Caller {
   pid_t tid;  // in the daemon's PID namespace; 0 for a caller outside it
 };
 
+// Whether a process belongs to the job of SLURM whose id it names.
+enum class SlurmProof : std::uint8_t {
+  kNotNeeded,  // the id is no number, or SLURM's cgroups do not exist on this machine
+  kMissing,
+  kGiven,  // the process is in the job's cgroup
+};
+
 // The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
-// its cgroup, otherwise by its nearest ancestor with a claim, otherwise uid-<uid>. SLURM's cgroup
-// takes precedence over SLURM's variables. An ancestor counts only if it and all processes between
+// its cgroup, otherwise by its nearest ancestor with a claim, otherwise uid-<uid>. JobRights decides
+// whether the process gets this job. SLURM's cgroup takes precedence over SLURM's variables. An ancestor counts only if it and all processes between
 // have no user id but the caller's. The environment is the one that the process got at its exec.
 // The environment of a set-id program is ignored, because the program's caller has set it. A claim
-// of the job uid-<uid> is ignored if that is another user's uid.
+// of an id that belongs to another user by construction (is_of_another_uid()) is ignored.
 struct JobClaim {
   JobId job;
   JobId cycle;
   std::optional<PublishPolicy> publish;  // CACHESHIM_PUBLISH, which can only restrict the policy
+  SlurmProof proof = SlurmProof::kNotNeeded;
+  // Whether the process, or the request, names a job that it may share with other users: by
+  // CACHESHIM_JOB, and not only by a variable that every process of a scheduler has.
+  bool accepts_sharing = false;
+  bool is_roots = false;  // root starts the job
+  // If JobRights has replaced `job`: the id that the process has named.
+  JobId named = {};
 };
 
 // Returns the supplementary groups of a thread; empty if /proc does not show them.
@@ -46,7 +65,11 @@ std::vector<gid_t> groups_of(pid_t tid);
 // daemon's answer. Thread-safe.
 class CallerJobs {
  public:
+  explicit CallerJobs(CgroupProof cgroups = CgroupProof::of_this_process())
+      : cgroups_(std::move(cgroups)) {}
+
   JobClaim claim_of(const Caller& caller);
+  SlurmProof proof_of(const Caller& caller, std::string_view id) const;
 
  private:
   struct Image {
@@ -61,6 +84,10 @@ class CallerJobs {
   };
   static std::optional<Image> image_of(const Caller& caller);
 
+  bool has_slurm() const;
+
+  const CgroupProof cgroups_;
+  mutable std::atomic<std::chrono::steady_clock::time_point> no_slurm_until_{};
   Mutex mutex_;
   std::unordered_map<pid_t, Known> known_ GUARDED_BY(mutex_);
 };

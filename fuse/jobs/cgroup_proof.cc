@@ -1,19 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/jobs/cgroup_proof.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <sstream>
+#include <system_error>
 
 #include "store/sys/paths.h"
+#include "store/sys/sys.h"
 
 namespace cacheshim {
 namespace {
 
 constexpr std::string_view kJobPrefix = "job_";
+
+// The names of SLURM's directory in a tree of version 1, and of its scope in system.slice in a tree
+// of version 2. With several slurmd on a machine, the names contain the node's name: slurm_<node>,
+// <node>_slurmstepd.scope.
+bool is_slurm_directory(std::string_view name) {
+  return name == "slurm" || name.starts_with("slurm_") || name.ends_with("slurmstepd.scope");
+}
+
+bool has_slurm_directory(const std::string& parent) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(parent, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    if (is_slurm_directory(at->path().filename().native())) return true;
+  }
+  return false;
+}
 
 bool is_root_directory(const std::string& path) {
   struct stat st;
@@ -82,6 +102,20 @@ CgroupProof::CgroupProof(std::string_view mountinfo) {
     if (type != "cgroup" && type != "cgroup2") continue;
     trees_.push_back({type == "cgroup" ? options : "", fields[3], fields[4]});
   }
+}
+
+CgroupProof CgroupProof::of_this_process() {
+  const auto file = sys::open_path("/proc/self/mountinfo", O_RDONLY);
+  const auto text = file ? sys::read_all(file->get()) : file.error();
+  return CgroupProof(text ? *text : std::string());
+}
+
+bool CgroupProof::has_slurm() const {
+  return std::any_of(trees_.begin(), trees_.end(), [](const Tree& tree) {
+    const std::string& top = tree.mount_point;
+    return is_root_directory(top) &&
+           (has_slurm_directory(top) || has_slurm_directory(top + "/system.slice"));
+  });
 }
 
 bool CgroupProof::is_roots_own(std::string_view controllers, std::string_view path) const {

@@ -19,8 +19,14 @@ class CgroupProof {
   // `mountinfo`: the text of /proc/self/mountinfo. Trees that are mounted later are unknown.
   explicit CgroupProof(std::string_view mountinfo);
 
+  // For this process's own mounts.
+  static CgroupProof of_this_process();
+
   // Returns the job that a /proc/PID/cgroup text proves; empty if there is none. Thread-safe.
   JobId job_of(std::string_view cgroup_text) const;
+  // Whether the directories exist in which SLURM makes those of its jobs: whether a job of this
+  // machine can be proved. Lists a few directories. Thread-safe.
+  bool has_slurm() const;
 
  private:
   struct Tree {

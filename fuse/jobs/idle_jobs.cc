@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/job_id.h"
+
 namespace cacheshim {
 namespace {
 
@@ -23,7 +25,7 @@ IdleJobs::IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<
     : jobs_(jobs), job_idle_(job_idle), end_(std::move(end)), proc_(std::move(proc)) {}
 
 bool IdleJobs::may_end(const Job& job) const {
-  return job.life.is_active() && !job.id.starts_with("uid-") && job.use.open_files == 0 &&
+  return job.life.is_active() && !is_own_job(job.id) && job.use.open_files == 0 &&
          job.use.runs == 0 && Clock::now() - job.use.last_use() > job_idle_;
 }
 

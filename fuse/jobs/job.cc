@@ -15,10 +15,7 @@ namespace cacheshim {
 namespace {
 
 JobViews::Settings view_settings(const std::string& id, const JobSettings& settings) {
-  const bool is_roots = id == JobId::for_uid(0).view();
-  return {.owners = settings.owners,
-          .is_plain = settings.is_plain,
-          .owner = is_roots ? std::optional<uid_t>(0) : std::nullopt};
+  return {.owners = settings.owners, .is_plain = settings.is_plain, .owner = owner_of_id(id)};
 }
 
 }  // namespace
@@ -47,6 +44,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
 void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids) {
   policy.begin(mount_policy, claim.publish);
   views.begin(shared_uids);
+  views.is_shared_by_root = shared_uids && claim.is_roots;
   publishing.begin();
   use.runs = 0;  // a run may have begun while finish() was in progress
   use.a_run_failed = false;
@@ -61,6 +59,7 @@ void Job::adopt(Layer taken, PublishPolicy mount_policy) {
   policy.begin(mount_policy, found.publish);
   policy.take_over(*layer);
   views.begin(found.shared_uids, found.uid);
+  views.is_shared_by_root = found.shared_by_root;
   use.touch();
   share_locks();
   life.begin(found.cycle, found.started);
@@ -85,6 +84,7 @@ LayerRecord Job::wanted_record() const {
   wanted.started = life.started();
   wanted.uid = views.owner();
   wanted.shared_uids = views.shares_uids();
+  wanted.shared_by_root = views.is_shared_by_root;
   policy.fill(wanted);
   return wanted;
 }

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <unordered_map>
 
@@ -20,13 +22,26 @@ namespace {
 
 constexpr std::size_t kMostGenerations = 64;
 
+constexpr std::size_t kLongestUserPart = 15;  // "uid-4294967294."
+
 using JobIds = std::set<std::string>;
+
+// Returns the id that the processes of a job uid-<uid>.<id> name; "" for other jobs.
+std::string_view named_id(std::string_view id) {
+  if (!owner_of_id(id) || is_own_job(id)) return {};
+  return id.substr(id.find('.') + 1);
+}
 
 class ProcessPass {
  public:
   ProcessPass(const std::vector<JobUsers>& jobs, const std::string& proc)
       : proc_(proc), own_(::getpid()) {
-    for (const JobUsers& users : jobs) wanted_.emplace(users.job, &users);
+    for (const JobUsers& users : jobs) {
+      wanted_.emplace(users.job, &users);
+      if (const std::string_view named = named_id(users.job); !named.empty()) {
+        instead_.emplace(named, users.job);
+      }
+    }
   }
 
   LivingProcesses run() {
@@ -89,6 +104,11 @@ class ProcessPass {
     const auto add = [&](const JobId& id) {
       const std::string text(id.view());
       if (wanted_.contains(text)) ids.insert(text);
+      for (auto [at, end] = instead_.equal_range(text); at != end; ++at) ids.insert(at->second);
+      if (text.size() + kLongestUserPart <= kMaxJobId) return;
+      for (const auto& [named, instead] : instead_) {  // the id may be truncated there
+        if (text.starts_with(named)) ids.insert(instead);
+      }
     };
     const std::string environment = text_of(pid, "environ");
     add(job_from_environment(EnvironmentBlock(environment)));
@@ -104,6 +124,8 @@ class ProcessPass {
   const std::string proc_;
   const pid_t own_;
   std::map<std::string, const JobUsers*> wanted_;
+  // The jobs that users get instead of other users' jobs, by the id that their processes name.
+  std::multimap<std::string, std::string, std::less<>> instead_;
   std::unordered_map<pid_t, JobIds> known_;
   LivingProcesses found_;
 };

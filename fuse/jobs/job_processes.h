@@ -23,7 +23,8 @@ struct JobUsers {
 using LivingProcesses = std::map<std::string, Process>;  // one process per job
 
 // Returns one living process for each of `jobs` that has any, in one pass over the directory `proc`. A process belongs
-// to the job that its environment names, to the SLURM job of its cgroup, and to the jobs of its ancestors. It counts if
+// to the job that its environment names, or to the job uid-<uid>.<id> that it gets instead; to the SLURM job of its
+// cgroup; and to the jobs of its ancestors. It counts if
 // it runs as root or as one of the job's users, so that no other user can keep a job from ending. The calling process
 // (the daemon) never counts, because it may have been started within a job.
 //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -17,8 +18,21 @@ class JobUse {
 
   void touch() { last_use_ = Clock::now(); }
   Clock::time_point last_use() const { return last_use_; }
+  // Returns true at most five times a second in the long run, and 25 times at once
+  // (OwnTree::must_look_again()).
+  bool may_redirect() {
+    const Clock::time_point now = Clock::now();
+    Clock::time_point paid_until = redirects_paid_until_;
+    const Clock::time_point next = std::max(paid_until, now) + kRedirectPause;
+    if (next - now > kMostRedirects * kRedirectPause) return false;
+    return redirects_paid_until_.compare_exchange_strong(paid_until, next);
+  }
 
  private:
+  static constexpr std::chrono::milliseconds kRedirectPause{200};
+  static constexpr int kMostRedirects = 25;
+
+  std::atomic<Clock::time_point> redirects_paid_until_{};
   std::atomic<Clock::time_point> last_use_{};
 };
 

@@ -46,7 +46,7 @@ JobViews::JobViews(const Settings& settings, JobUse& use, ViewFilter& filter)
     : settings_(settings), use_(use), filter_(filter) {
   if (settings.is_plain) claim.make_invalidated();  // open to everybody from the start
   if (settings.owner) {
-    views_.front() = View{settings.owner, *settings.owner, {}};
+    views_.front() = View{settings.owner, sys::own_gid(), {}};
     claim.make_invalidated();
   }
 }
@@ -134,6 +134,16 @@ std::size_t JobViews::count() const {
 std::optional<uid_t> JobViews::owner(ViewSlot slot) const {
   const MutexLock lock(mutex_);
   return view_at(slot).uid;
+}
+
+bool JobViews::reserve(uid_t uid) {
+  const MutexLock lock(mutex_);
+  View& first = views_.front();
+  if (first.uid) return *first.uid == uid;
+  first.uid = uid;
+  claim.make();  // the kernel may know the view as root's
+  filter_.set_owner(uid, sys::own_gid());
+  return true;
 }
 
 std::vector<uid_t> JobViews::owners() const {

@@ -96,6 +96,9 @@ class JobViews {
   // The owner of a view; nothing if only root has used it.
   std::optional<uid_t> owner(ViewSlot slot = 0) const EXCLUDES(mutex_);
   std::vector<uid_t> owners() const EXCLUDES(mutex_);  // of all views that have one
+  // Makes `uid` the owner of the first view before the user's first access. Returns false if the
+  // view belongs to another user.
+  bool reserve(uid_t uid) EXCLUDES(mutex_);
   // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids. Such a
   // uid, even root's, must not get the files of the layer.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
@@ -106,6 +109,8 @@ class JobViews {
   bool may_inspect(uid_t uid) const EXCLUDES(mutex_);
 
   ViewClaim claim;
+  // Whether root lets further uids in. If not, the first view's owner does (JobRights).
+  std::atomic<bool> is_shared_by_root{false};
 
  private:
   const View& view_at(ViewSlot slot) const REQUIRES(mutex_);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/jobs/publish_trust.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <fnmatch.h>
 
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "store/sys/process.h"
-#include "store/sys/sys.h"
 
 namespace cacheshim {
 namespace {
@@ -17,17 +15,12 @@ namespace {
 // The group that the kernel shows for a group that the daemon's user namespace does not map.
 constexpr gid_t kUnknownGroup = 65534;
 
-std::string mounts_of_ours(bool are_wanted) {
-  if (!are_wanted) return {};
-  const auto file = sys::open_path("/proc/self/mountinfo", O_RDONLY);
-  auto text = file ? sys::read_all(file->get()) : file.error();
-  return text ? *std::move(text) : std::string();
-}
-
 }  // namespace
 
 PublishTrust::PublishTrust(std::optional<PublishAllow> allow)
-    : allow_(std::move(allow)), cgroups_(mounts_of_ours(allow_ && !allow_->jobs.empty())) {}
+    : allow_(std::move(allow)),
+      cgroups_(allow_ && !allow_->jobs.empty() ? CgroupProof::of_this_process()
+                                               : CgroupProof("")) {}
 
 std::string PublishTrust::text() const {
   if (!allow_) return "every local user";

@@ -22,7 +22,7 @@ enum class NodeKind : std::uint8_t {
   kRoot,         // the mount's root
   kRootLink,     // a symlink in the root, answered per caller
   kJobsDir,      // .jobs
-  kJobLink,      // .jobs/<job> of a job with shared uids, answered per caller
+  kJobLink,      // .jobs/<job> of several users, answered per caller
   kControlDir,   // .cacheshim
   kControlFile,  // a file in .cacheshim
   kJobInfoDir,   // .cacheshim/jobs

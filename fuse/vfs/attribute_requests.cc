@@ -97,6 +97,9 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   // is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This request then records
   // the user. A file does not count: its user may have received an open descriptor.
   Job& job = *info.job;
+  if (info.is_view_root && !fh && own_tree_.must_look_again(request.caller, job)) {
+    return completion.complete(Errno(ESTALE));
+  }
   const bool is_way_in = info.is_view_root || (info.is_dir && !job.views.claim.is_invalidated());
   const bool enters = is_way_in && job.views.are_private();
   if (enters) (void)job.views.enter(request.caller);

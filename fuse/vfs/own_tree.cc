@@ -36,26 +36,17 @@ std::string OwnTree::view_name(const Job& job, ViewSlot slot) const {
   return fmt::format("{}@{}", job.id, job.views.view(slot).uid.value_or(0));
 }
 
-// The first user who names a job's id can own the job, and modes do not keep root out of another user's view. If root's
-// job belongs to another user, or may still, root gets its own job instead.
-JobClaim OwnTree::claim_of(const Caller& caller) {
-  JobClaim claim = mount_.callers.claim_of(caller);
-  if (caller.uid != 0) return claim;
-  const Job* job = mount_.jobs.find(std::string(claim.job.view()));
-  if (job != nullptr && job->views.is_closed_to(caller.uid)) {
-    claim.job = JobId::for_uid(caller.uid);
-    claim.cycle = JobId::from_text("0");
-  }
-  return claim;
-}
-
 Job& OwnTree::job_of(const Request& request) {
-  const JobClaim claim = claim_of(request.caller);
-  return mount_.jobs.ensure_active(std::string(claim.job.view()), claim);
+  return mount_.rights.ensure_active(mount_.rights.claim_of(request.caller));
 }
 
 Job* OwnTree::find_job_of(const Request& request) {
-  return mount_.jobs.find(std::string(claim_of(request.caller).job.view()));
+  return mount_.jobs.find(std::string(mount_.rights.claim_of(request.caller).job.view()));
+}
+
+bool OwnTree::must_look_again(const Caller& caller, Job& job) const {
+  return job.views.is_closed_to(caller.uid) && mount_.rights.leads_elsewhere(caller, job.id) &&
+         job.use.may_redirect();
 }
 
 struct stat OwnTree::own_attr(NodeIndex node, const NodeInfo& info) const {
@@ -132,32 +123,46 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
 }
 
 // A job starts when one of its own processes, or root, looks it up first. To other users an unknown job does not exist,
-// and a job without an owner, as after `job start` by root, is closed: a job's id is not a secret. A known user of the
-// job returns early, because claim_of() reads /proc.
-Result<Job*> OwnTree::find_open_job(const Caller& caller, const std::string& id, bool begin,
-                                    bool make) {
+// and a job without an owner, as after `job start` by root, is closed: a job's id is not a secret.
+Result<Job*> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
+                                    const std::string& id, const LookupOfJob& lookup) {
   Job* job = mount_.jobs.find(id);
-  if (job != nullptr && job->life.is_active() && job->views.may_change(caller.uid)) return job;
-  const JobClaim claim = mount_.callers.claim_of(caller);
   const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
-  const bool belongs = may_belong && (make || caller.uid == 0 || claim.job.view() == id);
-  if (belongs && begin) job = &mount_.jobs.ensure_active(id, claim);
+  // A process continues to use its own job of this kind after another daemon has begun to serve the mount.
+  const bool is_own = owner_of_id(id) == caller.uid && !is_own_job(id);
+  const bool is_named = caller.uid == 0 || is_own || claim.job.view() == id;
+  const bool belongs = may_belong && (is_named || (lookup.makes && may_begin(caller, id)));
+  if (belongs && lookup.begins) job = &mount_.jobs.ensure_active(id, claim);
   if (job == nullptr) return Errno(ENOENT);
   if (!belongs && !job->views.may_change(caller.uid)) return Errno(EACCES);
   return job;
 }
 
+bool OwnTree::may_begin(const Caller& caller, const std::string& id) const {
+  return mount_.rights.claim_of(caller, id).named.empty();
+}
+
+// A known user of the job returns early, because claim_of() reads /proc.
 Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& name, bool make) {
   const Caller caller = request.caller;
   const auto at = name.find('@');
+  const bool is_whole = at == std::string::npos;
   const std::string id = name.substr(0, at);
   if (!is_job_id(id)) return Errno(ENOENT);
-  CACHESHIM_TRY(job, find_open_job(caller, id, at == std::string::npos, make));
+  Job* job = mount_.jobs.find(id);
+  if (job == nullptr || !job->life.is_active() || !job->views.may_change(caller.uid)) {
+    const JobClaim claim = mount_.rights.claim_of(caller);
+    if (is_whole && !make && caller.uid != 0 && claim.named.view() == id) {
+      return own_entry(mount_.jobs_dir, name + "@", NodeKind::kJobLink, kAskAlways);
+    }
+    CACHESHIM_TRY(found, find_open_job(caller, claim, id, {.begins = is_whole, .makes = make}));
+    job = found;
+  }
   const ViewSlot slot = job->views.enter(caller);
-  if (at == std::string::npos && job->views.shares_uids()) {
+  if (is_whole && job->views.shares_uids()) {
     return own_entry(mount_.jobs_dir, name + "@", NodeKind::kJobLink, kAskAlways, job);
   }
-  if (at != std::string::npos && name != view_name(*job, slot)) return Errno(EACCES);
+  if (!is_whole && name != view_name(*job, slot)) return Errno(EACCES);
   const View view = job->views.view(slot);
   struct stat st;
   {
@@ -179,9 +184,10 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
 
 void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entry) {
   if (!entry) return completion.complete(entry);
-  Job& job = *mount_.nodes.info(decode(entry->ino).node).job;
+  Job* const job = mount_.nodes.info(decode(entry->ino).node).job;
+  if (job == nullptr) return completion.complete(entry);  // a symlink to another job
   mount_.claim_invalidation.answer_entered(
-      job, 0, [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+      *job, 0, [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
 // Replies after the invalidation: the kernel may have cached the name as absent in the view.
@@ -202,12 +208,19 @@ void OwnTree::make_in_root(const Request& request, const std::string& name, mode
 }
 
 std::string OwnTree::link_target(const Request& request, NodeIndex node, const NodeInfo& info) {
-  if (info.kind == NodeKind::kJobLink) {
-    return view_name(*info.job, info.job->views.enter(request.caller));
-  }
+  if (info.kind == NodeKind::kJobLink) return target_of_job_link(request, node);
   Job& job = job_of(request);
   const ViewSlot slot = job.views.enter(request.caller);
   return fmt::format("{}/{}/{}", kJobsName, view_name(job, slot), mount_.nodes.name(node));
+}
+
+// The node's name is that of the job and "@". A job that is gone leads nowhere.
+std::string OwnTree::target_of_job_link(const Request& request, NodeIndex node) {
+  std::string id = mount_.nodes.name(node);
+  id.pop_back();
+  const bool is_elsewhere = mount_.rights.leads_elsewhere(request.caller, id);
+  Job* const job = is_elsewhere ? &job_of(request) : mount_.jobs.find(id);
+  return job != nullptr ? view_name(*job, job->views.enter(request.caller)) : id;
 }
 
 std::vector<ListedEntry> OwnTree::list_own(const Request& request, const NodeInfo& info) {

@@ -23,7 +23,8 @@ class OwnTree {
                            const std::string& name);
   // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
   // by one of the job's own processes starts the job if it is not active. `make`: the lookup by any other caller does
-  // so too, unless the id belongs to another uid.
+  // so too, unless the job is not the caller's (JobRights). A process that names a job which is not its own gets a
+  // symlink to its own job.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
@@ -41,16 +42,26 @@ class OwnTree {
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active.
   Job& job_of(const Request& request);
+  // Whether the caller must look up the name of this job's view again: the kernel has used the name that it caches for
+  // the view's owner, but lookup_job() gives this caller a symlink. Limited to a few times a second for each job,
+  // because the kernel then drops the names that it has cached below the owner's view.
+  bool must_look_again(const Caller& caller, Job& job) const;
 
  private:
   Result<Entry> lookup_root(const Request& request, const std::string& name);
-  Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
+  struct LookupOfJob {
+    bool begins;  // starts the job if it is not active
+    bool makes;   // as `make` in lookup_job()
+  };
+  Result<Job*> find_open_job(const Caller& caller, const JobClaim& claim, const std::string& id,
+                             const LookupOfJob& lookup);
+  bool may_begin(const Caller& caller, const std::string& id) const;
   Entry own_entry(NodeIndex parent, const std::string& name, NodeKind kind, double timeout,
                   Job* job = nullptr);
   Result<std::string> text_of(const Request& request, NodeIndex node, const NodeInfo& info);
-  JobClaim claim_of(const Caller& caller);
   Job* find_job_of(const Request& request);
   std::string view_name(const Job& job, ViewSlot slot) const;
+  std::string target_of_job_link(const Request& request, NodeIndex node);
   bool is_profile_name(const std::string& name) const;
 
   Mount& mount_;

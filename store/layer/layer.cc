@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/job_id.h"
 #include "store/sys/json_text.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
@@ -84,6 +85,7 @@ std::string to_json(const LayerRecord& record) {
   json["node"] = record.node;
   json["uid"] = record.uid ? nlohmann::ordered_json(*record.uid) : nlohmann::ordered_json();
   json["shared_uids"] = record.shared_uids;
+  json["shared_by_root"] = record.shared_by_root;
   json["vouched"] = record.vouched;
   json["refused"] = record.refused;
   if (record.publish) json["publish"] = to_string(*record.publish);
@@ -104,6 +106,7 @@ Result<LayerRecord> parse_layer_record(std::string_view text) {
     record.node = json.value("node", "");
     if (json.contains("uid") && !json["uid"].is_null()) record.uid = json["uid"].get<unsigned>();
     record.shared_uids = json.value("shared_uids", false);
+    record.shared_by_root = json.value("shared_by_root", false);
     record.vouched = json.value("vouched", false);
     record.refused = json.value("refused", "");
     record.publish = parse_publish_policy(json.value("publish", ""));
@@ -263,7 +266,7 @@ unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t s
     const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
     if (!record) return;
     const bool is_own = record->node == node;
-    if (!is_own && job.starts_with("uid-")) return;
+    if (!is_own && is_own_job(job)) return;
     if (record->started >= (is_own ? started_before : std::min(started_before, oldest))) return;
     auto layer = Layer::take_existing(layers, job, name);
     const Outcome outcome = record->active ? Outcome::kNone : record->outcome;

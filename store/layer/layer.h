@@ -30,6 +30,7 @@ struct LayerRecord {
   std::string node;
   std::optional<unsigned> uid;  // the first user other than root
   bool shared_uids = false;
+  bool shared_by_root = false;  // root has let the further users in
   // `vouched`: all users who have written to the layer may publish. `refused`: the reason why the
   // layer may never be published, for messages; "" if it may. Both outlive the daemon that recorded
   // them.

@@ -76,7 +76,7 @@ def can_change(top, job=JOB):
 def test_the_first_user_comes_by_the_views_name(rooted):
     sees_its_own([str(path) for path in rooted.paths])
     can_change(rooted.view)
-    stranger = as_user(USER + 1, ["ls", rooted.view], job=JOB)
+    stranger = as_user(USER + 1, ["ls", rooted.view / "triton/KEY"], job="another")
     assert "Permission denied" in stranger.stderr
 
 

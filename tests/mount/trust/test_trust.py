@@ -2,14 +2,15 @@
 """[publish] allow: which users' work is published; the kernel identifies the writers of a layer."""
 
 import os
-import pathlib
 import stat
 import subprocess
 import uuid
 
+import cgroups
 import jobs
 import mounts
 import pytest
+from cgroups import put_into
 from trust import GROUP, KERNEL, STRANGER, TRUSTED, audited, explain, is_published, show
 
 
@@ -141,42 +142,11 @@ def test_closed_files_are_published_closed(mount, job_of):
 @pytest.fixture
 def cgroup():
     """cgroup("a/job_1") creates directories of the cgroup tree, and returns the last one's cgroup.procs."""
-    top = next((line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()
-                if line.split()[2] in ("cgroup", "cgroup2")
-                and os.access(line.split()[1], os.W_OK) and can_make_in(line.split()[1])), None)
+    top = cgroups.find_tree()
     if top is None:
         pytest.skip("no cgroup tree that can be written to")
-    own, made = pathlib.Path(top, f"cacheshim-{uuid.uuid4()}"), []
-
-    def make(path, owner=0):
-        directory = own
-        for part in ("", *path.split("/")):
-            directory = directory / part
-            if not directory.exists():
-                directory.mkdir()
-                made.append(directory)
-        os.chown(directory, owner, owner)
-        return directory / "cgroup.procs"
-
-    yield make
-    for directory in reversed(made):
-        for pid in (directory / "cgroup.procs").read_text().split():
-            pathlib.Path(top, "cgroup.procs").write_text(pid)
-        directory.rmdir()
-
-
-def can_make_in(top):
-    probe = pathlib.Path(top, f"cacheshim-probe-{uuid.uuid4()}")
-    try:
-        probe.mkdir()
-        probe.rmdir()
-        return (pathlib.Path(top) / "cgroup.procs").exists()
-    except OSError:
-        return False
-
-
-def put_into(procs, process):
-    procs.write_text(str(process.pid))
+    with cgroups.directories(top, f"cacheshim-{uuid.uuid4()}") as make:
+        yield make
 
 
 @pytest.mark.parametrize("path, owner, may", [

@@ -40,6 +40,33 @@ TEST(JobId, OfAUidHasItsDigits) {
   EXPECT_EQ(JobId::for_uid(4294967294U).view(), "uid-4294967294");
 }
 
+TEST(JobId, OfAUserInsteadOfAnotherIdHasTheUserInFront) {
+  EXPECT_EQ(JobId::for_uid(7, "4711").view(), "uid-7.4711");
+  EXPECT_EQ(JobId::for_uid(7, std::string(kMaxJobId, 'x')).view(),
+            "uid-7." + std::string(kMaxJobId - 6, 'x'));
+}
+
+TEST(JobId, BelongsToAUserByConstruction) {
+  for (const char* id : {"uid-20001", "uid-20001.4711", "uid-20001.", "uid-20001..x"}) {
+    EXPECT_EQ(owner_of_id(id), 20001U) << id;
+    EXPECT_FALSE(is_of_another_uid(id, 20001)) << id;
+    EXPECT_TRUE(is_of_another_uid(id, 2000)) << id;
+    EXPECT_TRUE(is_of_another_uid(id, 0)) << id;
+  }
+  for (const char* id : {"uid-020001", "uid-020001.x", "uid-4294987297", "uid-99999999999"}) {
+    EXPECT_FALSE(owner_of_id(id)) << id;
+    EXPECT_TRUE(is_of_another_uid(id, 20001)) << id;
+  }
+  for (const char* id :
+       {"uid-", "uid-x", "uid-1x", "uid-.x", "uid.1", "xuid-1", "UID-1", "4711", ""}) {
+    EXPECT_FALSE(owner_of_id(id)) << id;
+    EXPECT_FALSE(is_of_another_uid(id, 20001)) << id;
+    EXPECT_FALSE(is_own_job(id)) << id;
+  }
+  EXPECT_TRUE(is_own_job("uid-20001"));
+  EXPECT_FALSE(is_own_job("uid-20001.4711"));
+}
+
 TEST(JobId, ValidityIsWhatFromTextLeavesAlone) {
   EXPECT_TRUE(is_job_id("a.B_c-1"));
   EXPECT_TRUE(is_job_id(std::string(kMaxJobId, 'x')));

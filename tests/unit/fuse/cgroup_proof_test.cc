@@ -49,6 +49,22 @@ TEST_F(CgroupProofTest, RootsDirectoriesProveTheJob) {
   EXPECT_EQ(job_of("1:name=systemd:/job_14\n"), "14");
 }
 
+TEST_F(CgroupProofTest, SlurmsDirectoriesShowThatItsJobsCanBeProved) {
+  const auto has_slurm = [&](const char* tree) {
+    return CgroupProof(
+               fmt::format("32 31 0:29 / {}/{} rw - cgroup2 cgroup2 rw\n", scratch_.path(), tree))
+        .has_slurm();
+  };
+  for (const char* tree : {"a/slurm/x", "b/slurm_node", "c/system.slice/slurmstepd.scope",
+                           "d/system.slice/node_slurmstepd.scope"}) {
+    make(tree);
+  }
+  make("e/system.slice/other.scope");
+  make("f/user.slice/slurm");
+  for (const char* tree : {"a", "b", "c", "d"}) EXPECT_TRUE(has_slurm(tree)) << tree;
+  for (const char* tree : {"e", "f", "none"}) EXPECT_FALSE(has_slurm(tree)) << tree;
+}
+
 TEST_F(CgroupProofTest, AMissingOrUnrelatedDirectoryProvesNothing) {
   for (const char* directory : {"v2/job_1", "v2/job_1x", "v2/job_", "v2/myjob_1"}) make(directory);
   for (const char* directory : {"v1/job_3", "part/job_13", "part/y/job_13"}) make(directory);

@@ -46,6 +46,20 @@ TEST_F(JobProcesses, AreFoundByTheCgroupOfASlurmJob) {
   EXPECT_EQ(find_one("471"), 0);
 }
 
+TEST_F(JobProcesses, MayNameTheJobOfAnotherUser) {
+  proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16)});
+  const std::string own = "uid-" + std::to_string(kUser) + ".j";
+  EXPECT_EQ(find_one(own), 10);
+  EXPECT_EQ(find_one(own, {kUser + 1}), 0);
+  EXPECT_EQ(find_one(own + "j"), 0);
+}
+
+TEST_F(JobProcesses, MayNameAnIdThatIsTruncatedInTheirOwnJob) {
+  const std::string named(kMaxJobId, 'x');
+  proc_.add(10, {.environment = "CACHESHIM_JOB=" + named + std::string(1, '\0')});
+  EXPECT_EQ(find_one(std::string(JobId::for_uid(kUser, named).view())), 10);
+}
+
 TEST_F(JobProcesses, OfASlurmJobMayNameAnotherJob) {
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=own\0", 18), .cgroup = "0::/job_5/x\n"});
   EXPECT_EQ(find({{"own", {kUser}}, {"5", {kUser}}}).size(), 2U);

@@ -71,6 +71,7 @@ LayerRecord wanted(const std::string& job) {
 TEST(LayerRecord, IsReadBack) {
   LayerRecord record = wanted("j");
   record.shared_uids = true;
+  record.shared_by_root = true;
   record.vouched = true;
   record.publish = PublishPolicy::kEnd;
   record.refused = "why";
@@ -79,7 +80,7 @@ TEST(LayerRecord, IsReadBack) {
   ASSERT_TRUE(read);
   EXPECT_EQ(read->job, "j");
   EXPECT_EQ(read->uid, 1001U);
-  EXPECT_TRUE(read->shared_uids && read->vouched);
+  EXPECT_TRUE(read->shared_uids && read->shared_by_root && read->vouched);
   EXPECT_EQ(read->publish, PublishPolicy::kEnd);
   EXPECT_EQ(read->refused, "why");
   EXPECT_EQ(read->outcome, Outcome::kFailure);

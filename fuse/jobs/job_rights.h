@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fuse/jobs/caller.h"
+#include "fuse/jobs/job_table.h"
+
+namespace cacheshim {
+
+// Decides which job a process gets when it names a job's id, in its environment or in a request.
+// Anybody can name any id, so an id alone gives no right to a job:
+//
+// - An id that belongs to a user by construction (owner_of_id()) is that user's alone.
+// - A job belongs to the user whom root has named at its start, or else to the first user other than
+//   root who uses it. If the job is not shared, every other user gets a job of its own instead,
+//   uid-<uid>.<id>. So nobody loses more than the name if a stranger has used it first.
+// - A job that a user shares (--shared-uids) admits only those who name it by CACHESHIM_JOB, share it
+//   too, or have SLURM's proof. A variable of a scheduler does not suffice: its process has not
+//   chosen to work in a stranger's layer. A job that root shares admits everybody who names it.
+// - Where SLURM's cgroups exist, a number is the id of a SLURM job. It needs the cgroup's proof, or
+//   root's word; any other user gets uid-<uid>.<id> too.
+// - Root gets root's own job, uid-0, in place of another user's: modes do not keep root out of the
+//   other user's view.
+//
+// Thread-safe.
+class JobRights {
+ public:
+  // Both must outlive this object.
+  JobRights(JobTable& jobs, CallerJobs& callers) : jobs_(jobs), callers_(callers) {}
+
+  // Returns the caller's claim, with the id of the job that it gets.
+  JobClaim claim_of(const Caller& caller) const;
+  // As claim_of(), for a request of the caller that names `id`. Root gets the job itself.
+  // `shares`: the caller accepts a job that another user shares.
+  JobClaim claim_of(const Caller& caller, std::string_view id, bool shares = false) const;
+  // As above, for a user whom root names: this is proof enough.
+  JobClaim claim_for(uid_t uid, std::string_view id) const;
+  // Whether the caller itself names the id of this job, and gets another one.
+  bool leads_elsewhere(const Caller& caller, const std::string& id) const;
+
+  // Begins the claim's job if it is not active, and logs the reason if it replaces another job.
+  Job& ensure_active(const JobClaim& claim, bool shared_uids = false);
+  // As above, and makes the job the user's before the user's first access. If another user has just
+  // become the job's owner, changes the claim to the user's own job.
+  Job& begin_for(uid_t uid, JobClaim& claim, bool shared_uids);
+  // Returns the reason why the caller gets another job than it has named, for messages; "" if it
+  // gets the job.
+  std::string reason(const JobClaim& claim) const;
+
+ private:
+  void settle(uid_t uid, JobClaim& claim) const;
+
+  JobTable& jobs_;
+  CallerJobs& callers_;
+};
+
+}  // namespace cacheshim
