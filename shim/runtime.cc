@@ -160,21 +160,26 @@ void say_so(PathAt at, int error) {
                "); using ", instead, " instead"});
 }
 
-// Reports once why the mount denies access: the job that this process names belongs to another
-// user.
-void say_if_closed() {
+// Set when the job that this process names turns out to belong to another user. From then on, the
+// process's paths go through the symlinks in the mount's root, where the daemon gives the user a job
+// of its own.
+constinit std::atomic<bool> has_left_view{false};
+
+// Call after EACCES. Returns true if has_left_view becomes true.
+bool leaves_closed_view() {
   struct stat view;
-  if (start.warned != nullptr && *start.warned == '1') return;
-  if (look(routes().view().data(), view) != 0 || view.st_uid == ::geteuid()) return;
-  if (::geteuid() == 0 || (view.st_mode & 0077) != 0) return;
+  if (::geteuid() == 0 || has_left_view.load(std::memory_order_relaxed)) return false;
+  if (look(routes().view().data(), view) != 0 || view.st_uid == ::geteuid()) return false;
+  if ((view.st_mode & 0077) != 0 || has_left_view.exchange(true)) return false;
+  if (start.warned != nullptr && *start.warned == '1') return true;
   if (start.warned != nullptr) *start.warned = '1';
   FdLink owner;
   FdLink own;
   report_line({"the job of ", routes().view(), " belongs to ",
                owner.name("uid ", static_cast<int>(view.st_uid)), ", not to ",
                own.name("uid ", static_cast<int>(::geteuid())),
-               ": what this process opens there fails (Permission denied); set ", kJobVariable,
-               " to an id of your own, or start the job with --shared-uids"});
+               "; using a job of this user instead"});
+  return true;
 }
 
 }  // namespace
@@ -192,8 +197,8 @@ RoutedPath route(PathAt at, PathBuffer& out) {
   // Root's job may belong to another user, now or later, and root must not be served that user's
   // layer. So root's paths go through the symlinks in the mount's root, where the daemon gives root
   // its own view.
-  if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0)
-    router.leave_view(routed, out);
+  const bool leaves = ::geteuid() == 0 || has_left_view.load(std::memory_order_relaxed);
+  if (routed.kind == RoutedPath::Kind::kRewritten && leaves) router.leave_view(routed, out);
   return routed;
 }
 
@@ -218,7 +223,7 @@ std::string_view directory_of(int dirfd, PathBuffer& out) {
 }
 
 bool fell_back(PathAt at, CallKind kind, int error) {
-  if (error == EACCES) say_if_closed();
+  if (error == EACCES && leaves_closed_view()) return true;
   if (start.strict || !is_gone(kind, error)) return false;
   State expected = State::kActive;
   if (state.compare_exchange_strong(expected, State::kBroken)) say_so(at, error);

@@ -52,10 +52,12 @@ bool same_directory(const char* a, const char* b);
 // empty if it is unknown. May change errno.
 std::string_view directory_of(int dirfd, PathBuffer& out);
 
-// Call when a call on a path that is not kForeign has failed with `error`. Returns true if the
-// mount is gone and Start::strict is not set. From then on, route() returns the default path and
-// creates its directory. Prints one line per job: that the mount is gone, or (after EACCES) that
-// the view belongs to another user. May change errno.
+// Call when a call on a path that is not kForeign has failed with `error`. Returns true if route()
+// returns another path from now on:
+// - if the mount is gone and Start::strict is not set, the default path, whose directory it creates;
+// - after EACCES, if the view belongs to another user, the path by which the daemon leads to a view
+//   of this user.
+// Prints one line per job in both cases. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
 // Whether `device` is the st_dev of files of the current mount. Returns false for a bound view.

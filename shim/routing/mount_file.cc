@@ -26,6 +26,12 @@ Result<std::size_t> read_some(int fd, char* out, std::size_t capacity) {
   }
 }
 
+std::optional<uid_t> owner_of(const char* path) {
+  struct statx st;
+  if (real::statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_UID, &st) != 0) return std::nullopt;
+  return st.stx_uid;
+}
+
 }  // namespace
 
 Result<MountState> read_mount_state(std::string_view path) {
@@ -85,6 +91,15 @@ std::size_t run_directory_of(std::string_view path, std::string_view run_base, P
   const std::size_t size = escape_mount_path(path, escaped.text, sizeof escaped.text);
   if (size == 0) return 0;
   return join_path(out, {run_base, "/", kRunDirName, "/", {escaped.text, size}});
+}
+
+// The daemon owns the directory, and the counters of a view that no user has used.
+std::optional<uid_t> owner_of_view(std::string_view run_directory, std::string_view job) {
+  PathBuffer path;
+  if (join_path(path, {run_directory, "/", kCountersDirectory, "/", job}) == 0) return std::nullopt;
+  const auto owner = owner_of(path.text);
+  if (!owner || join_path(path, {run_directory, "/", kCountersDirectory}) == 0) return std::nullopt;
+  return owner_of(path.text) == owner ? std::nullopt : owner;
 }
 
 Result<std::size_t> read_file(const char* path, char* out, std::size_t capacity) {

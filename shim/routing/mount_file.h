@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string_view>
 
@@ -27,6 +29,10 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
 // Writes the path of the run directory of the mount at `path`; returns its length, or 0 if it does
 // not fit.
 std::size_t run_directory_of(std::string_view path, std::string_view run_base, PathBuffer& out);
+
+// Returns the user to whom the job's view belongs, by the counters that the daemon has given to this
+// user; nothing if there are none, or while no user has used the view.
+std::optional<uid_t> owner_of_view(std::string_view run_directory, std::string_view job);
 
 // Reads a file that has less than `capacity` bytes; returns their number. Errors: EFBIG for any
 // other file; those of open(2) and read(2).

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "common/exit_codes.h"
 #include "common/job_id.h"
@@ -13,6 +14,7 @@
 #include "common/root_process.h"
 #include "common/route_table.h"
 #include "shim/direct/direct_view.h"
+#include "shim/direct/fd_link.h"
 #include "shim/errno_guard.h"
 #include "shim/hooks/timed_read.h"
 #include "shim/report.h"
@@ -177,6 +179,35 @@ JobId find_job(const ProcessEnvironment& environment) {
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
+// The job that the process names belongs to another user, and this process or an ancestor has
+// reported it.
+constinit bool is_anothers_job = false;
+
+// Returns `job`; or the user's own job that the daemon gives to this process if `job` belongs to
+// another user. Without a run directory, the daemon leads the process to that job by symlinks.
+JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
+                   std::string_view mount, JobId job) {
+  const uid_t uid = ::geteuid();
+  if (job.empty() || uid == 0 || owner_of_id(job.view())) return job;
+  for (const std::string_view base : bases) {
+    PathBuffer directory;
+    const std::size_t size = base.empty() ? 0 : run_directory_of(mount, base, directory);
+    if (size == 0) continue;
+    const std::optional<uid_t> owner = owner_of_view({directory.text, size}, job.view());
+    if (!owner || *owner == uid) continue;
+    const JobId own = JobId::for_uid(uid, job.view());
+    is_anothers_job = true;
+    if (!environment.is_on(kWarnedVariable)) {
+      FdLink other;
+      report_line({"job '", job.view(), "' belongs to ",
+                   other.name("uid ", static_cast<int>(*owner)), "; using job '", own.view(),
+                   "' instead"});
+    }
+    return own;
+  }
+  return job;
+}
+
 // Returns false, and reports why, if the routes may be those of another user: they could replace any
 // file that root reads.
 bool may_add_routes(const ProcessEnvironment& environment) {
@@ -193,7 +224,7 @@ bool may_add_routes(const ProcessEnvironment& environment) {
 void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
                 const MountState& mount, std::string_view path) {
   const bool bound = mount.kind == MountKind::kBoundView;
-  const JobId job = bound ? JobId() : find_job(environment);
+  const JobId job = bound ? JobId() : find_own_job(environment, bases, path, find_job(environment));
   Routes& routes = runtime::router.routes();
   if (!routes.set_mount(path, job.view())) return;
   CollectedActions actions;
@@ -206,7 +237,9 @@ void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);
   char* const value = warned_entry + sizeof warned_entry - 2;
-  if (environment.is_on(kWarnedVariable) || has_no_routes_of_mount || !may_add) *value = '1';
+  const bool was_reported =
+      environment.is_on(kWarnedVariable) || has_no_routes_of_mount || is_anothers_job || !may_add;
+  if (was_reported) *value = '1';
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
   child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);
