@@ -20,6 +20,8 @@ readonly program=/usr/local/bin/cacheshim
 readonly squeue=squeue         # with its path where bash does not find it
 readonly final_state_wait=300  # seconds; a large job's last epilog may take minutes
 readonly job=$SLURM_JOB_ID
+# The id of the job's cacheshim job. If another user has used SLURM's id first, it is the user's own.
+id=$job
 
 # Like timeout(1), but also returns if the process cannot be killed.
 bounded() { # SECONDS COMMAND…
@@ -37,17 +39,21 @@ bounded() { # SECONDS COMMAND…
     return 124
 }
 
-# The attempt that the daemon knows as active; empty where this job has not used the cache.
+# The attempt of the job $id that the daemon knows as active; empty where this user has not used the cache in it.
 active_cycle() {
-    local line cycle='' state=''
+    local line cycle='' state='' user=''
     while IFS= read -r -t 5 line; do
         case $line in
             *'"cycle": '*) cycle=$line ;;
             *'"state": "active"'*) state=active ;;
+            *'"uid": '*) user=${line#*: } ;;
+            *'"shared_uids": true'*) user=null ;;
         esac
-    done < <(exec cat "$mount/.cacheshim/jobs/$job" 2> /dev/null)
+    done < <(exec cat "$mount/.cacheshim/jobs/$id" 2> /dev/null)
     cycle=${cycle#*: \"}
-    if [ -n "$state" ]; then printf '%s' "${cycle%\"*}"; fi
+    user=${user%,}
+    if [ -z "$state" ]; then return; fi
+    if [ "$user" = null ] || [ "$user" = "${SLURM_JOB_UID:-$user}" ]; then printf '%s' "${cycle%\"*}"; fi
 }
 
 # Sets `state` and `restarts` to what SLURM says of this very job (an array's first id stands for all of its
@@ -63,8 +69,8 @@ ask_slurm() {
 
 # `--cycle`: ends no other attempt, even if the job id has been used again meanwhile.
 end_job() { # --success | --failure
-    bounded 60 "$program" job end "$job" "$1" --cycle "$cycle" --mount "$mount" ||
-        logger -t cacheshim "epilog: cannot end job $job, attempt $cycle; it ends when it has been idle"
+    bounded 60 "$program" job end "$id" "$1" --cycle "$cycle" --mount "$mount" ||
+        logger -t cacheshim "epilog: cannot end job $id, attempt $cycle; it ends when it has been idle"
 }
 
 end_by_final_state() {
@@ -85,16 +91,20 @@ was_requeued() {
 }
 
 if [ "${1:-}" = --final-state ]; then
-    cycle=$2
+    cycle=$2 id=$3
     end_by_final_state
     exit 0
 fi
 cycle=$(active_cycle)
+if [ -z "$cycle" ]; then
+    id=uid-${SLURM_JOB_UID:-}.$job
+    cycle=$(active_cycle)
+fi
 if [ -z "$cycle" ]; then exit 0; fi
 if [ "${SLURM_JOB_EXIT_CODE:-0}" != 0 ] || was_requeued; then
     end_job --failure
 else
     set -m  # a process group of its own from the start: slurmd kills that of the epilog when it has returned
-    "${BASH_SOURCE[0]}" --final-state "$cycle" < /dev/null > /dev/null 2>&1 &
+    "${BASH_SOURCE[0]}" --final-state "$cycle" "$id" < /dev/null > /dev/null 2>&1 &
 fi
 exit 0

@@ -44,6 +44,8 @@ ProctrackType={proctrack}
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+Prolog={top}/prolog.sh
+PrologFlags=Alloc
 Epilog={top}/epilog.sh
 PrologEpilogTimeout=60
 KillWait=1
@@ -107,13 +109,13 @@ class CgroupWatchdog:
 class Cluster:
     """A running cluster of one node. Requires: every user can search `scratch`, where the cluster keeps its files."""
 
-    def __init__(self, scratch, epilog):
+    def __init__(self, scratch, prolog, epilog):
         self.top = scratch / "slurm"
         self.top.mkdir()
         self.node = f"cs{os.getpid()}"
         self.conf = self.top / "slurm.conf"
         self._log = open(self.top / "daemons.log", "w", encoding="utf-8")
-        self._write_files(epilog)
+        self._write_files(prolog, epilog)
         self._watchdog = CgroupWatchdog(self.node)
         self._init = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "--pid",
@@ -125,7 +127,7 @@ class Cluster:
             self.close()
             raise
 
-    def _write_files(self, epilog):
+    def _write_files(self, prolog, epilog):
         for name in ("state", "spool", "out"):
             (self.top / name).mkdir()
         (self.top / "out").chmod(0o1777)
@@ -136,6 +138,7 @@ class Cluster:
         self.conf.write_text(SLURM_CONF.format(top=self.top, node=self.node, proctrack=proctrack,
                                                host=socket.gethostname(), ports=free_ports(2)))
         (self.top / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n" if has_cgroups() else "")
+        self._write_script("prolog.sh", prolog)
         self.write_epilog(epilog)
         for name, line in (("passwd", "{n}:x:{i}:{i}::/home/{n}:/bin/sh\n"), ("group", "{n}:x:{i}:\n")):
             added = "".join(line.format(n=user, i=uid) for user, uid in USERS.items())
@@ -143,10 +146,13 @@ class Cluster:
 
     def write_epilog(self, text):
         """Sets the script that SLURM runs when a job ends."""
-        new = self.top / "epilog.new"
+        self._write_script("epilog.sh", text)
+
+    def _write_script(self, name, text):
+        new = self.top / f"{name}.new"
         new.write_text(text)
         new.chmod(0o755)
-        new.rename(self.top / "epilog.sh")
+        new.rename(self.top / name)
 
     def _start(self):
         assert select.select([self._init.stdout], [], [], READY_S)[0]

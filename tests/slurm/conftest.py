@@ -10,12 +10,12 @@ import pytest
 from cluster import Cluster
 from site_jobs import Site
 
-EPILOG = mounts.REPOSITORY / "integrations/slurm/epilog.sh"
+SCRIPTS = mounts.REPOSITORY / "integrations/slurm"
 
 
-def epilog_for(mount, program):
-    """Returns the text of integrations/slurm/epilog.sh with this mount and program, as an administrator adapts it."""
-    text = EPILOG.read_text()
+def script_for(name, mount, program):
+    """Returns the text of a script of integrations/slurm with this mount and program, as an administrator adapts it."""
+    text = (SCRIPTS / name).read_text()
     for line, value in (("readonly mount=/ci-cache", f"readonly mount={mount}"),
                         ("readonly program=/usr/local/bin/cacheshim", f"readonly program={program}")):
         assert text.count(f"{line}\n") == 1
@@ -25,14 +25,14 @@ def epilog_for(mount, program):
 
 @pytest.fixture(scope="session")
 def site(all_scratch):
-    """The cluster, with a mount and the epilog, as an administrator sets them up."""
+    """The cluster, with a mount, the prolog and the epilog, as an administrator sets them up."""
     top = all_scratch / "site"
     installed = pathlib.Path(mounts.PROGRAM).parents[1]
     shutil.copytree(installed / "bin", top / "bin")
     shutil.copytree(installed / "share/cacheshim", top / "share/cacheshim")
     program, library = top / "bin/cacheshim", top / "libcacheshim.so"
     shutil.copy(mounts.LIBRARY, library)
-    cluster = Cluster(top, epilog_for(top / "mnt", program))
+    cluster = Cluster(top, *(script_for(name, top / "mnt", program) for name in ("prolog.sh", "epilog.sh")))
     try:
         yield Site(cluster, top, program, library)
     finally:

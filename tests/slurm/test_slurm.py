@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests jobs of a real SLURM: what the epilog publishes, and which users may use a job."""
+"""Tests jobs of a real SLURM: what prolog and epilog do, what is published, and which users may use a job."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import time
 
 import jobs
 import pytest
-from cluster import has_cgroups
+from cluster import USERS, has_cgroups
 
 SLEEP = "echo begun; sleep 300"
 
@@ -69,7 +69,7 @@ def test_a_forged_job_id_opens_no_other_job(site, timed_out):
     read = f"cat {site.mount}/blobs/mine/file"
     forged = {"SLURM_JOB_ID": victim}
     outside = site.cluster.try_run("sh", "-c", read, user="cs-bob", env=forged)
-    assert outside.returncode != 0 and "Permission denied" in outside.stdout
+    assert outside.returncode != 0 and "No such file" in outside.stdout, "bob has a job of his own of this name"
     inside = site.submit("cs-bob", f"export SLURM_JOB_ID={victim}; write forged x; {read}; echo done")
     site.cluster.wait_for_output(inside, "done")
     assert "secret" not in site.cluster.output_of(inside)
@@ -134,14 +134,25 @@ def test_an_epilog_returns_without_slurm_and_without_a_mount(site, timed_out):
     began = time.monotonic()
     unknown = {"SLURM_JOB_ID": "999999", "SLURM_JOB_EXIT_CODE": "0"}
     site.cluster.run(lost, env=unknown)
-    env = {"CACHESHIM_JOB": "777", "HOME": "/nonexistent"}
+    env = {"CACHESHIM_JOB": "lost-777", "HOME": "/nonexistent"}
     site.cluster.run("sh", "-c", f"mkdir -p {site.mount}/blobs/lost; echo x > {site.mount}/blobs/lost/file",
                      user="cs-bob", env=env)
-    site.cluster.run(lost, env={"SLURM_JOB_ID": "777", "SLURM_JOB_EXIT_CODE": "0"})
-    jobs.wait_until(lambda: pause() or not site.is_active("777"), what="the end of the job")
+    site.cluster.run(lost, env={"SLURM_JOB_ID": "lost-777", "SLURM_JOB_EXIT_CODE": "0"})
+    jobs.wait_until(lambda: pause() or not site.is_active("lost-777"), what="the end of the job")
     assert time.monotonic() - began < 30
     assert site.published("lost") is None, "a state that SLURM does not tell is no success"
-    assert site.layers("777") == {"0": ["x"]}
+    assert site.layers("lost-777") == {"0": ["x"]}
+
+
+def test_the_prolog_starts_the_job_for_its_user(site, timed_out):
+    job = site.submit("cs-alice", "echo begun; sleep 300")
+    site.cluster.wait_for_output(job, "begun")
+    assert site.is_active(job), "the job itself has not used the cache"
+    assert f'"uid": {USERS["cs-alice"]},' in site.describe(job)
+    site.cluster.run("mkdir", "-p", f"{site.mount}/blobs", user="cs-bob", env={"CACHESHIM_JOB": job})
+    assert site.is_active(f"uid-{USERS['cs-bob']}.{job}")
+    site.cluster.run("scancel", job)
+    site.wait_for_end(job)
 
 
 def test_a_job_that_ran_out_of_time_publishes_nothing(site, timed_out):
