@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "fuse/control/control_session.h"
+#include "fuse/control/inspector.h"
+#include "fuse/jobs/caller.h"
+#include "store/publish/publisher.h"
+
+namespace cacheshim {
+
+class Mount;
+
+// A request of the control directory while it is executed. Its accessors return an empty text, or false, for a field
+// that is absent or of another type.
+struct ControlRequest {
+  Mount& mount;
+  Caller caller;
+  nlohmann::json fields;
+  std::shared_ptr<ControlSession> session;
+  std::optional<Inspector> inspector = std::nullopt;  // of `explain`
+
+  std::string text(const char* name) const {
+    return fields.contains(name) && fields[name].is_string() ? fields[name].get<std::string>() : "";
+  }
+  bool flag(const char* name) const {
+    return fields.contains(name) && fields[name].is_boolean() && fields[name].get<bool>();
+  }
+  Publisher::Progress progress(const char* what) const {
+    return [session = session, what](std::uint64_t done, std::uint64_t total) {
+      session->progress(what, done, total);
+    };
+  }
+};
+
+}  // namespace cacheshim
