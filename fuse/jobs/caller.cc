@@ -67,9 +67,8 @@ bool has_own_environment(pid_t pid) {
   return find_in_auxv<std::uint32_t>(*auxv, AT_SECURE) == 0U;  // the format of a 32-bit process
 }
 
-std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
+std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid, std::string block) {
   // The views below point into these; a value that /proc does not show is empty.
-  std::string block = read_proc_text(pid, "environ");
   if (!has_own_environment(pid)) block.clear();
   const std::string cgroup_text = read_proc_text(pid, "cgroup");
   const EnvironmentBlock environment(block);
@@ -83,16 +82,6 @@ std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
   if (!cgroup_job.empty() && (claim.job.empty() || from_slurm)) claim.job = cgroup_job;
   if (claim.job.empty() || is_of_another_uid(claim.job.view(), uid)) return std::nullopt;
   return claim;
-}
-
-JobClaim find_claim(const Caller& caller) {
-  pid_t pid = caller.tid;  // /proc/TID works for any thread
-  for (int step = 0; pid > 1 && step < kMostAncestors; ++step) {
-    if (auto claim = claim_of_process(pid, caller.uid)) return *claim;
-    pid = parent_of(pid);
-    if (pid <= 1 || !is_wholly_of(pid, caller.uid)) break;  // another user's claim does not count
-  }
-  return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
 }
 
 }  // namespace
@@ -130,6 +119,22 @@ bool CallerJobs::has_slurm() const {
   return false;
 }
 
+CallerJobs::Found CallerJobs::find_claim(const Caller& caller) {
+  bool is_complete = true;
+  pid_t pid = caller.tid;  // /proc/TID works for any thread
+  for (int step = 0; pid > 1 && step < kMostAncestors; ++step) {
+    auto environment = environments_.read(pid, caller.uid);
+    if (environment.failed_with(ETIMEDOUT)) is_complete = false;
+    std::string block = environment ? *std::move(environment) : std::string();
+    if (auto claim = claim_of_process(pid, caller.uid, std::move(block))) {
+      return {*std::move(claim), is_complete};
+    }
+    pid = parent_of(pid);
+    if (pid <= 1 || !is_wholly_of(pid, caller.uid)) break;  // another user's claim does not count
+  }
+  return {JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt}, is_complete};
+}
+
 JobClaim CallerJobs::claim_of(const Caller& caller) {
   const auto image = image_of(caller);
   if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
@@ -138,8 +143,9 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
     const auto known = known_.find(caller.tid);
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
-  JobClaim claim = find_claim(caller);
+  auto [claim, is_complete] = find_claim(caller);
   claim.proof = proof_of(caller, claim.job.view());
+  if (!is_complete) return claim;
   // A program that sets its title overwrites its environment. So a further thread gets the claim
   // that is cached for the main thread, if both have the same environment.
   const pid_t process = process_of(caller.tid);

@@ -17,6 +17,7 @@
 #include "common/result.h"
 #include "fuse/jobs/cgroup_proof.h"
 #include "store/profiles/publish_policy.h"
+#include "store/sys/environment_reader.h"
 #include "store/sys/mutex.h"
 
 // Identifies the caller of a request, from the credentials that the kernel sends with it and from
@@ -38,8 +39,9 @@ enum class SlurmProof : std::uint8_t {
 
 // The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
 // its cgroup, otherwise by its nearest ancestor with a claim, otherwise uid-<uid>. JobRights decides
-// whether the process gets this job. SLURM's cgroup takes precedence over SLURM's variables. An ancestor counts only if it and all processes between
-// have no user id but the caller's. The environment is the one that the process got at its exec.
+// whether the process gets this job. SLURM's cgroup takes precedence over SLURM's variables. An
+// ancestor counts only if it and all processes between have no user id but the caller's. The
+// environment is the one that the process got at its exec.
 // The environment of a set-id program is ignored, because the program's caller has set it. A claim
 // of an id that belongs to another user by construction (is_of_another_uid()) is ignored.
 struct JobClaim {
@@ -62,7 +64,7 @@ std::vector<gid_t> groups_of(pid_t tid);
 // start time, its uid and the address of its environment. A cached claim is valid if all three are
 // unchanged: a later thread with the same id has another start time, and an exec, which may bring
 // another environment, changes the address. The id cannot be reused while the thread waits for the
-// daemon's answer. Thread-safe.
+// daemon's answer. A claim that lacks an environment (EnvironmentReader) is not cached. Thread-safe.
 class CallerJobs {
  public:
   explicit CallerJobs(CgroupProof cgroups = CgroupProof::of_this_process())
@@ -82,11 +84,17 @@ class CallerJobs {
     Image image;
     JobClaim claim;
   };
+  struct Found {
+    JobClaim claim;
+    bool is_complete;  // false if an environment could not be read in time
+  };
   static std::optional<Image> image_of(const Caller& caller);
+  Found find_claim(const Caller& caller);
 
   bool has_slurm() const;
 
   const CgroupProof cgroups_;
+  EnvironmentReader environments_;
   mutable std::atomic<std::chrono::steady_clock::time_point> no_slurm_until_{};
   Mutex mutex_;
   std::unordered_map<pid_t, Known> known_ GUARDED_BY(mutex_);

@@ -15,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSlowPass = 60s;
 constexpr int kRestFactor = 19;  // a pass of 1 s is followed by 19 s without one
 
 }  // namespace
@@ -51,8 +50,7 @@ void IdleJobs::keep_living() {
   });
 }
 
-// The thread is detached. If it blocks on a process whose memory map is locked, it must not block the event loop or the
-// daemon's exit. It has copies of all its input.
+// The thread is detached, so that it delays neither the event loop nor the daemon's exit. It has copies of all its input.
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {
@@ -66,18 +64,17 @@ void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   }
   if (asked_.empty()) return;
   std::packaged_task<std::optional<Pass>()> pass(
-      [users = std::move(users), proc = proc_]() -> std::optional<Pass> {
+      [users = std::move(users), environments = environments_,
+       proc = proc_]() -> std::optional<Pass> {
         const auto began = Clock::now();
         try {
-          LivingProcesses found = find_living_processes(users, proc);
+          LivingProcesses found = find_living_processes(users, *environments, proc);
           return Pass{std::move(found), Clock::now() - began};
         } catch (const std::exception&) {
           return std::nullopt;
         }
       });
   pass_ = pass.get_future();
-  pass_began_ = Clock::now();
-  has_warned_ = false;
   try {
     std::thread(std::move(pass)).detach();
   } catch (const std::system_error&) {
@@ -85,17 +82,9 @@ void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   }
 }
 
-void IdleJobs::warn_of_slow_pass() {
-  if (Clock::now() - pass_began_ < kSlowPass || std::exchange(has_warned_, true)) return;
-  spdlog::warn(
-      "reading /proc for the processes of {} idle jobs has taken 60 s so far: a process may hang in a page "
-      "fault; no job is ended for being idle meanwhile",
-      asked_.size());
-}
-
 void IdleJobs::finish_pass() {
   if (asked_.empty()) return;
-  if (pass_.wait_for(0s) != std::future_status::ready) return warn_of_slow_pass();
+  if (pass_.wait_for(0s) != std::future_status::ready) return;
   const std::vector<Job*> asked = std::exchange(asked_, {});
   const std::optional<Pass> pass = pass_.get();
   if (!pass) return;

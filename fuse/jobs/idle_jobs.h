@@ -45,12 +45,12 @@ class IdleJobs {
   void keep_living();
   void begin_pass(std::vector<Job*> jobs);
   void finish_pass();
-  void warn_of_slow_pass();
 
   JobTable& jobs_;
   const std::chrono::seconds job_idle_;
   const std::function<void(Job&)> end_;
   const std::string proc_;
+  const std::shared_ptr<EnvironmentReader> environments_ = std::make_shared<EnvironmentReader>();
   std::map<Job*, Process> living_;  // a known process of each idle job that has one
   // The jobs that the current pass over /proc searches for; empty if there is no pass.
   std::vector<Job*> asked_;
@@ -59,9 +59,7 @@ class IdleJobs {
     Clock::duration took;
   };
   std::future<std::optional<Pass>> pass_;  // no value: the pass has failed for lack of memory
-  Clock::time_point pass_began_{};
   Clock::time_point next_pass_{};
-  bool has_warned_ = false;
 };
 
 }  // namespace cacheshim

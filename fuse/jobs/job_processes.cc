@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/jobs/job_processes.h"
 
-#include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,8 +32,9 @@ std::string_view named_id(std::string_view id) {
 
 class ProcessPass {
  public:
-  ProcessPass(const std::vector<JobUsers>& jobs, const std::string& proc)
-      : proc_(proc), own_(::getpid()) {
+  ProcessPass(const std::vector<JobUsers>& jobs, EnvironmentReader& environments,
+              const std::string& proc)
+      : environments_(environments), proc_(proc), own_(::getpid()) {
     for (const JobUsers& users : jobs) {
       wanted_.emplace(users.job, &users);
       if (const std::string_view named = named_id(users.job); !named.empty()) {
@@ -59,12 +58,12 @@ class ProcessPass {
 
  private:
   void visit(pid_t pid) {
-    struct stat st {};
-    if (::stat(fmt::format("{}/{}", proc_, pid).c_str(), &st) == -1 || !may_count(st.st_uid)) return;
+    const auto uid = real_uid_of(pid, proc_);
+    if (!uid || !may_count(*uid)) return;
     const auto stat = stat_of(pid, proc_);
     if (!stat || is_dead(*stat)) return;
     for (const std::string& id : jobs_of(pid)) {
-      if (counts(*wanted_.at(id), st.st_uid)) found_.try_emplace(id, Process{pid, stat->start_time});
+      if (counts(*wanted_.at(id), *uid)) found_.try_emplace(id, Process{pid, stat->start_time});
     }
   }
 
@@ -110,17 +109,23 @@ class ProcessPass {
         if (text.starts_with(named)) ids.insert(instead);
       }
     };
-    const std::string environment = text_of(pid, "environ");
-    add(job_from_environment(EnvironmentBlock(environment)));
-    add(slurm_job_from_cgroup(text_of(pid, "cgroup")));
+    // A text that /proc does not show is empty: the process has exited, or the daemon may not see the file.
+    const uid_t uid = real_uid_of(pid, proc_).value_or(0);
+    const auto environment = environments_.read(pid, uid, proc_);
+    if (environment) add(job_from_environment(EnvironmentBlock(*environment)));
+    if (environment.failed_with(ETIMEDOUT)) add_jobs_of(uid, ids);
+    const auto cgroup = read_proc(pid, "cgroup", proc_);
+    if (cgroup) add(slurm_job_from_cgroup(*cgroup));
   }
 
-  // Returns an empty text if the file cannot be read: the process has exited, or the daemon may not see the file.
-  std::string text_of(pid_t pid, const char* file) const {
-    auto text = read_proc(pid, file, proc_);
-    return text ? *std::move(text) : std::string();
+  void add_jobs_of(uid_t uid, JobIds& ids) const {
+    for (const auto& [id, users] : wanted_) {
+      const auto& uids = users->uids;
+      if (std::find(uids.begin(), uids.end(), uid) != uids.end()) ids.insert(id);
+    }
   }
 
+  EnvironmentReader& environments_;
   const std::string proc_;
   const pid_t own_;
   std::map<std::string, const JobUsers*> wanted_;
@@ -132,8 +137,9 @@ class ProcessPass {
 
 }  // namespace
 
-LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, const std::string& proc) {
-  return jobs.empty() ? LivingProcesses() : ProcessPass(jobs, proc).run();
+LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, EnvironmentReader& environments,
+                                      const std::string& proc) {
+  return jobs.empty() ? LivingProcesses() : ProcessPass(jobs, environments, proc).run();
 }
 
 bool is_living(const Process& process, const std::string& proc) {

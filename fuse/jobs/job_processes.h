@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "store/sys/environment_reader.h"
 #include "store/sys/process.h"
 
 // Finds living processes of jobs in /proc. A job may be alive although it sends no requests to the daemon: for example,
@@ -24,13 +25,12 @@ using LivingProcesses = std::map<std::string, Process>;  // one process per job
 
 // Returns one living process for each of `jobs` that has any, in one pass over the directory `proc`. A process belongs
 // to the job that its environment names, or to the job uid-<uid>.<id> that it gets instead; to the SLURM job of its
-// cgroup; and to the jobs of its ancestors. It counts if
-// it runs as root or as one of the job's users, so that no other user can keep a job from ending. The calling process
-// (the daemon) never counts, because it may have been started within a job.
+// cgroup; and to the jobs of its ancestors. It counts if its real user is root or one of the job's users, so that no
+// other user can keep a job from ending. It counts for all jobs of its user if its environment cannot be read in time.
+// The calling process (the daemon) never counts, because it may have been started within a job.
 //
-// Takes some 30 µs of CPU per process of root and those users. Blocks while the memory map of such a process is locked,
-// for example by a page fault on a file system that hangs, because reading /proc/PID/environ takes that lock.
-LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
+// Takes some 40 µs of CPU per process of root and those users.
+LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, EnvironmentReader& environments,
                                       const std::string& proc = "/proc");
 
 // Whether the process with this id and start time still exists and is no zombie.

@@ -48,8 +48,8 @@
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
 //       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
-// All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EventLoop,
-// OpenVerifier, SharedFiles, transport/.
+// All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EnvironmentReader,
+// EventLoop, OpenVerifier, SharedFiles, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks

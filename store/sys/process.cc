@@ -56,6 +56,15 @@ pid_t process_of(pid_t tid) {
   return status ? std::atoi(std::string(status_field(*status, "Tgid")).c_str()) : 0;
 }
 
+std::optional<uid_t> real_uid_of(pid_t pid, const std::string& proc) {
+  const auto status = read_proc(pid, "status", proc);
+  if (!status) return std::nullopt;
+  const std::string_view ids = status_field(*status, "Uid");
+  uid_t uid = 0;
+  const auto [end, error] = std::from_chars(ids.data(), ids.data() + ids.size(), uid);
+  return error == std::errc() ? std::optional(uid) : std::nullopt;
+}
+
 std::optional<ProcessStat> parse_stat(const std::string& text) {
   const auto parent = stat_field(text, kParentField);
   const auto start_time = stat_field(text, kStartTimeField);

@@ -26,6 +26,9 @@ std::string_view status_field(const std::string& status, std::string_view name);
 
 // Returns the process of a thread; 0 if /proc does not show it.
 pid_t process_of(pid_t tid);
+// Returns nothing if /proc does not show the process. The owner of /proc/PID is another user for a set-id program, and
+// root for each process that is not dumpable, as any process can make itself.
+std::optional<uid_t> real_uid_of(pid_t pid, const std::string& proc = "/proc");
 
 struct ProcessStat {
   char state = '?';  // 'R', 'S', 'Z', … as in proc(5)

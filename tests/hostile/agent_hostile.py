@@ -75,9 +75,11 @@ class Buffer:
     PAGES = 16
     _HEADER = struct.Struct("<IIQQIIII")
     _FILE = 2  # the node of the only file
+    _READ = 15  # the opcode
     _CLONE_NEWUSER, _CLONE_NEWNS, _PR_SET_PDEATHSIG = 0x10000000, 0x20000, 1
 
-    def __init__(self, mount_point="/mnt"):
+    def __init__(self, mount_point="/mnt", fails_first=False):
+        """`fails_first`: the server fails the first read of each page, and hangs at the second one."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.mmap.restype = ctypes.c_void_p
         self._libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
@@ -86,11 +88,12 @@ class Buffer:
         device = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
         self._check(self._libc.mount(b"buffer", mount_point.encode(), b"fuse", 0, options))
+        self._hangs = os.pipe()  # a byte for each read that hangs
         self._server = os.fork()
         if self._server == 0:
             self._libc.prctl(self._PR_SET_PDEATHSIG, signal.SIGKILL)
             try:
-                self._serve(device)
+                self._serve(device, fails_first)
             finally:
                 os._exit(0)
         os.close(device)
@@ -115,6 +118,27 @@ class Buffer:
         while not tid or not self._call_of(tid[0]).startswith(f"{getdents64} "):
             time.sleep(0.001)
 
+    def lock_memory_map(self, page):
+        """Makes the kernel hold the lock of this process's memory map, in two further threads: one holds it in the second
+        attempt of a page fault, and the other one waits for it to change the map. Every later reader of the map then waits
+        behind the second one."""
+        address, pipe = ctypes.c_void_p(self._start + self.PAGE * page), os.pipe()
+        mmap = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
+        private_anonymous = 0x22
+        changer = []
+
+        def change():
+            changer.append(threading.get_native_id())
+            self._libc.mmap(None, self.PAGE, 0, private_anonymous, -1, 0)
+
+        threads = [threading.Thread(target=call, daemon=True)
+                   for call in (lambda: self._libc.write(pipe[1], address, 1), change)]
+        threads[0].start()
+        os.read(self._hangs[0], 1)
+        threads[1].start()
+        while not changer or not self._call_of(changer[0]).startswith(f"{mmap} "):
+            time.sleep(0.001)
+
     def end(self):
         """Ends the server. The threads go on: their buffers are bad addresses."""
         os.kill(self._server, signal.SIGKILL)
@@ -137,8 +161,9 @@ class Buffer:
             with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
                 file.write(text)
 
-    def _serve(self, device):
+    def _serve(self, device, fails_first):
         size = self.PAGE * self.PAGES
+        failed = set()
 
         def attributes(node):
             mode = 0o100600 if node == self._FILE else 0o40700
@@ -158,7 +183,14 @@ class Buffer:
             entry = struct.pack("<4Q2I", self._FILE, 0, 1000, 1000, 0, 0) + attributes(self._FILE)
             answers = {1: entry, 3: long + attributes(node), 14: struct.pack("<QII", 1, 0, 0), 18: b"", 25: b"",
                        26: init}  # LOOKUP, GETATTR, OPEN, RELEASE, FLUSH, INIT
-            if opcode in (2, 15, 36, 42):  # FORGET, INTERRUPT and BATCH_FORGET have no answer; READ gets none
+            if opcode == self._READ:
+                offset = struct.unpack_from("<Q", request, self._HEADER.size + 8)[0]
+                if fails_first and offset not in failed:
+                    failed.add(offset)
+                    os.write(device, struct.pack("<IiQ", 16, -errno.EIO, unique))
+                else:
+                    os.write(self._hangs[1], b"x")
+            if opcode in (2, self._READ, 36, 42):  # FORGET, INTERRUPT and BATCH_FORGET have no answer; READ gets none
                 continue
             body = answers.get(opcode)
             code = -errno.ENOSYS if body is None else 0
@@ -175,6 +207,20 @@ def hang_in_listings(directories):
         _buffers.append(Buffer())
     for directory in opened:
         _buffers[0].list_into(directory)
+
+
+def look_with_locked_memory_maps(path, count):
+    """Starts `count` processes, one after the other, that lock their memory maps and then look at the path."""
+    _buffers.append(Buffer(fails_first=True))
+    ready = os.pipe()
+    for number in range(count):
+        if os.fork() == 0:
+            _buffers[0].lock_memory_map(number)
+            os.write(ready[1], b"x")
+            with contextlib.suppress(OSError):
+                os.stat(path)
+            os._exit(0)
+        os.read(ready[0], 1)
 
 
 def end_listings():

@@ -20,17 +20,15 @@ constexpr uid_t kOther = 31002;
 
 class JobProcesses : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root to give the processes owners";
+  LivingProcesses find(const std::vector<JobUsers>& jobs) {
+    return find_living_processes(jobs, environments_, proc_.path());
   }
-  LivingProcesses find(const std::vector<JobUsers>& jobs) const {
-    return find_living_processes(jobs, proc_.path());
-  }
-  pid_t find_one(const std::string& job, const std::vector<uid_t>& uids = {kUser}) const {
+  pid_t find_one(const std::string& job, const std::vector<uid_t>& uids = {kUser}) {
     const auto found = find({{job, uids}});
     return found.empty() ? 0 : found.at(job).pid;
   }
   FakeProc proc_;
+  EnvironmentReader environments_;
 };
 
 TEST_F(JobProcesses, AreFoundByTheirEnvironment) {
@@ -83,6 +81,15 @@ TEST_F(JobProcesses, OfOtherUsersDoNotCount) {
   EXPECT_EQ(find_one("j"), 11);
 }
 
+TEST_F(JobProcesses, CountForAllJobsOfTheirUserIfTheirEnvironmentCannotBeRead) {
+  EnvironmentReader environments([](pid_t, const std::string&) { return Errno(ETIMEDOUT); }, {});
+  proc_.add(10, {});
+  const auto found =
+      find_living_processes({{"j", {kUser}}, {"other", {kOther}}}, environments, proc_.path());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.at("j").pid, 10);
+}
+
 TEST_F(JobProcesses, ThatAreZombiesDoNotCount) {
   proc_.add(10, {.cgroup = "0::/job_5\n", .state = 'Z'});
   EXPECT_EQ(find_one("5"), 0);
@@ -117,9 +124,6 @@ TEST_F(JobProcesses, AreTheSameOnlyWithTheSameStartTime) {
 
 class IdleJobsTest : public OverlayTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root to give the processes owners";
-  }
   Job& begin(const std::string& id) {
     Job& job = table_.ensure_active(id, {});
     (void)job.views.enter({kUser, kUser, 0});

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <fmt/core.h>
-#include <gtest/gtest.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -32,9 +30,7 @@ class FakeProc {
                                entry.state, entry.parent, entry.start_time));
     scratch_.write(name + "/environ", entry.environment);
     scratch_.write(name + "/cgroup", entry.cgroup);
-    if (::geteuid() == 0) {
-      ASSERT_EQ(::chown((scratch_ / name).c_str(), entry.uid, entry.uid), 0);
-    }
+    scratch_.write(name + "/status", fmt::format("Name:\tx\nUid:\t{0}\t{0}\t{0}\t{0}\n", entry.uid));
   }
   void remove(pid_t pid) const { std::filesystem::remove_all(scratch_ / std::to_string(pid)); }
   const std::string& path() const { return scratch_.path(); }

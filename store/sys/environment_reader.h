@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/result.h"
+
+namespace cacheshim {
+
+// Reads the environments of processes, with a time limit.
+//
+// A process can block every read of its /proc/PID/environ, for any time: the kernel takes the lock of the process's
+// memory map for it. A thread of the process holds this lock while the server of its own FUSE file system does not answer
+// a page fault (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt keeps the lock), and a second thread
+// waits for the lock to change the map. Only a fatal signal ends the read.
+//
+// So the files are read by further threads, one per user at a time. A read that takes too long keeps its thread. The
+// user's environments are then not read until the thread has come back and `exclusion` has passed: he delays others once.
+//
+// Thread-safe. Threads that a process blocks outlive this object.
+class EnvironmentReader {
+ public:
+  using Read = std::function<Result<std::string>(pid_t pid, const std::string& proc)>;
+  struct Limits {
+    std::chrono::milliseconds read{1000};
+    std::chrono::milliseconds exclusion{60'000};
+    int threads = 64;
+  };
+
+  EnvironmentReader();
+  EnvironmentReader(Read read, Limits limits);  // for tests
+  ~EnvironmentReader();
+  EnvironmentReader(const EnvironmentReader&) = delete;
+  EnvironmentReader& operator=(const EnvironmentReader&) = delete;
+
+  // Returns the variables that the process got at its exec, each with a final NUL. `uid`: the real user of the process.
+  // Errors: ETIMEDOUT if the file cannot be read in time, as for all processes of an excluded user; those of open(2) and
+  // read(2). Does not limit the time for processes of root, whom a user cannot make hang. Call with no lock held.
+  Result<std::string> read(pid_t pid, uid_t uid, const std::string& proc = "/proc");
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace cacheshim

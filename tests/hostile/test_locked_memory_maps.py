@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user whose processes block every read of their /proc/PID/environ delays nobody else.
+
+The daemon reads this file to learn the job of a process, and the kernel takes the lock of the process's memory map for
+it. The attacker's processes hold this lock in a page fault into a file of his own FUSE file system, which never returns
+the data."""
+
+import contextlib
+import time
+
+import pytest
+
+HOSTILE, USER = 20001, 20002
+SOON_S = 5  # a deadline, not a measurement: without the defense, the calls hang until the attacker lets go
+PROCESSES = 12  # more than the daemon has threads for each core
+
+pytestmark = pytest.mark.usefixtures("device")
+
+
+@pytest.fixture
+def attacker(mount, job_of):
+    job = job_of(mount, "hostile", HOSTILE)
+    yield job
+    with contextlib.suppress(Exception):
+        job("agent_hostile.end_listings")
+
+
+def test_no_other_user_waits(mount, attacker, job_of):
+    user = job_of(mount, "user", USER)
+    user.put_group("KEY", {"k.cubin": b"x"})
+    attacker("agent_hostile.look_with_locked_memory_maps", str(mount.path / "triton"), PROCESSES)
+    start = time.monotonic()
+    for number in range(6):
+        newcomer = job_of(mount, f"newcomer{number}", USER + 1 + number)
+        assert newcomer.read("triton/KEY/k.cubin") == b"x"
+        newcomer.put_group(f"KEY{number}", {"k.cubin": b"x"})
+    assert mount.base("triton/KEY5").exists()
+    assert time.monotonic() - start < SOON_S
+    assert "takes too long" in mount.log.read_text(encoding="utf-8")
