@@ -118,26 +118,38 @@ class Buffer:
         while not tid or not self._call_of(tid[0]).startswith(f"{getdents64} "):
             time.sleep(0.001)
 
-    def lock_memory_map(self, page):
-        """Makes the kernel hold the lock of this process's memory map, in two further threads: one holds it in the second
-        attempt of a page fault, and the other one waits for it to change the map. Every later reader of the map then waits
-        behind the second one."""
-        address, pipe = ctypes.c_void_p(self._start + self.PAGE * page), os.pipe()
+    def look_with_locked_map(self, path, page):
+        """Starts a process that looks at the path while the kernel holds the lock of its memory map: one thread holds it in
+        the second attempt of a page fault, and another one waits for it to change the map. Every later reader of the map
+        waits behind that one. The process must not change its map otherwise, so its threads only make system calls."""
         mmap = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
-        private_anonymous = 0x22
-        changer = []
+        private_anonymous, set_dumpable = 0x22, 4
+        ready, fault, change, look, sink = (os.pipe() for _ in range(5))
+        if os.fork() == 0:
+            self._libc.prctl(set_dumpable, 1)  # so that the parent may read its /proc/PID/syscall
+            byte = ctypes.create_string_buffer(1)
 
-        def change():
-            changer.append(threading.get_native_id())
-            self._libc.mmap(None, self.PAGE, 0, private_anonymous, -1, 0)
+            def wait_and_fault():
+                self._libc.read(fault[0], byte, 1)
+                self._libc.write(sink[1], ctypes.c_void_p(self._start + self.PAGE * page), 1)
 
-        threads = [threading.Thread(target=call, daemon=True)
-                   for call in (lambda: self._libc.write(pipe[1], address, 1), change)]
-        threads[0].start()
+            def wait_and_change():
+                os.write(ready[1], struct.pack("<I", threading.get_native_id()))
+                self._libc.read(change[0], byte, 1)
+                self._libc.mmap(None, self.PAGE, 0, private_anonymous, -1, 0)
+
+            for call in (wait_and_fault, wait_and_change):
+                threading.Thread(target=call, daemon=True).start()
+            self._libc.read(look[0], byte, 1)
+            self._libc.access(path, 0)
+            os._exit(0)
+        changer = struct.unpack("<I", os.read(ready[0], 4))[0]
+        os.write(fault[1], b"x")
         os.read(self._hangs[0], 1)
-        threads[1].start()
-        while not changer or not self._call_of(changer[0]).startswith(f"{mmap} "):
+        os.write(change[1], b"x")
+        while not self._call_of(changer).startswith(f"{mmap} "):
             time.sleep(0.001)
+        os.write(look[1], b"x")
 
     def end(self):
         """Ends the server. The threads go on: their buffers are bad addresses."""
@@ -147,7 +159,7 @@ class Buffer:
             thread.join()
 
     def _call_of(self, tid):
-        with open(f"/proc/self/task/{tid}/syscall", encoding="utf-8") as file:
+        with open(f"/proc/{tid}/syscall", encoding="utf-8") as file:
             return file.read()
 
     def _check(self, result):
@@ -209,18 +221,11 @@ def hang_in_listings(directories):
         _buffers[0].list_into(directory)
 
 
-def look_with_locked_memory_maps(path, count):
-    """Starts `count` processes, one after the other, that lock their memory maps and then look at the path."""
+def look_with_locked_maps(path, count):
+    """Starts `count` processes that look at the path with locked memory maps."""
     _buffers.append(Buffer(fails_first=True))
-    ready = os.pipe()
-    for number in range(count):
-        if os.fork() == 0:
-            _buffers[0].lock_memory_map(number)
-            os.write(ready[1], b"x")
-            with contextlib.suppress(OSError):
-                os.stat(path)
-            os._exit(0)
-        os.read(ready[0], 1)
+    for page in range(count):
+        _buffers[0].look_with_locked_map(os.fsencode(path), page)
 
 
 def end_listings():
