@@ -79,7 +79,8 @@ inline FilterPlace place_of(FilterKey key, std::uint32_t word_count) {
   return place;
 }
 
-// A filter in shared memory, for readers. Owns nothing. All functions are async-signal-safe.
+// A filter in shared memory, for readers. Owns nothing. All functions are async-signal-safe, and read only the given
+// memory even if its owner changes it in the meantime.
 class FilterView {
  public:
   FilterView() = default;
@@ -87,14 +88,15 @@ class FilterView {
   static FilterView over(const void* memory, std::size_t size_bytes) {
     const auto* header = static_cast<const FilterHeader*>(memory);
     if (size_bytes < sizeof *header || header->magic != kFilterMagic) return {};
-    const std::uint64_t words = header->word_count;
+    // Read once: another process may change the file.
+    const std::uint32_t words = __atomic_load_n(&header->word_count, __ATOMIC_RELAXED);
     if (header->version != kFilterVersion || words == 0 || (words & (words - 1)) != 0) return {};
     if ((size_bytes - sizeof *header) / sizeof(std::uint64_t) < words) return {};
-    return FilterView(header);
+    return FilterView(header, words);
   }
 
   explicit operator bool() const { return header_ != nullptr; }
-  std::uint32_t word_count() const { return header_->word_count; }
+  std::uint32_t word_count() const { return word_count_; }
   bool is_retired() const { return __atomic_load_n(&header_->retired, __ATOMIC_ACQUIRE) != 0; }
   bool is_building() const { return __atomic_load_n(&header_->building, __ATOMIC_RELAXED) != 0; }
   bool has(const FilterPlace& place) const {
@@ -102,11 +104,13 @@ class FilterView {
   }
 
  private:
-  explicit FilterView(const FilterHeader* header)
+  FilterView(const FilterHeader* header, std::uint32_t word_count)
       : header_(header),
+        word_count_(word_count),
         words_(static_cast<const std::uint64_t*>(static_cast<const void*>(header + 1))) {}
 
   const FilterHeader* header_ = nullptr;
+  std::uint32_t word_count_ = 0;
   const std::uint64_t* words_ = nullptr;
 };
 

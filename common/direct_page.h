@@ -63,10 +63,10 @@ inline const MountPage* mount_page_over(const void* memory, std::size_t size_byt
                     page->alive_offset <= size_bytes - sizeof(std::uint32_t);
   return fits ? page : nullptr;
 }
-// Returns the word at alive_offset.
-inline const std::uint32_t* alive_word(const MountPage& page) {
-  const char* const bytes = static_cast<const char*>(static_cast<const void*>(&page));
-  return static_cast<const std::uint32_t*>(static_cast<const void*>(bytes + page.alive_offset));
+// Returns the word at `alive_offset` of the page at `memory`.
+inline const std::uint32_t* alive_word(const void* memory, std::uint32_t alive_offset) {
+  return static_cast<const std::uint32_t*>(
+      static_cast<const void*>(static_cast<const char*>(memory) + alive_offset));
 }
 inline bool is_alive(const std::uint32_t* word) {
   return (__atomic_load_n(word, __ATOMIC_ACQUIRE) & kAliveMask) != 0;

@@ -2,6 +2,7 @@
 #include "common/name_rules.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace cacheshim {
@@ -91,58 +92,79 @@ char last_of_all_matches(std::string_view pattern) {
   return pattern.empty() || is_special(pattern.back()) ? '\0' : pattern.back();
 }
 
+// The bytes may be a mapping of a file that another process changes at any time. So each field is read once, into a
+// copy, and checked again whenever it is used.
+template <class Record>
+Record NameRules::load(std::uint64_t offset) const {
+  static_assert(sizeof(Record) % sizeof(std::uint32_t) == 0);
+  constexpr std::size_t kWords = sizeof(Record) / sizeof(std::uint32_t);
+  const auto* const from = static_cast<const std::uint32_t*>(static_cast<const void*>(bytes_.data() + offset));
+  std::uint32_t words[kWords];
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+  Record record;
+  std::memcpy(&record, words, sizeof record);
+  return record;
+}
+
 NameRules NameRules::over(std::string_view bytes, std::uint32_t family_count) {
   NameRules rules;
-  if (bytes.size() / sizeof(FamilyRecord) < family_count) return rules;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(FamilyRecord) == 0;
+  if (!is_aligned || bytes.size() / sizeof(FamilyRecord) < family_count) return rules;
   rules.bytes_ = bytes;
-  rules.families_ = static_cast<const FamilyRecord*>(static_cast<const void*>(bytes.data()));
-  for (std::uint32_t i = 0; i < family_count; ++i) {
-    if (!rules.is_valid(rules.families_[i])) return {};
-  }
   rules.count_ = family_count;
-  return rules;
+  return rules.is_valid() ? rules : NameRules();
 }
 
-const NameRuleRecord* NameRules::rules_of(const FamilyRecord& family) const {
-  return static_cast<const NameRuleRecord*>(static_cast<const void*>(bytes_.data() + family.rules));
+std::optional<std::string_view> NameRules::text(std::uint32_t offset, std::uint32_t length) const {
+  if (!has(offset, length)) return std::nullopt;
+  return std::string_view(bytes_.data() + offset, length);
 }
 
-bool NameRules::is_valid(const FamilyRecord& family) const {
-  const std::size_t size = bytes_.size();
-  const auto has = [size](std::uint64_t offset, std::uint64_t length) {
-    return offset + length <= size;
-  };
-  if (!has(family.name, family.name_length) || family.rules % alignof(NameRuleRecord) != 0 ||
-      !has(family.rules, std::uint64_t{family.rule_count} * sizeof(NameRuleRecord))) {
-    return false;
-  }
-  for (std::uint32_t i = 0; i < family.rule_count; ++i) {
-    const NameRuleRecord& rule = rules_of(family)[i];
-    if (!has(rule.pattern, rule.pattern_length)) return false;
+bool NameRules::has_rules(const FamilyRecord& family) const {
+  return family.rules % alignof(NameRuleRecord) == 0 &&
+         has(family.rules, std::uint64_t{family.rule_count} * sizeof(NameRuleRecord));
+}
+
+NameRuleRecord NameRules::rule(const FamilyRecord& family, std::uint32_t number) const {
+  return load<NameRuleRecord>(family.rules + number * sizeof(NameRuleRecord));
+}
+
+// Refuses a table in which records or strings overlap so much that a search would take time quadratic in its size.
+bool NameRules::is_valid() const {
+  std::uint64_t used = 0;
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    const auto family = load<FamilyRecord>(i * sizeof(FamilyRecord));
+    if (!has(family.name, family.name_length) || !has_rules(family)) return false;
+    used += family.name_length + std::uint64_t{family.rule_count} * sizeof(NameRuleRecord);
+    if (used > bytes_.size()) return false;
+    for (std::uint32_t j = 0; j < family.rule_count; ++j) {
+      const NameRuleRecord record = rule(family, j);
+      used += record.pattern_length;
+      if (!has(record.pattern, record.pattern_length) || used > bytes_.size()) return false;
+    }
   }
   return true;
 }
 
-const FamilyRecord* NameRules::find(std::string_view family) const {
+std::optional<FamilyRecord> NameRules::find(std::string_view family) const {
   for (std::uint32_t i = 0; i < count_; ++i) {
-    const FamilyRecord& record = families_[i];
+    const auto record = load<FamilyRecord>(i * sizeof(FamilyRecord));
     if (record.name_length != family.size()) continue;
-    if (std::memcmp(bytes_.data() + record.name, family.data(), family.size()) == 0) return &record;
+    if (text(record.name, record.name_length) == family) return record;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-bool NameRules::any_applies(const FamilyRecord& family, NameRule rule,
-                            std::string_view name) const {
+bool NameRules::any_applies(const FamilyRecord& family, NameRule wanted, std::string_view name) const {
+  if (!has_rules(family)) return true;
   for (std::uint32_t i = 0; i < family.rule_count; ++i) {
-    const NameRuleRecord& record = rules_of(family)[i];
-    if (record.rule != rule || (record.first != '\0' && record.first != name.front()) ||
+    const NameRuleRecord record = rule(family, i);
+    if (record.rule != wanted || (record.first != '\0' && record.first != name.front()) ||
         (record.last != '\0' && record.last != name.back())) {
       continue;
     }
-    if (may_match_pattern({bytes_.data() + record.pattern, record.pattern_length}, name)) {
-      return true;
-    }
+    const auto pattern = text(record.pattern, record.pattern_length);
+    if (!pattern || may_match_pattern(*pattern, name)) return true;
   }
   return false;
 }

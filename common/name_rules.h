@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 // The special names of each cache family, as a flat table. The preloaded library answers from the
@@ -38,26 +39,30 @@ struct NameRuleRecord {
   char last;
 };
 
-// A checked, read-only view of a table. Owns nothing; the bytes, aligned for records, must outlive
-// it.
+// A checked, read-only view of a table. Owns nothing; the bytes, which are at least aligned for records, must outlive
+// it. The bytes may change at any time: the answers are then arbitrary, but no function reads outside of the bytes.
 class NameRules {
  public:
   NameRules() = default;
-  // Returns an empty table if a record or a string is not completely inside the table, or if a
-  // record is misaligned.
+  // Returns an empty table if a record or a string is not completely inside the table, if records or strings overlap
+  // so much that a search would take long, or if a record is misaligned.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
-  // Returns the rules of one family; null if it has none.
-  const FamilyRecord* find(std::string_view family) const;
-  // Requires: `name` is not empty.
-  bool any_applies(const FamilyRecord& family, NameRule rule, std::string_view name) const;
+  // Returns the rules of one family; nothing if it has none.
+  std::optional<FamilyRecord> find(std::string_view family) const;
+  // Returns true also if the table has become invalid, because the mount then answers. Requires: `name` is not empty.
+  bool any_applies(const FamilyRecord& family, NameRule wanted, std::string_view name) const;
 
  private:
-  bool is_valid(const FamilyRecord& family) const;
-  const NameRuleRecord* rules_of(const FamilyRecord& family) const;
+  template <class Record>
+  Record load(std::uint64_t offset) const;
+  bool has(std::uint64_t offset, std::uint64_t length) const { return offset + length <= bytes_.size(); }
+  std::optional<std::string_view> text(std::uint32_t offset, std::uint32_t length) const;
+  bool has_rules(const FamilyRecord& family) const;
+  NameRuleRecord rule(const FamilyRecord& family, std::uint32_t number) const;
+  bool is_valid() const;
 
   std::string_view bytes_;
-  const FamilyRecord* families_ = nullptr;
   std::uint32_t count_ = 0;
 };
 

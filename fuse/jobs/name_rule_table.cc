@@ -97,8 +97,8 @@ NameRuleTable::NameRuleTable(const std::vector<Profile>& profiles)
 }
 
 bool NameRuleTable::is_mount_only(std::string_view path) const {
-  const FamilyRecord* const family = rules_.find(take_component(path));
-  while (family != nullptr && !path.empty()) {
+  const auto family = rules_.find(take_component(path));
+  while (family && !path.empty()) {
     if (rules_.any_applies(*family, NameRule::kMountOnly, take_component(path))) return true;
   }
   return false;

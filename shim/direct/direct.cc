@@ -155,11 +155,11 @@ bool Attempt::is_for_base() const {
 }
 
 bool Attempt::rules_allow() const {
-  const FamilyRecord* family = nullptr;
+  std::optional<FamilyRecord> family;
   bool is_first = true;
   return each_component(rest_, [&](std::string_view name) {
     if (!std::exchange(is_first, false)) {
-      return family == nullptr || !view_->rules.any_applies(*family, NameRule::kMountOnly, name);
+      return !family || !view_->rules.any_applies(*family, NameRule::kMountOnly, name);
     }
     family = view_->rules.find(name);
     return true;
@@ -167,22 +167,22 @@ bool Attempt::rules_allow() const {
 }
 
 bool Attempt::entries_are_directories() const {
-  const FamilyRecord* family = nullptr;
+  std::optional<FamilyRecord> family;
   (void)each_component(rest_, [&](std::string_view name) {
     family = view_->rules.find(name);
     return false;
   });
-  return family != nullptr && family->entries_are_directories != 0;
+  return family && family->entries_are_directories != 0;
 }
 
 // Whether only the mount may report that the name does not exist, because another process may be
 // building it or its entry.
 bool Attempt::is_awaited() const {
-  const FamilyRecord* family = nullptr;
+  std::optional<FamilyRecord> family;
   bool is_first = true;
   return !each_component(rest_, [&](std::string_view name) {
     if (!std::exchange(is_first, false)) {
-      return family == nullptr || !view_->rules.any_applies(*family, NameRule::kAwaited, name);
+      return !family || !view_->rules.any_applies(*family, NameRule::kAwaited, name);
     }
     family = view_->rules.find(name);
     return true;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "common/mapped_state.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
 #include "shim/errno_guard.h"
@@ -89,20 +90,16 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
   PathBuffer path;
   if (!name_in(directory, kStateFile, {}, path)) return false;
   if (!state.map(path.text)) return false;
-  const MountPage* const page = mount_page_over(state.data(), state.size());
-  if (page == nullptr || page->size_bytes > state.size() || page->rules_offset > page->size_bytes) {
-    return false;
-  }
-  const char* const bytes = static_cast<const char*>(state.data());
-  view.alive = alive_word(*page);
-  view.base_changes = &page->base_changes;
-  view.rules = NameRules::over({bytes + page->rules_offset, page->size_bytes - page->rules_offset},
-                               page->family_count);
-  view.device = page->device;
-  view.base_device = page->base_device;
+  const auto mapped = mapped_state(state.data(), state.size());
+  if (!mapped) return false;
+  view.alive = mapped->alive;
+  view.base_changes = mapped->base_changes;
+  view.rules = mapped->rules;
+  view.device = mapped->device;
+  view.base_device = mapped->base_device;
   // The page must belong to the mount that this process sees, not to another mount at the same
   // path.
-  if (!view.is_alive() || !runtime::is_device_of_mount(page->device)) return false;
+  if (!view.is_alive() || !runtime::is_device_of_mount(view.device)) return false;
 
   if (!name_in(directory, kBaseDirectory, {}, path)) return false;
   view.base_length = std::string_view(path.text).size();
@@ -114,8 +111,8 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
     return false;
   }
   view.base_mount = base.stx_mnt_id;
-  return (base.stx_mask & STATX_MNT_ID) != 0 && base.stx_ino == page->base_inode &&
-         ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == page->base_device;
+  return (base.stx_mask & STATX_MNT_ID) != 0 && base.stx_ino == mapped->base_inode &&
+         ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == view.base_device;
 }
 
 // Fails if the process does not belong to the view: only the view's user and root can open the

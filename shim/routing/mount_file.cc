@@ -59,7 +59,7 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
   alignas(MountPage) char bytes[512];
   const Result<std::size_t> got = read_some(fd.get(), bytes, sizeof bytes);
   const MountPage* const page = got ? mount_page_over(bytes, *got) : nullptr;
-  if (page == nullptr || !is_alive(alive_word(*page))) return std::nullopt;
+  if (page == nullptr || !is_alive(alive_word(page, page->alive_offset))) return std::nullopt;
 
   // A kernel that does not know mount roots does not know AT_STATX_DONT_SYNC for FUSE either.
   struct statx st;

@@ -2,9 +2,14 @@
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <memory>
 #include <random>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "common/direct_filter.h"
 #include "fuse/jobs/name_rule_table.h"
 
 namespace cacheshim {
@@ -106,7 +111,7 @@ TEST(NameRuleTable, FindsPatternsOfPathsByADistinctiveComponent) {
   EXPECT_TRUE(table.is_mount_only("one/x/baton"));
   EXPECT_FALSE(table.is_mount_only("one/cache/K/kernel.cubin"));
   const NameRules rules = NameRules::over(table.bytes(), table.family_count());
-  const FamilyRecord& family = *rules.find("one");
+  const FamilyRecord family = *rules.find("one");
   EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "kernel.cubin"));
   EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "anything"));  // because of "all/**"
 }
@@ -141,14 +146,71 @@ TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
 TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
   const NameRuleTable table(two_families());
   const std::string whole = table.bytes();
-  ASSERT_NE(NameRules::over(whole, table.family_count()).find("one"), nullptr);
+  ASSERT_TRUE(NameRules::over(whole, table.family_count()).find("one"));
   for (std::size_t size = 0; size + 1 < whole.size(); ++size) {
     const std::string cut = whole.substr(0, size);
     const NameRules rules = NameRules::over(cut, table.family_count());
-    const FamilyRecord* const family = rules.find("one");
-    if (family == nullptr) continue;  // an accepted table must not make lookups read beyond it
+    const auto family = rules.find("one");
+    if (!family) continue;  // an accepted table must not make lookups read beyond it
     EXPECT_FALSE(rules.any_applies(*family, NameRule::kMountOnly, "x"));
   }
+}
+
+// Its owner may overwrite a mapped table after the check. The table is on the heap, so that the address sanitizer sees
+// a read outside of it.
+TEST(NameRuleTable, ThatIsOverwrittenIsNotReadBeyondItsEnd) {
+  const NameRuleTable table(two_families());
+  const std::size_t size = table.bytes().size();
+  for (const int byte : {0x00, 0x04, 0x7c, 0xff}) {
+    const auto bytes = std::make_unique<char[]>(size);
+    std::memcpy(bytes.get(), table.bytes().data(), size);
+    const NameRules rules = NameRules::over({bytes.get(), size}, table.family_count());
+    const auto family = rules.find("one");
+    ASSERT_TRUE(family);
+    std::memset(bytes.get(), byte, size);
+    (void)rules.find("one");
+    (void)rules.find(std::string(static_cast<std::size_t>(byte), 'x'));
+    (void)rules.any_applies(*family, NameRule::kMountOnly, "x");
+    FamilyRecord overwritten = *family;
+    overwritten.rules = static_cast<std::uint32_t>(size) - 4;
+    EXPECT_TRUE(rules.any_applies(overwritten, NameRule::kMountOnly, "x"));
+  }
+}
+
+TEST(NameRuleTable, ThatIsMisalignedIsEmpty) {
+  const NameRuleTable table(two_families());
+  const std::string shifted = " " + table.bytes();
+  const std::string_view bytes = std::string_view(shifted).substr(1);
+  EXPECT_FALSE(NameRules::over(bytes, table.family_count()).find("one"));
+}
+
+// Without this, a file of 1 MiB would take minutes to search.
+TEST(NameRuleTable, WhoseFamiliesShareTheirRulesIsEmpty) {
+  constexpr std::uint32_t kCount = 1000;
+  std::vector<std::uint32_t> words(kCount * sizeof(FamilyRecord) / 4 + kCount * sizeof(NameRuleRecord) / 4);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    const FamilyRecord family{0, 0, kCount * sizeof(FamilyRecord), kCount, 0};
+    std::memcpy(&words[i * sizeof family / 4], &family, sizeof family);
+  }
+  const std::string_view bytes(static_cast<const char*>(static_cast<const void*>(words.data())), 4 * words.size());
+  EXPECT_TRUE(NameRules::over(bytes, 1).find(""));
+  EXPECT_FALSE(NameRules::over(bytes, kCount).find(""));
+}
+
+TEST(FilterView, KeepsItsSizeIfItsHeaderIsOverwritten) {
+  struct Page {
+    FilterHeader header{kFilterMagic, kFilterVersion, 1, 0, 0};
+    std::uint64_t word = 0;
+  };
+  const auto page = std::make_unique<Page>();
+  const FilterView filter = FilterView::over(page.get(), sizeof *page);
+  ASSERT_TRUE(filter);
+  page->header.word_count = 1U << 30;
+  ShadowProbes probes;
+  probes.begin(filter);
+  EXPECT_TRUE(probes.descend("triton") && probes.finish());
+  EXPECT_FALSE(probes.may_be_shadowed());
+  EXPECT_EQ(filter.word_count(), 1U);
 }
 
 }  // namespace
