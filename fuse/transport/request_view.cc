@@ -80,6 +80,17 @@ std::size_t data_bytes(std::uint32_t opcode, const char* body) {
   }
 }
 
+// No kernel requests more: it reads at most 256 pages, or what the daemon has agreed to.
+constexpr std::uint32_t kMostReplyBytes = 16U << 20;
+
+// Returns the size of the reply for which the daemon would allocate memory.
+std::uint32_t reply_bytes(std::uint32_t opcode, const char* body) {
+  if (opcode != FUSE_READ && opcode != FUSE_READDIR) return 0;
+  std::uint32_t size = 0;
+  std::memcpy(&size, body + offsetof(fuse_read_in, size), sizeof size);
+  return size;
+}
+
 }  // namespace
 
 bool RequestView::is_well_formed() const {
@@ -90,7 +101,7 @@ bool RequestView::is_well_formed() const {
   if (form == kForms.end()) return true;  // has no arguments, or libfuse replies ENOSYS
   const char* const body = bytes_ + sizeof(fuse_in_header);
   std::string_view rest(body, size_ - sizeof(fuse_in_header));
-  if (rest.size() < form->body) return false;
+  if (rest.size() < form->body || reply_bytes(form->opcode, body) > kMostReplyBytes) return false;
   rest.remove_prefix(form->body);
   for (unsigned name = 0; name < form->names; ++name) {
     const auto end = rest.find('\0');

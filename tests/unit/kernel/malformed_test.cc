@@ -132,6 +132,16 @@ TEST_F(FuseKernelMalformed, MissingDataIsNotRead) {
   EXPECT_TRUE(calls_.release(*file));
 }
 
+TEST_F(FuseKernelMalformed, AReadOfMoreThanAnyKernelReadsIsRefused) {
+  fuse_read_in read{};
+  for (const std::uint32_t opcode : {FUSE_READ, FUSE_READDIR}) {
+    for (const std::uint32_t size : {(16U << 20) + 1, 0xffffffffU}) {
+      read.size = size;
+      EXPECT_EQ(kernel_.call(opcode, directory_, bytes_of(read)).error, EIO) << opcode;
+    }
+  }
+}
+
 TEST_F(FuseKernelMalformed, AnUnknownNodeIsRefused) {
   const std::uint64_t far = 0xffffffffffffffff;
   for (const std::uint64_t node : {std::uint64_t{0}, std::uint64_t{4095}, std::uint64_t{500'000},
