@@ -65,10 +65,11 @@ class TaskQueue {
     for (;;) {
       while (!stopping_ && tasks_.empty()) wake_.wait(mutex_);
       if (tasks_.empty()) return;
-      const std::function<void()> task = std::move(tasks_.front());
+      std::function<void()> task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
       (void)run_guarded("a task", task);
+      task = nullptr;  // what it holds may take locks when it is destroyed
       lock.lock();
     }
   }
