@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "store/base/base_watch_modes.h"
+#include "store/base/fanotify_events.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -88,16 +89,12 @@ class FanotifyWatch final : public BaseWatch {
 };
 
 void FanotifyWatch::read_events() {
-  alignas(fanotify_event_metadata) char buffer[64 * 1024];
+  char buffer[64 * 1024];
   std::vector<BaseChange> changes;
   const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
-  const char* const end = buffer + size;      // -1 (EAGAIN): there are none
-  for (const char* at = buffer; at < end;) {  // the kernel aligns each event
-    const void* const aligned = at;
-    const auto& event = *static_cast<const fanotify_event_metadata*>(aligned);
-    take(event, changes);
-    at += event.event_len;
-  }
+  if (size <= 0) return;  // EAGAIN: there are none
+  for_each_event({buffer, static_cast<std::size_t>(size)},
+                 [&](const fanotify_event_metadata& event) { take(event, changes); });
   if (!changes.empty()) changed_(changes);
 }
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/fanotify.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+namespace cacheshim {
+
+// The kernel pads an event only to a multiple of 4 bytes, although its first member has 8. The longest event has one
+// handle and one name.
+constexpr std::size_t kMostEventBytes = 4096;
+
+// Calls `take` with each event of what read(2) has returned. What follows an event in memory is its information.
+template <class Take>
+void for_each_event(std::string_view bytes, Take&& take) {
+  alignas(fanotify_event_metadata) char event[kMostEventBytes] = {};
+  fanotify_event_metadata head;
+  while (bytes.size() >= sizeof head) {
+    std::memcpy(&head, bytes.data(), sizeof head);
+    if (head.event_len < sizeof head || head.event_len > bytes.size()) return;
+    if (head.event_len <= sizeof event) {
+      std::memcpy(event, bytes.data(), head.event_len);
+      take(*reinterpret_cast<const fanotify_event_metadata*>(event));
+    }
+    bytes.remove_prefix(head.event_len);
+  }
+}
+
+}  // namespace cacheshim
