@@ -29,9 +29,10 @@ struct Task {
 
 struct User {
   bool is_read = false;  // a thread reads an environment of his
+  bool is_late = false;  // it has taken too long already
   Clock::time_point excluded_until{};
 
-  bool is_excluded() const { return excluded_until > Clock::now(); }
+  bool is_excluded() const { return is_late || excluded_until > Clock::now(); }
 };
 
 Result<std::string> read_environment(pid_t pid, const std::string& proc) {
@@ -83,6 +84,7 @@ Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>&
   }
   if (task->result) return *std::move(task->result);
   task->is_late = true;
+  users[task->uid].is_late = true;
   exclude(task->uid);
   spdlog::warn(
       "uid {}: reading the environment of process {} takes too long, perhaps because its memory map is "
@@ -133,6 +135,7 @@ void EnvironmentReader::State::run() {
     task->result = std::move(result);
     users[task->uid].is_read = false;
     if (task->is_late) {
+      users[task->uid].is_late = false;
       exclude(task->uid);
     } else {
       users.erase(task->uid);

@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cacheshim {
@@ -71,6 +72,17 @@ TEST_F(EnvironmentReaderTest, AUserWithABlockedReadIsExcludedAlsoAfterIt) {
   release();
   EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
   EXPECT_EQ(*reads_, 1);
+}
+
+TEST_F(EnvironmentReaderTest, TheExclusionLastsAsLongAsTheRead) {
+  const auto reader = make({.read = 100ms, .exclusion = 0ms});
+  EXPECT_TRUE(reader->read(kBlocked, kHostile).failed_with(ETIMEDOUT));
+  const auto start = std::chrono::steady_clock::now();
+  for (int call = 0; call < 100; ++call) {
+    EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
+  }
+  // A deadline, not a measurement: 100 calls that wait take 10 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
 TEST_F(EnvironmentReaderTest, TheExclusionEnds) {
