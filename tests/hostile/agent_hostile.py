@@ -118,13 +118,13 @@ class Buffer:
         while not tid or not self._call_of(tid[0]).startswith(f"{getdents64} "):
             time.sleep(0.001)
 
-    def look_with_locked_map(self, path, page):
-        """Starts a process that looks at the path while the kernel holds the lock of its memory map: one thread holds it in
+    def access_with_locked_map(self, path, page):
+        """Starts a process that calls access(2) for the path while the kernel holds the lock of its memory map: one thread holds it in
         the second attempt of a page fault, and another one waits for it to change the map. Every later reader of the map
         waits behind that one. The process must not change its map otherwise, so its threads only make system calls."""
         mmap = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
         private_anonymous, set_dumpable = 0x22, 4
-        ready, fault, change, look, sink = (os.pipe() for _ in range(5))
+        ready, fault, change, access, sink = (os.pipe() for _ in range(5))
         if os.fork() == 0:
             self._libc.prctl(set_dumpable, 1)  # so that the parent may read its /proc/PID/syscall
             byte = ctypes.create_string_buffer(1)
@@ -140,7 +140,7 @@ class Buffer:
 
             for call in (wait_and_fault, wait_and_change):
                 threading.Thread(target=call, daemon=True).start()
-            self._libc.read(look[0], byte, 1)
+            self._libc.read(access[0], byte, 1)
             self._libc.access(path, 0)
             os._exit(0)
         changer = struct.unpack("<I", os.read(ready[0], 4))[0]
@@ -149,7 +149,7 @@ class Buffer:
         os.write(change[1], b"x")
         while not self._call_of(changer).startswith(f"{mmap} "):
             time.sleep(0.001)
-        os.write(look[1], b"x")
+        os.write(access[1], b"x")
 
     def end(self):
         """Ends the server. The threads go on: their buffers are bad addresses."""
@@ -221,14 +221,15 @@ def hang_in_listings(directories):
         _buffers[0].list_into(directory)
 
 
-def look_with_locked_maps(path, count):
-    """Starts `count` processes that look at the path with locked memory maps."""
+def access_with_locked_maps(path, count):
+    """Starts `count` processes with locked memory maps, which call access(2) for the path."""
     _buffers.append(Buffer(fails_first=True))
     for page in range(count):
-        _buffers[0].look_with_locked_map(os.fsencode(path), page)
+        _buffers[0].access_with_locked_map(os.fsencode(path), page)
 
 
-def end_listings():
+def end_buffer():
+    """Ends all calls that hang in the buffer."""
     _buffers.pop().end()
 
 

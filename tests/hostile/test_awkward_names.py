@@ -26,15 +26,7 @@ def strict(data):
 
 
 def ask(mount, **request):
-    fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
-    try:
-        os.write(fd, json.dumps(request).encode())
-        answer = b""
-        while chunk := os.read(fd, 1 << 16):
-            answer += chunk
-    finally:
-        os.close(fd)
-    return [strict(line) for line in answer.split(b"\n") if line][-1]
+    return [strict(line) for line in mount.answer(request)][-1]
 
 
 def in_view(job, *parts):

@@ -38,15 +38,6 @@ def seconds(call):
 
 
 @pytest.fixture
-def attacker(mount, job_of):
-    """A job of the attacker, without listings that hang."""
-    job = job_of(mount, "hostile", HOSTILE)
-    yield job
-    with contextlib.suppress(Exception):
-        job("agent_hostile.end_listings")
-
-
-@pytest.fixture
 def attacked(mount, attacker):
     """The mount, while a listing of `triton` hangs in the attacker's view."""
     attacker("agent_hostile.hang_in_listings", listings(attacker, "triton"))
@@ -74,7 +65,7 @@ def test_many_listings_of_one_user_delay_one_call_of_another(mount, attacker, jo
         assert seconds(lambda key=key: user.put_group(key, NAMES)) < SOON_S
     assert len(list(threads(mount.daemon_pid()))) <= before + 3
     for job in others:
-        job("agent_hostile.end_listings")
+        job("agent_hostile.end_buffer")
 
 
 def test_the_end_of_a_job_and_gc_do_not_wait(attacked, job_of):
@@ -95,7 +86,7 @@ def test_the_attackers_views_show_what_others_have_published(attacked, attacker,
     user.put_group("LATER", NAMES)
     assert other.read("triton/KEY/k.cubin") == b"x"
     assert other.listdir("triton") == ["KEY", "LATER"]
-    attacker("agent_hostile.end_listings")
+    attacker("agent_hostile.end_buffer")
     assert attacker.read("triton/KEY/k.cubin") == b"x"
     wait_until(lambda: attacker.listdir("triton") == ["KEY", "LATER"], what="the new listing")
 
@@ -103,7 +94,7 @@ def test_the_attackers_views_show_what_others_have_published(attacked, attacker,
 def test_a_changed_file_is_seen_after_the_attack(attacked, attacker, job_of):
     """Once he has let the directory go for a while, his views are cached and invalidated as before."""
     attacked.base("triton/file").write_bytes(b"one")
-    attacker("agent_hostile.end_listings")
+    attacker("agent_hostile.end_buffer")
     wait_until(lambda: attacker.exists("triton/file"), what="the file")
     assert attacker.read("triton/file") == b"one"
     attacked.base("triton/new").write_bytes(b"two")
@@ -144,6 +135,6 @@ def test_a_signal_ends_the_daemon(mount, attacker, job_of, hold):
     again = job_of(mount, "again", USER)
     again.put_group("NEXT", NAMES)
     assert mount.base("triton/NEXT").exists()
-    attacker("agent_hostile.end_listings")
+    attacker("agent_hostile.end_buffer")
     with os.fdopen(process) as end:
         assert select.select([end], [], [], SOON_S)[0]

@@ -31,14 +31,6 @@ def placed(request, mount_store, store, scratch):
     return mount_store(store, "--layers", layers)
 
 
-def error_of(job, call, *arguments):
-    try:
-        job(call, *arguments)
-    except OSError as error:
-        return error.errno
-    return 0
-
-
 def objects_of(mount):
     """Yields the path of each object of the base."""
     for top, directories, files in os.walk(mount.store):
@@ -65,9 +57,9 @@ def test_attributes_of_published_files(placed, job_of):
     job = job_of(placed, "j", USER)
     job.put("KEY", "k.cubin", b"x")
     for path in (job.path("triton/KEY"), job.path("triton/KEY/k.cubin")):
-        assert error_of(job, "os.setxattr", path, OVERLAY, b"y") == errno.EOPNOTSUPP
+        assert job.errno_of("os.setxattr", path, OVERLAY, b"y") == errno.EOPNOTSUPP
         for name in OTHERS:
-            supported = error_of(job, "os.setxattr", path, name, b"y")
+            supported = job.errno_of("os.setxattr", path, name, b"y")
             assert supported in (0, errno.EOPNOTSUPP)  # tmpfs has user attributes since Linux 6.6
         job("os.chmod", path, 0o7755)
     job.put_group("KEY", {})
@@ -79,7 +71,7 @@ def test_attributes_that_other_jobs_see(placed, job_of):
     """The attributes are gone from the job's own view as well, because it shows the base's file."""
     job, other = job_of(placed, "j", USER), job_of(placed, "k", USER)
     job.put("KEY", "k.cubin", b"x")
-    error_of(job, "os.setxattr", job.path("triton/KEY/k.cubin"), "user.note", b"y")
+    job.errno_of("os.setxattr", job.path("triton/KEY/k.cubin"), "user.note", b"y")
     job.put_group("KEY", {})
     for one in (job, other):
         assert one("os.listxattr", one.path("triton/KEY/k.cubin")) == []
@@ -104,7 +96,7 @@ def test_file_flags(mount, job_of):
     job.put("KEY", "k.cubin", b"x")
     for flag in (IMMUTABLE, APPEND_ONLY, NO_DUMP):
         fd = job("os.open", job.path("triton/KEY/k.cubin"), os.O_RDONLY)
-        refused = error_of(job, "fcntl.ioctl", fd, FS_IOC_SETFLAGS, struct.pack("l", flag))
+        refused = job.errno_of("fcntl.ioctl", fd, FS_IOC_SETFLAGS, struct.pack("l", flag))
         assert refused in (errno.ENOTTY, errno.EPERM, errno.EOPNOTSUPP)
         job("os.close", fd)
 
@@ -113,7 +105,7 @@ def make_program(job, path):
     """Creates a small file that could be a program, with all attributes that a job can set."""
     job("os.makedirs", os.path.dirname(path), exist_ok=True)
     job("write_file", path, b"#!/bin/sh\nid -u\n")
-    error_of(job, "os.setxattr", path, "user.containers.override_stat", b"0:0:04755")
+    job.errno_of("os.setxattr", path, "user.containers.override_stat", b"0:0:04755")
     job("os.chmod", path, 0o6755)
 
 
@@ -123,7 +115,7 @@ def test_a_file_that_becomes_a_lock_file_of_the_base(placed, job_of, call):
     it in the base that user."""
     job = job_of(placed, "j", USER)
     make_program(job, job.path(TEMPORARY))
-    error_of(job, call, job.path(TEMPORARY), job.path(LOCK))
+    job.errno_of(call, job.path(TEMPORARY), job.path(LOCK))
     assert_plain(placed)
 
 
@@ -174,10 +166,10 @@ def test_owners_modes_and_capabilities_with_owner_keep(mount_store, store, job_o
     acl = struct.pack("<I", 2) + b"".join(
         struct.pack("<HHI", *entry) for entry in ((1, 7, 2**32 - 1), (2, 7, USER), (4, 7, 2**32 - 1),
                                                   (16, 7, 2**32 - 1), (32, 5, 2**32 - 1)))
-    error_of(job, "os.setxattr", job.path("triton/KEY/k.cubin"), "system.posix_acl_access", acl)
+    job.errno_of("os.setxattr", job.path("triton/KEY/k.cubin"), "system.posix_acl_access", acl)
     make_program(job, job.path(TEMPORARY))
     job("os.link", job.path(TEMPORARY), job.path(LOCK))
-    error_of(job, "os.chmod", job.path(TEMPORARY), 0o6777)
+    job.errno_of("os.chmod", job.path(TEMPORARY), 0o6777)
     job.put_group("KEY", {})
     assert mount.base("triton/KEY/k.cubin").exists()
     assert assert_plain(mount) >= 4

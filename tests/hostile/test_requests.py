@@ -25,17 +25,10 @@ def alive(mount):
 
 def ask(mount, text):
     """Sends a request to the daemon; returns the last line of the reply, or the errno of the write."""
-    fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
     try:
-        os.write(fd, text if isinstance(text, bytes) else text.encode())
-        answer = b""
-        while chunk := os.read(fd, 1 << 16):
-            answer += chunk
-        return json.loads(answer.decode().splitlines()[-1])
+        return json.loads(mount.answer(text)[-1])
     except OSError as error:
         return error.errno
-    finally:
-        os.close(fd)
 
 
 def nested(depth, inner="1"):

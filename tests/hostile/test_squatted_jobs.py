@@ -4,12 +4,10 @@ and learns so in one line."""
 
 import json
 import os
-import pathlib
 import shutil
 import uuid
 
 import cgroups
-import mounts
 import pytest
 from jobs import as_user
 
@@ -17,14 +15,6 @@ OWNER, SQUATTER, ROOT = 20001, 20002, 0
 ID = "4711"
 OWN = f"uid-{OWNER}.{ID}"
 KEY = "triton/k.so"
-
-
-@pytest.fixture
-def anybodys_program(scratch):
-    """A copy of the program that every user can run."""
-    copy = scratch / "dist"
-    shutil.copytree(pathlib.Path(mounts.PROGRAM).parents[1], copy, symlinks=True)
-    return copy / "bin" / "cacheshim"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 """Deep and wide trees of one job neither keep a thread of the daemon busy nor end the daemon."""
 
 import errno
-import json
 import os
 import pathlib
 import subprocess
@@ -15,19 +14,6 @@ MOST_BYTES = 8191  # the longest path of an object in a view
 MOST_LISTED = 10_000  # entries in the answer with a plan
 
 
-def ask(mount, **request):
-    """Sends a request as root, and returns the last line of the reply."""
-    fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
-    try:
-        os.write(fd, json.dumps(request).encode())
-        answer = b""
-        while chunk := os.read(fd, 1 << 16):
-            answer += chunk
-        return json.loads(answer.decode().splitlines()[-1])
-    finally:
-        os.close(fd)
-
-
 @pytest.fixture
 def alive(mount):
     """The mount. Asserts after the test that the same daemon still serves it. The trees are too deep for
@@ -36,14 +22,6 @@ def alive(mount):
     yield mount
     assert mount.daemon_pid() == before
     subprocess.run(["rm", "-rf", mount.base(".cacheshim/layers")], check=True)
-
-
-def error_of(job, call, *arguments):
-    try:
-        job(call, *arguments)
-    except OSError as error:
-        return error.errno
-    return 0
 
 
 def test_the_depth_of_a_tree_has_a_limit(alive, job_of):
@@ -62,10 +40,10 @@ def test_renames_do_not_exceed_the_limit(alive, job_of, call):
         job("agent_hostile.make_deep", job.path(top), 3000)
     deep = job.path("mine/one/" + "d/" * 1500)
     if call == "os.rename":
-        assert error_of(job, call, job.path("mine/two"), deep + "/new") == errno.ENAMETOOLONG
+        assert job.errno_of(call, job.path("mine/two"), deep + "/new") == errno.ENAMETOOLONG
     else:
-        assert error_of(job, call, job.path("mine/two"), deep + "/d", 1) == errno.ENAMETOOLONG
-    assert ask(alive, op="job-layer", job="j")["ok"]
+        assert job.errno_of(call, job.path("mine/two"), deep + "/d", 1) == errno.ENAMETOOLONG
+    assert alive.ask(op="job-layer", job="j")["ok"]
 
 
 def plant_chain(top, depth):
@@ -93,11 +71,11 @@ def test_requests_about_a_tree_that_is_too_deep(mount, job_of, mount_store, stor
     try:
         again = mount_store(store)
         for _ in range(3):
-            assert ask(again, op="job-layer", job="j")["ok"]
-            assert ask(again, op="job-publish", job="j", dry_run=True)["ok"]
-            assert ask(again, op="job-discard", job="j", dry_run=True)["ok"]
-            assert ask(again, op="explain", job="j", path="mine/" + "d/" * 4000 + "d")["ok"]
-        ended = ask(again, op="job-end", job="j", outcome="success")
+            assert again.ask(op="job-layer", job="j")["ok"]
+            assert again.ask(op="job-publish", job="j", dry_run=True)["ok"]
+            assert again.ask(op="job-discard", job="j", dry_run=True)["ok"]
+            assert again.ask(op="explain", job="j", path="mine/" + "d/" * 4000 + "d")["ok"]
+        ended = again.ask(op="job-end", job="j", outcome="success")
         assert ended["ok"] and not again.base("mine/d").exists()
         assert not again.base(".cacheshim/layers/j").exists()
     finally:
@@ -112,8 +90,8 @@ def test_a_deep_path_that_patterns_with_any_depth_match(alive, job_of, names):
     job = job_of(alive, "j", USER)
     job("os.makedirs", job.path("flashinfer"), exist_ok=True)
     assert job("agent_hostile.make_deep", job.path("flashinfer"), 700, names) == 700
-    assert ask(alive, op="job-publish", job="j", dry_run=True)["ok"]
-    assert ask(alive, op="job-end", job="j", outcome="success")["ok"]
+    assert alive.ask(op="job-publish", job="j", dry_run=True)["ok"]
+    assert alive.ask(op="job-end", job="j", outcome="success")["ok"]
 
 
 def test_a_tree_that_is_too_deep_for_the_base_stays_in_the_layer(alive, job_of):
@@ -123,9 +101,9 @@ def test_a_tree_that_is_too_deep_for_the_base_stays_in_the_layer(alive, job_of):
         job.write(f"mine/{name}/file", b"x")
     job("agent_hostile.make_deep", job.path("mine/deep"), 200)
     plan = {one["entry"]: one.get("why", "") for one in
-            ask(alive, op="job-publish", job="j", dry_run=True)["plan"]}
+            alive.ask(op="job-publish", job="j", dry_run=True)["plan"]}
     assert set(plan) == {"mine/deep", "mine/flat"}
-    assert ask(alive, op="job-end", job="j", outcome="success")["incomplete"] == 1
+    assert alive.ask(op="job-end", job="j", outcome="success")["incomplete"] == 1
     assert alive.base("mine/flat/file").exists() and not alive.base("mine/deep").exists()
 
 
@@ -134,7 +112,7 @@ def test_a_lock_file_makes_no_deep_directories_in_the_base(alive, job_of):
     job("os.makedirs", job.path("inductor/locks"))
     job("agent_hostile.make_deep", job.path("inductor/locks"), 200)
     deepest = "inductor/locks/" + "d/" * 200
-    assert error_of(job, "write_file", job.path(deepest + "x.lock"), b"") == errno.ENAMETOOLONG
+    assert job.errno_of("write_file", job.path(deepest + "x.lock"), b"") == errno.ENAMETOOLONG
     assert not alive.base("inductor/locks/d").exists()
 
 
@@ -146,12 +124,12 @@ def test_a_directory_with_many_names(alive, job_of):
     job("os.makedirs", job.path("mine"), exist_ok=True)
     for begin in range(0, count, 1000):
         job("agent_hostile.link_names", job.path("mine"), begin, 1000)
-    assert ask(alive, op="job-layer", job="j")["files"] == count
+    assert alive.ask(op="job-layer", job="j")["files"] == count
     for request in ("job-publish", "job-discard"):
-        answer = ask(alive, op=request, job="j", dry_run=True)
+        answer = alive.ask(op=request, job="j", dry_run=True)
         assert len(answer["plan"]) == MOST_LISTED and answer["omitted"] == count - MOST_LISTED
     assert "2000 entries more" in alive.cli("job", "discard", "j", "--dry-run").stdout
-    assert ask(alive, op="job-discard", job="j")["ok"]
+    assert alive.ask(op="job-discard", job="j")["ok"]
 
 
 def test_chains_and_loops_of_symlinks(alive, job_of):
@@ -166,6 +144,6 @@ def test_chains_and_loops_of_symlinks(alive, job_of):
     for request in ({"op": "verify"}, {"op": "gc", "dry_run": True}, {"op": "job-layer", "job": "j"},
                     {"op": "explain", "job": "j", "path": "triton/KEY/link5"},
                     {"op": "explain", "job": "j", "path": "triton/KEY/self/self/self/k.cubin"}):
-        assert ask(alive, **request)["ok"]
-    assert error_of(job_of(alive, "k", STRANGER), "read_file", job.path("triton/KEY/link5")) == errno.ELOOP
-    assert ask(alive, op="job-end", job="j", outcome="success")["ok"]
+        assert alive.ask(**request)["ok"]
+    assert job_of(alive, "k", STRANGER).errno_of("read_file", job.path("triton/KEY/link5")) == errno.ELOOP
+    assert alive.ask(op="job-end", job="j", outcome="success")["ok"]

@@ -130,6 +130,14 @@ class Process:
         self.start(name, *args, **kwargs)
         return self.result()
 
+    def errno_of(self, name, *args):
+        """Returns the errno that the call sets; 0 if it succeeds."""
+        try:
+            self(name, *args)
+        except OSError as error:
+            return error.errno
+        return 0
+
     def _read(self, count, deadline):
         data, fd = b"", self.stdout_fd
         while len(data) < count:

@@ -72,6 +72,14 @@ def program():
 
 
 @pytest.fixture
+def anybodys_program(scratch):
+    """A copy of the program that every user can run."""
+    copy = scratch / "dist"
+    shutil.copytree(pathlib.Path(mounts.PROGRAM).parents[1], copy, symlinks=True)
+    return copy / "bin" / "cacheshim"
+
+
+@pytest.fixture
 def library():
     if not os.access(mounts.LIBRARY, os.R_OK):
         pytest.fail(f"no library at {mounts.LIBRARY}: build first, or set CACHESHIM_LIB")

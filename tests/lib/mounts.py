@@ -211,6 +211,18 @@ class Mount:
     def status(self):
         return json.loads((self.path / ".cacheshim/status").read_text())
 
+    def answer(self, request):
+        """Sends a control request, an object or its text, and returns the lines of the answer. Raises OSError if the
+        daemon refuses the text."""
+        text = json.dumps(request) if isinstance(request, dict) else request
+        with open(self.path / ".cacheshim/control", "r+b", buffering=0) as control:
+            control.write(text if isinstance(text, bytes) else text.encode())
+            return control.readall().splitlines()
+
+    def ask(self, **request):
+        """Sends a control request as root, and returns its last line: what follows the lines of progress."""
+        return json.loads(self.answer(request)[-1])
+
     def daemon_pid(self):
         return self.status()["pid"]
 

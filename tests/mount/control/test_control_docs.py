@@ -33,12 +33,6 @@ def control_file(mount, name):
     return json.loads((mount.path / ".cacheshim" / name).read_text())
 
 
-def ask(mount, **request):
-    with open(mount.path / ".cacheshim/control", "r+b", buffering=0) as control:
-        control.write(json.dumps(request).encode())
-        return json.loads(control.readall().splitlines()[-1])
-
-
 def flights_of(mount, job):
     assert not job("begin_and_look", job.path("triton/KEY"), "stub.so")
     return control_file(mount, "flights")
@@ -91,8 +85,8 @@ def test_the_list_of_jobs_has_the_keys_of_a_job(mount, job_of):
                   if one["job"] == "one")
     assert list(listed) == list(control_file(mount, "jobs/one"))
     assert listed == control_file(mount, "jobs/one")
-    assert listed == ask(mount, op="job-show", job="one")["job"]
-    rows = ask(mount, op="job-list", rows=True)
+    assert listed == mount.ask(op="job-show", job="one")["job"]
+    rows = mount.ask(op="job-list", rows=True)
     assert set(rows["columns"]) <= set(listed)
 
 
@@ -102,7 +96,7 @@ def test_every_key_of_an_answer_about_a_job_is_documented(mount, job_of):
     for request in ({"op": "job-layer"}, {"op": "job-publish", "dry_run": True},
                     {"op": "job-discard", "dry_run": True}, {"op": "job-publish"},
                     {"op": "job-discard"}, {"op": "job-end", "outcome": "success", "run": False}):
-        answer = ask(mount, job="one", **request)
+        answer = mount.ask(job="one", **request)
         assert "error" not in answer, answer
         row = next(line for line in text.splitlines() if line.startswith(f"| `{request['op']}`"))
         lacking = {key for key in answer if key != "ok" and f"`{key}`" not in row}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages to users about their own jobs, and about other users' jobs."""
 
-import pathlib
 import shutil
 
 import mounts
@@ -10,14 +9,6 @@ from jobs import as_user, wait_until
 
 OTHERS = "job 'one' belongs to uid 20001, not to uid 20002: only its own user and root may use or change it"
 OTHERS_ID = "job 'one' belongs to uid 20001"
-
-
-@pytest.fixture
-def anybodys_program(scratch):
-    """A copy of the program that every user can run."""
-    copy = scratch / "dist"
-    shutil.copytree(pathlib.Path(mounts.PROGRAM).parents[1], copy, symlinks=True)
-    return copy / "bin" / "cacheshim"
 
 
 def triton_entry(job, key):

@@ -234,12 +234,12 @@ def test_a_closing_is_reverted_if_its_requester_dies(mount, two_jobs, lock_fds):
     record = record_of(mount)
     one, two = two_jobs
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_EX)
-    assert "error" in ask(mount, {"op": "close", "seconds": 1})
-    assert ask(mount, {"op": "close", "seconds": 3, "in_use": True}) == {"ok": True}
+    assert "error" in mount.ask(op="close", seconds=1)
+    assert mount.ask(op="close", seconds=3, in_use=True) == {"ok": True}
     assert error_of(two, "fcntl.flock", lock_fds[1], fcntl.LOCK_EX) == errno.ENOLCK
     wait_until(lambda: not record.exists(), what="the end of the closing")
     start_waiting(mount, two, lock_fds[1])
-    assert ask(mount, {"op": "waiting"}) == {"ok": True, "processes": [two.pid]}
+    assert mount.ask(op="waiting") == {"ok": True, "processes": [two.pid]}
     one("os.close", lock_fds[0])
     two.result(timeout=10)
 
@@ -354,21 +354,9 @@ def test_a_mount_that_serves_forgets_the_closing_before_it(mount, mount_store, s
     assert mount.daemon_pid() == standby.pid
 
 
-def ask(mount, request):
-    fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
-    try:
-        os.write(fd, json.dumps(request).encode())
-        data = b""
-        while piece := os.read(fd, 1 << 16):
-            data += piece
-        return json.loads(data.splitlines()[-1])
-    finally:
-        os.close(fd)
-
-
 def test_ten_thousand_jobs_are_listed_consistently(mount):
     for number in range(10_000):
-        ask(mount, {"op": "job-start", "job": f"job-{number:05}", "cycle": "0", "run": False})
+        mount.ask(op="job-start", job=f"job-{number:05}", cycle="0", run=False)
     listed = json.loads(mount.cli("job", "list", "--json").stdout)
     assert [job["job"] for job in listed if job["job"].startswith("job-")] == [
         f"job-{number:05}" for number in range(10_000)]
@@ -382,25 +370,25 @@ def test_ten_thousand_jobs_are_listed_consistently(mount):
 
 def begin_and_end_jobs(mount, stop):
     """Starts and ends jobs until `stop` is set: one or two of them are active at any time."""
-    ask(mount, {"op": "job-start", "job": "zz-0", "cycle": "0", "run": False})
+    mount.ask(op="job-start", job="zz-0", cycle="0", run=False)
     number = 0
     while not stop.is_set():
-        ask(mount, {"op": "job-start", "job": f"zz-{number + 1}", "cycle": "0", "run": False})
-        ask(mount, {"op": "job-end", "job": f"zz-{number}", "outcome": "success", "run": False})
+        mount.ask(op="job-start", job=f"zz-{number + 1}", cycle="0", run=False)
+        mount.ask(op="job-end", job=f"zz-{number}", outcome="success", run=False)
         number += 1
 
 
 @pytest.mark.parametrize("words", [("--json",), ()], ids=["objects", "rows"])
 def test_a_list_is_consistent_while_jobs_begin_and_end(mount, words):
     for number in range(3000):
-        ask(mount, {"op": "job-start", "job": f"aa-{number:05}", "cycle": "0", "run": False})
+        mount.ask(op="job-start", job=f"aa-{number:05}", cycle="0", run=False)
     stop = threading.Event()
     changes = threading.Thread(target=begin_and_end_jobs, args=(mount, stop))
     changes.start()
     try:
         seen = set()
         for _ in range(30):
-            answer = ask(mount, {"op": "job-list", "rows": not words})
+            answer = mount.ask(op="job-list", rows=not words)
             if words:
                 states = {job["job"]: job["state"] for job in answer["jobs"]}
             else:

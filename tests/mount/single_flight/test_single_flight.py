@@ -100,10 +100,7 @@ def test_a_waiter_can_be_killed(mount, crowd, flights):
 
 
 def ask_daemon(mount, op):
-    with open(mount.path / ".cacheshim/control", "r+b", buffering=0) as control:
-        control.write(json.dumps({"op": op}).encode())
-        answer = json.loads(control.readall().splitlines()[-1])
-    assert answer == {"ok": True}
+    assert mount.ask(op=op) == {"ok": True}
 
 
 def test_a_closed_mount_releases_waiters(mount, crowd):
