@@ -19,8 +19,9 @@ namespace cacheshim {
 // a page fault (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt keeps the lock), and a second thread
 // waits for the lock to change the map. Only a fatal signal ends the read.
 //
-// So the files are read by further threads, one per user at a time. A read that takes too long keeps its thread. The
-// user's environments are then not read until the thread has come back and `exclusion` has passed: he delays others once.
+// So further threads read the files, one thread per user at a time. A read that takes too long blocks its thread. The
+// reader then fails for this user at once, until the read returns and for `exclusion` after it. So a user delays others
+// only once.
 //
 // Thread-safe. Threads that a process blocks outlive this object.
 class EnvironmentReader {
