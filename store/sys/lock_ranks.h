@@ -46,7 +46,7 @@
 //         LateOwners::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
-//       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
+//       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_, UserLimits::mutex_
 //
 // All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EnvironmentReader,
 // EventLoop, OpenVerifier, SharedFiles, transport/.

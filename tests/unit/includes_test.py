@@ -17,12 +17,13 @@ MAY_INCLUDE = {
     "fuse": {"store", "common"},
     "fuse/transport": {"store", "common"},
     "fuse/requests": {"common"},
-    "fuse/nodes": {"store", "common"},
-    "fuse/jobs": {"fuse/nodes", "fuse/requests", "store", "common"},
-    **{f"fuse/services/{name}": {"fuse/jobs", "fuse/nodes", "fuse/requests", "store", "common"}
+    "fuse/limits": {"store/sys", "common"},
+    "fuse/nodes": {"fuse/limits", "store", "common"},
+    "fuse/jobs": {"fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"},
+    **{f"fuse/services/{name}": {"fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}
        for name in ("eviction", "freshness", "locks", "publishing", "shared_files",
                     "single_flight")},
-    **{name: {"fuse/services", "fuse/jobs", "fuse/nodes", "fuse/requests", "store", "common"}
+    **{name: {"fuse/services", "fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}
        for name in ("fuse/control", "fuse/vfs")},
     "fuse/dispatch": {"fuse/vfs", "fuse/transport", "store", "common"},
     "learn": {"store", "common"},

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/limit_rows.h"
+#include "common/result.h"
+#include "store/sys/mutex.h"
+
+// What each user consumes of the daemon, and the limits (common/limits.def).
+//
+// Besides the configured limit of one user, a resource may have a capacity that all users share. A user may then take
+// one more unit only while at least as many units are free as this user has. So one user gets at most half of the
+// capacity, two users get a third each, and a user who has nothing always finds something free. Root and the daemon's
+// own user are counted, but never refused.
+//
+// A charge costs two atomic additions. A user's account is found without a lock.
+namespace cacheshim {
+
+class UserLimits;
+
+// One user's consumption. Lives as long as its UserLimits. Thread-safe.
+class UserAccount {
+ public:
+  UserAccount(UserLimits& limits, uid_t uid, bool is_limited)
+      : limits_(limits), uid_(uid), is_limited_(is_limited) {}
+
+  // Returns false, and takes nothing, if the limit does not permit `count` more units.
+  [[nodiscard]] bool take(Limit limit, std::uint64_t count);
+  void give_back(Limit limit, std::uint64_t count);
+  std::uint64_t used(Limit limit) const {
+    return used_[static_cast<std::size_t>(limit)].load(std::memory_order_relaxed);
+  }
+  uid_t uid() const { return uid_; }
+
+ private:
+  void note_refusal(Limit limit);
+
+  UserLimits& limits_;
+  const uid_t uid_;
+  const bool is_limited_;
+  std::atomic<std::uint32_t> reported_{0};  // a bit for each limit whose refusal is in the log
+  // Relaxed: the values are only counts, no other data depend on them.
+  std::array<std::atomic<std::uint64_t>, kLimitRows.size()> used_{};
+};
+
+// Units that are charged to an account, and given back by the destructor. Without an account, charges nobody. Not
+// thread-safe.
+class Charge {
+ public:
+  Charge() = default;
+  Charge(Charge&& other) noexcept
+      : account_(std::exchange(other.account_, nullptr)),
+        limit_(other.limit_),
+        count_(std::exchange(other.count_, 0)) {}
+  Charge& operator=(Charge&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    account_ = std::exchange(other.account_, nullptr);
+    limit_ = other.limit_;
+    count_ = std::exchange(other.count_, 0);
+    return *this;
+  }
+  ~Charge() { release(); }
+
+  // Errors: that of the limit's row; EAGAIN if the row has none.
+  static Result<Charge> take(UserAccount* account, Limit limit, std::uint64_t count = 1);
+  // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it. Shrinking
+  // never fails.
+  [[nodiscard]] bool resize(std::uint64_t count);
+
+ private:
+  Charge(UserAccount* account, Limit limit) : account_(account), limit_(limit) {}
+  void release() noexcept {
+    if (account_ != nullptr && count_ > 0) account_->give_back(limit_, count_);
+  }
+
+  UserAccount* account_ = nullptr;
+  Limit limit_ = Limit::kHandles;
+  std::uint64_t count_ = 0;
+};
+
+// The accounts of all users of a mount. Thread-safe.
+class UserLimits {
+ public:
+  struct Options {
+    LimitValues most{};        // of one user; 0: no limit
+    LimitValues capacities{};  // of all users together; 0: no limit
+    uid_t own_uid = 0;         // the daemon's user, who has no limits
+  };
+  // The number of users with an account of their own; all others share one. Each account has 128 bytes and is never
+  // freed.
+  static constexpr std::size_t kMostAccounts = 65536;
+
+  explicit UserLimits(const Options& options);
+  ~UserLimits();
+  UserLimits(const UserLimits&) = delete;
+  UserLimits& operator=(const UserLimits&) = delete;
+
+  UserAccount& account(uid_t uid);
+
+  // The use of a resource: by all users, the most by one user with limits, and the refusals since the mount.
+  struct Use {
+    std::uint64_t most;      // the limit of one user; 0: none
+    std::uint64_t capacity;  // of all users; 0: none
+    std::uint64_t total;
+    std::uint64_t highest;
+    std::uint64_t refused;
+  };
+  std::array<Use, kLimitRows.size()> uses() const;
+
+ private:
+  friend class UserAccount;
+  struct Pool {
+    std::uint64_t most;
+    std::uint64_t capacity;
+    std::atomic<std::uint64_t> total{0};
+    std::atomic<std::uint64_t> refused{0};
+  };
+  // An open hash table. A part is allocated with its first account, and never freed.
+  static constexpr std::size_t kParts = 256;
+  static constexpr std::size_t kSlots = 512;
+  struct Part {
+    std::array<std::atomic<UserAccount*>, kSlots> slots{};
+  };
+
+  UserAccount* find(uid_t uid) const;
+  UserAccount& add(uid_t uid) EXCLUDES(mutex_);
+  bool is_limited(uid_t uid) const { return uid != 0 && uid != own_uid_; }
+
+  const uid_t own_uid_;
+  std::array<Pool, kLimitRows.size()> pools_;
+  // Release on store, acquire on load: a reader must see the part's slots and the account's members.
+  std::array<std::atomic<Part*>, kParts> parts_{};
+  UserAccount shared_;
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<Part>> owned_parts_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<UserAccount>> accounts_ GUARDED_BY(mutex_);
+};
+
+}  // namespace cacheshim
