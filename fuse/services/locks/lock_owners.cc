@@ -15,21 +15,34 @@ namespace {
 // still open.
 constexpr std::chrono::milliseconds kLeavingFor{100};
 
+// The owner's descriptor, and the one of the file, which the first owner needs.
+constexpr std::uint64_t kDescriptors = 2;
+
 }  // namespace
 
 // Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file it is
 // read-only if that works, so that closing it causes no event for watchers.
+Result<LockOwners::Owner> LockOwners::make_owner(const LockRequest& request, int file) {
+  auto paid = Charge::take(request.account, Limit::kHandles, kDescriptors);
+  auto held = Charge::take(request.account, Limit::kLocks, 0);
+  if (!paid || !held) return Errno(ENOLCK);
+  auto fd = sys::reopen(file, request.is_record ? O_RDWR : O_RDONLY);
+  if (!fd && request.is_record) fd = sys::reopen(file, O_RDONLY);
+  if (!fd) return fd.error();
+  Owner owner;
+  owner.fd = *std::move(fd);
+  owner.descriptor_charge = *std::move(paid);
+  owner.held_charge = *std::move(held);
+  return owner;
+}
+
 Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) {
-  Owner& owner = owners_[key_of(request)];
-  if (!owner.fd) {
-    auto fd = sys::reopen(file_.get(), request.is_record ? O_RDWR : O_RDONLY);
-    if (!fd && request.is_record) fd = sys::reopen(file_.get(), O_RDONLY);
-    if (!fd) {
-      owners_.erase(key_of(request));
-      return fd.error();
-    }
-    owner.fd = *std::move(fd);
+  auto known = owners_.find(key_of(request));
+  if (known == owners_.end()) {
+    CACHESHIM_TRY(made, make_owner(request, file_.get()));
+    known = owners_.emplace(key_of(request), std::move(made)).first;
   }
+  Owner& owner = known->second;
   if (std::find(owner.handles.begin(), owner.handles.end(), request.handle) ==
       owner.handles.end()) {
     owner.handles.push_back(request.handle);
@@ -46,12 +59,11 @@ void LockOwners::remember(Owner& owner, const LockRequest& request, int error) {
   const LockRange range = range_of(request);
   if (!request.is_record) {
     owner.held.clear();  // a failed conversion loses the old lock (flock(2))
-    if (error == 0 && request.type != F_UNLCK) owner.held.push_back(range);
-    return;
+    if (error == 0) owner.held.set(range);
+  } else if (error == 0) {
+    owner.held.set(range);
   }
-  if (error != 0) return;
-  subtract(owner.held, range);
-  if (request.type != F_UNLCK) owner.held.push_back(range);
+  (void)owner.held_charge.resize(owner.held.size());  // does not grow
 }
 
 int LockOwners::try_set(const LockRequest& request) {
@@ -59,11 +71,16 @@ int LockOwners::try_set(const LockRequest& request) {
   const auto found = ensure_owner(request);
   if (!found) return found.error().code();
   Owner& owner = **found;
+  const std::size_t most = owner.held.size() + owner.held.most_added(range_of(request));
+  if (!owner.held_charge.resize(most)) return ENOLCK;
   int error = system_.set(owner.fd.get(), request);
   // NFS implements an exclusive flock as a record lock, which requires a writable descriptor
   if (error == EBADF) {
     auto writer = sys::reopen(file_.get(), O_RDWR);
-    if (!writer) return writer.error().code();
+    if (!writer) {
+      (void)owner.held_charge.resize(owner.held.size());
+      return writer.error().code();
+    }
     owner.fd = *std::move(writer);
     error = system_.set(owner.fd.get(), request);
   }
@@ -141,9 +158,8 @@ bool LockOwners::drop_stale(const LockRequest& request) {
 
 bool LockOwners::is_in_the_way(const LockRequest& request, const OwnerKey& key,
                                const Owner& owner) {
-  return key != key_of(request) &&
-         std::any_of(owner.held.begin(), owner.held.end(),
-                     [&](const LockRange& range) { return conflict(range_of(request), range); });
+  return key != key_of(request) && key.first == request.is_record &&
+         owner.held.conflicts_with(range_of(request));
 }
 
 bool LockOwners::is_held_against(const LockRequest& request) const {
@@ -190,10 +206,7 @@ int LockOwners::find(const LockRequest& request, struct flock& lock) {
   there.length = lock.l_len;
   there.type = F_WRLCK;
   for (const auto& [key, other] : owners_) {
-    for (const LockRange& range : other.held) {
-      if (key.second != request.owner && conflict(range_of(there), range))
-        lock.l_pid = other.process;
-    }
+    if (is_in_the_way(there, key, other)) lock.l_pid = other.process;
   }
   return 0;
 }
@@ -230,14 +243,16 @@ bool LockOwners::take_again(const OwnerKey& key, Owner& owner) const {
   auto fd = sys::reopen(file_.get(), key.first ? O_RDWR : O_RDONLY);
   if (!fd) return false;
   owner.fd = *std::move(fd);
-  return std::all_of(owner.held.begin(), owner.held.end(), [&](const LockRange& range) {
+  bool are_taken = true;
+  owner.held.for_each([&](short type, Interval bytes) {
     LockRequest request;
     request.is_record = key.first;
-    request.type = range.type;
-    request.start = range.start;
-    request.length = range.length;
-    return system_.set(owner.fd.get(), request) == 0;
+    request.type = type;
+    request.start = bytes.start;
+    request.length = bytes.end == Interval::kEndOfFile ? 0 : bytes.end - bytes.start;
+    are_taken = are_taken && system_.set(owner.fd.get(), request) == 0;
   });
+  return are_taken;
 }
 
 bool LockOwners::has_lock(const LockRequest& request) const {
@@ -256,20 +271,13 @@ bool LockOwners::has_lock_of_others(pid_t process) const {
 
 bool LockOwners::is_held_by(pid_t process) const {
   return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
-    const auto& held = known.second.held;
-    return known.second.process == process &&
-           std::any_of(held.begin(), held.end(),
-                       [](const LockRange& range) { return range.type == F_WRLCK; });
+    return known.second.process == process && known.second.held.has_exclusive();
   });
 }
 
 bool LockOwners::gives_up_exclusive(const LockRequest& unlock) const {
   const auto owner = owners_.find(key_of(unlock));
-  return owner != owners_.end() &&
-         std::any_of(owner->second.held.begin(), owner->second.held.end(),
-                     [&](const LockRange& range) {
-                       return range.type == F_WRLCK && covers(range_of(unlock), range);
-                     });
+  return owner != owners_.end() && owner->second.held.has_exclusive_within(range_of(unlock).bytes);
 }
 
 void LockOwners::add_blockers(const LockRequest& request,

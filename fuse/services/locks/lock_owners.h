@@ -13,6 +13,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/services/locks/lock_range.h"
 #include "fuse/services/locks/lock_request.h"
 #include "fuse/services/locks/lock_system.h"
@@ -38,7 +39,7 @@ class LockOwners {
       : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
 
   // Sets or releases a lock without waiting. Returns 0 or an errno value, which is EWOULDBLOCK or EACCES if another
-  // owner has a conflicting lock.
+  // owner has a conflicting lock, and ENOLCK if the user has reached a limit.
   int try_set(const LockRequest& request);
   // Returns true if the request's owner is known. First drops the owner's record locks if its process has closed a
   // descriptor of the file: the kernel does not report every close.
@@ -84,7 +85,9 @@ class LockOwners {
     std::vector<std::uint64_t> handles;
     bool tells_close = false;
     LockSystem::Clock::time_point closed_at{};
-    std::vector<LockRange> held;
+    LockRanges held;
+    Charge held_charge;
+    Charge descriptor_charge;
     // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel reports a
     // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a
     // handle at the process's first lock, these are the descriptors that the process then had: once one of them
@@ -98,6 +101,7 @@ class LockOwners {
 
   static OwnerKey key_of(const LockRequest& request) { return {request.is_record, request.owner}; }
   static bool is_in_the_way(const LockRequest& request, const OwnerKey& key, const Owner& owner);
+  static Result<Owner> make_owner(const LockRequest& request, int file);
   static void remember(Owner& owner, const LockRequest& request, int error);
   Result<Owner*> ensure_owner(const LockRequest& request);
   Owners::iterator drop(Owners::iterator known);

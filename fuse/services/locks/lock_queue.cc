@@ -46,10 +46,10 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
 }
 
 void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call,
-                           std::uint64_t ticket) {
+                           std::uint64_t ticket, Charge charge) {
   std::optional<Clock::time_point> until;
   if (!request.waits) until = system_.now() + kGrace;
-  waiters_.push_back({request, std::move(call), ticket, until});
+  waiters_.push_back({request, std::move(call), ticket, until, std::move(charge)});
 }
 
 void LockQueue::pump(Answers& answers) {
@@ -65,22 +65,21 @@ bool LockQueue::grant_waiters(Answers& answers) {
   // The result is not used: the requests before the one that has dropped a lock are still blocked
   // by other locks.
   bool is_any_dropped = false;
-  std::vector<LockRequest> refused;
+  bool is_any_flock_refused = false;
+  LockRanges refused;  // record locks
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     const LockRequest& request = waiter->request;
-    const bool is_behind =
-        std::any_of(refused.begin(), refused.end(), [&](const LockRequest& first) {
-          return first.is_record == request.is_record &&
-                 (!request.is_record || conflict(range_of(request), range_of(first)));
-        });
+    const bool is_behind = request.is_record ? refused.conflicts_with(range_of(request))
+                                             : is_any_flock_refused;
     const bool weakens = request.type == F_RDLCK && owners.has_lock(request);
     const int error = is_behind ? EAGAIN : try_set(request, is_any_dropped);
     if (is_busy(error)) {
-      if (!is_behind) refused.push_back(request);
+      is_any_flock_refused |= !request.is_record;
+      if (request.is_record && !is_behind) refused.add(range_of(request));
       ++waiter;
       continue;
     }
-    is_any_weakened |= weakens && !refused.empty();
+    is_any_weakened |= weakens && (is_any_flock_refused || !refused.empty());
     answers.emplace_back(std::move(waiter->call), error);
     waiter = waiters_.erase(waiter);
   }

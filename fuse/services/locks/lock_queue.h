@@ -52,8 +52,9 @@ class LockQueue {
   // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it
   // must wait.
   int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
-  void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket)
-      REQUIRES(mutex);
+  // `charge` pays for the wait.
+  void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket,
+                  Charge charge) REQUIRES(mutex);
   // Sets `lock` to a lock that conflicts with a record lock request; `lock.l_type` is F_UNLCK if
   // there is none.
   int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
@@ -88,6 +89,7 @@ class LockQueue {
     std::unique_ptr<LockCall> call;
     std::uint64_t ticket;
     std::optional<Clock::time_point> until;  // of a request that waits only for kGrace
+    Charge charge;
   };
 
   int try_set(const LockRequest& request, bool& is_any_dropped) REQUIRES(mutex);

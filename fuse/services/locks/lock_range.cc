@@ -3,21 +3,18 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <limits>
-#include <utility>
-
 namespace cacheshim {
 namespace {
 
-off_t end_of(const LockRange& range) {
-  return range.length == 0 ? std::numeric_limits<off_t>::max() : range.start + range.length;
-}
+bool overlap(Interval one, Interval other) { return one.start < other.end && other.start < one.end; }
 
 }  // namespace
 
 LockRange range_of(const LockRequest& request) {
-  return {request.is_record, request.type, request.start, request.length};
+  if (!request.is_record) return {false, request.type, {}};
+  const off_t end =
+      request.length == 0 ? Interval::kEndOfFile : request.start + request.length;
+  return {true, request.type, {request.start, end}};
 }
 
 struct flock to_flock(const LockRequest& request) {
@@ -32,28 +29,28 @@ struct flock to_flock(const LockRequest& request) {
 bool conflict(const LockRange& one, const LockRange& other) {
   if (one.is_record != other.is_record) return false;
   if (one.type != F_WRLCK && other.type != F_WRLCK) return false;
-  return !one.is_record || (one.start < end_of(other) && other.start < end_of(one));
+  return overlap(one.bytes, other.bytes);
 }
 
-bool covers(const LockRange& outer, const LockRange& inner) {
-  return outer.start <= inner.start && end_of(inner) <= end_of(outer);
+void LockRanges::set(const LockRange& range) {
+  shared_.remove(range.bytes);
+  exclusive_.remove(range.bytes);
+  if (range.type != F_UNLCK) add(range);
 }
 
-void subtract(std::vector<LockRange>& ranges, const LockRange& gone) {
-  const off_t end = end_of(gone);
-  std::vector<LockRange> left;
-  for (const LockRange& range : ranges) {
-    const off_t range_end = end_of(range);
-    if (range.start < gone.start) {
-      const off_t until = std::min(range_end, gone.start);
-      left.push_back({range.is_record, range.type, range.start, until - range.start});
-    }
-    if (range_end <= end) continue;
-    const off_t from = std::max(range.start, end);
-    const bool has_no_end = range.length == 0;
-    left.push_back({range.is_record, range.type, from, has_no_end ? 0 : range_end - from});
-  }
-  ranges = std::move(left);
+void LockRanges::clear() {
+  shared_.clear();
+  exclusive_.clear();
+}
+
+std::size_t LockRanges::most_added(const LockRange& range) const {
+  const bool splits = shared_.has_around(range.bytes) || exclusive_.has_around(range.bytes);
+  return (splits ? 1U : 0U) + (range.type != F_UNLCK ? 1U : 0U);
+}
+
+bool LockRanges::conflicts_with(const LockRange& request) const {
+  if (exclusive_.overlaps(request.bytes)) return true;
+  return request.type == F_WRLCK && shared_.overlaps(request.bytes);
 }
 
 }  // namespace cacheshim

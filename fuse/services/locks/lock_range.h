@@ -4,8 +4,9 @@
 #include <fcntl.h>
 #include <sys/types.h>
 
-#include <vector>
+#include <cstddef>
 
+#include "fuse/services/locks/interval_set.h"
 #include "fuse/services/locks/lock_request.h"
 
 namespace cacheshim {
@@ -14,8 +15,7 @@ namespace cacheshim {
 struct LockRange {
   bool is_record = false;
   short type = F_UNLCK;  // F_RDLCK or F_WRLCK; F_UNLCK in an unlock
-  off_t start = 0;       // record, bytes
-  off_t length = 0;      // record, bytes; 0: to the end of the file, wherever that is
+  Interval bytes;
 };
 
 LockRange range_of(const LockRequest& request);
@@ -24,9 +24,37 @@ struct flock to_flock(const LockRequest& request);
 // Returns true if two owners cannot have both locks at the same time. A record lock never conflicts with a lock of the
 // whole file.
 bool conflict(const LockRange& one, const LockRange& other);
-// Whether all bytes of `inner` are in `outer`.
-bool covers(const LockRange& outer, const LockRange& inner);
-// Removes the bytes of `gone` from `ranges`; keeps the bytes before and after them.
-void subtract(std::vector<LockRange>& ranges, const LockRange& gone);
+
+// Locks on one file, either all by flock(2) or all by fcntl(2). Sorted: a user may hold thousands of record locks on a
+// file, and each request for the file, of any user, checks them all.
+class LockRanges {
+ public:
+  // Makes the bytes of `range` have its type, as a request of the locks' owner does.
+  void set(const LockRange& range);
+  // Adds a lock of any owner; the other locks stay.
+  void add(const LockRange& range) { of_type(range.type).add(range.bytes); }
+  void clear();
+
+  // Returns an upper bound of how many ranges set() would add.
+  std::size_t most_added(const LockRange& range) const;
+  bool conflicts_with(const LockRange& request) const;
+  bool has_exclusive() const { return !exclusive_.empty(); }
+  // Whether the whole of an exclusive lock is in `bytes`.
+  bool has_exclusive_within(Interval bytes) const { return exclusive_.has_within(bytes); }
+  bool empty() const { return shared_.empty() && exclusive_.empty(); }
+  std::size_t size() const { return shared_.size() + exclusive_.size(); }
+  // Calls `function(type, interval)` for each range.
+  template <class Function>
+  void for_each(Function&& function) const {
+    shared_.for_each([&](Interval bytes) { function(short{F_RDLCK}, bytes); });
+    exclusive_.for_each([&](Interval bytes) { function(short{F_WRLCK}, bytes); });
+  }
+
+ private:
+  IntervalSet& of_type(short type) { return type == F_WRLCK ? exclusive_ : shared_; }
+
+  IntervalSet shared_;
+  IntervalSet exclusive_;
+};
 
 }  // namespace cacheshim

@@ -8,6 +8,8 @@
 
 namespace cacheshim {
 
+class UserAccount;
+
 // A lock request of a caller: flock(2) of the whole file, or fcntl(2) of a range of bytes.
 struct LockRequest {
   bool is_record = false;
@@ -23,6 +25,7 @@ struct LockRequest {
   bool others_close_unseen = false;
   pid_t thread = 0;               // the thread of `process` that is blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors
+  UserAccount* account = nullptr;  // the caller's, who is charged; null: nobody
 };
 
 // A lock request that is answered once, possibly by another thread than the one that made it.

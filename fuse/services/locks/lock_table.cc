@@ -142,8 +142,10 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
       if (queue->dropped) continue;  // after it was found
       int error = queue->ask(request, answers);
       if (error == EINPROGRESS && closed_) error = request.waits ? ENOLCK : EAGAIN;
+      auto charge = Charge::take(request.account, Limit::kWaiters, error == EINPROGRESS ? 1 : 0);
+      if (!charge) error = request.waits ? charge.error().code() : EAGAIN;
       if (error == EINPROGRESS) {
-        ticket = add_waiter(queue, request, std::move(call));
+        ticket = add_waiter(queue, request, std::move(call), *std::move(charge));
       } else {
         answers.emplace_back(std::move(call), error);
       }
@@ -157,11 +159,11 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
 
 // Returns the ticket.
 std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& request,
-                                    std::unique_ptr<LockCall> call) {
+                                    std::unique_ptr<LockCall> call, Charge charge) {
   counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t ticket = next_ticket_++;
   LockCall& waiting = *call;
-  queue->add_waiter(request, std::move(call), ticket);
+  queue->add_waiter(request, std::move(call), ticket, std::move(charge));
   {
     const MutexLock lock(waiting_mutex_);
     waiting_.insert(queue);

@@ -44,8 +44,8 @@ class LockTable {
   LockTable& operator=(const LockTable&) = delete;
 
   // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock whose
-  // owner would wait for itself (break_cycle()), ENOLCK for a request that would have to wait once the table is closed,
-  // or the file system's error. If the file system of a shared file does not support locks (the first one fails with
+  // owner would wait for itself (break_cycle()), ENOLCK for a request that would have to wait once the table is closed
+  // or whose user has reached a limit, or the file system's error. If the file system of a shared file does not support locks (the first one fails with
   // ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
@@ -113,7 +113,8 @@ class LockTable {
   bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);
   void call_loop() EXCLUDES(waiting_mutex_);
   std::uint64_t add_waiter(const Queue& queue, const LockRequest& request,
-                           std::unique_ptr<LockCall> call) REQUIRES(queue->mutex);
+                           std::unique_ptr<LockCall> call, Charge charge)
+      REQUIRES(queue->mutex);
   EventLoop::Clock::time_point tend() EXCLUDES(waiting_mutex_);
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "fuse/limits/user_limits.h"
 #include "fuse/services/locks/lock_table.h"
 #include "store/sys/event_loop.h"
 #include "store/sys/sys.h"

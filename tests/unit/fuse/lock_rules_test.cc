@@ -50,6 +50,7 @@ struct LockRules : testing::Test {
   }
 
   static LockSystem real() { return LockSystem::real(); }
+  std::unique_ptr<UserLimits> limits;  // of the tests of limits; the table charges it until its end
   Counters counters;
   LockSystem system = real();
   LockCallKind kind = LockCallKind::kOfProcess;
@@ -206,6 +207,74 @@ TEST_F(LockRules, ALockThatIsTakenAfterTheCloseStays) {
   ASSERT_EQ(ask(1, next)->wait(), 0);
   EXPECT_EQ(try_lock(2), 0);
   EXPECT_EQ(try_lock(2, 5), EAGAIN);
+}
+
+// ---- Limits of a user
+
+struct LockLimits : LockRules {
+  LockLimits() {
+    value_of(most, Limit::kLocks) = 3;
+    value_of(most, Limit::kWaiters) = 1;
+    value_of(most, Limit::kHandles) = 8;  // four owners
+    limits = std::make_unique<UserLimits>(UserLimits::Options{.most = most});
+    account = &limits->account(1000);
+  }
+  std::shared_ptr<LockOutcome> ask_as_user(const LockRequest& wanted, std::uint64_t file = 1) {
+    LockRequest paid = wanted;
+    paid.account = account;
+    return ask(file, paid);
+  }
+  std::uint64_t used(Limit limit) const { return account->used(limit); }
+
+  LimitValues most{};
+  UserAccount* account = nullptr;
+};
+
+TEST_F(LockLimits, FurtherLocksFailAndReleasedOnesAreGivenBack) {
+  for (off_t start : {0, 10, 20}) ASSERT_EQ(ask_as_user(request(1, start))->wait(), 0);
+  EXPECT_EQ(ask_as_user(request(1, 30))->wait(), ENOLCK);
+  EXPECT_EQ(ask(1, request(2, 30))->wait(), 0);  // another user
+  LockRequest unlock = request(1, 0, 0, F_UNLCK);
+  ASSERT_EQ(ask_as_user(unlock)->wait(), 0);
+  EXPECT_EQ(used(Limit::kLocks), 0U);
+  EXPECT_EQ(ask_as_user(request(1, 40))->wait(), 0);
+  table.closed({0, 1}, 1, 1);
+  EXPECT_EQ(used(Limit::kLocks), 0U);
+  EXPECT_EQ(used(Limit::kHandles), 0U);
+}
+
+TEST_F(LockLimits, AdjacentLocksCountAsOneAndARefusedRequestAsNone) {
+  for (off_t start = 0; start < 10; ++start) ASSERT_EQ(ask_as_user(request(1, start))->wait(), 0);
+  EXPECT_EQ(used(Limit::kLocks), 1U);
+  LockRequest attempt = request(2, 5);
+  attempt.waits = false;
+  EXPECT_EQ(ask_as_user(attempt)->wait(), EAGAIN);
+  EXPECT_EQ(used(Limit::kLocks), 1U);
+}
+
+TEST_F(LockLimits, AnUnlockThatSplitsALockNeedsRoom) {
+  ASSERT_EQ(ask_as_user(request(1, 0, 100))->wait(), 0);
+  ASSERT_EQ(ask_as_user(request(1, 10, 1, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(ask_as_user(request(1, 20, 1, F_UNLCK))->wait(), 0);
+  EXPECT_EQ(ask_as_user(request(1, 30, 1, F_UNLCK))->wait(), ENOLCK);
+  EXPECT_EQ(ask_as_user(request(1, 0, 15, F_UNLCK))->wait(), 0);
+  EXPECT_EQ(used(Limit::kLocks), 2U);
+}
+
+TEST_F(LockLimits, FurtherOwnersAndWaitersFail) {
+  ASSERT_EQ(ask(1, request(9, 0))->wait(), 0);
+  const auto waiting = ask_as_user(request(1, 0));
+  EXPECT_EQ(waiting->now(), -1);
+  EXPECT_EQ(ask_as_user(request(2, 0))->wait(), ENOLCK);
+  LockRequest attempt = request(2, 0);
+  attempt.waits = false;
+  EXPECT_EQ(ask_as_user(attempt)->wait(), EAGAIN);
+  EXPECT_EQ(ask_as_user(request(3, 50))->wait(), 0);
+  EXPECT_EQ(ask_as_user(request(4, 60))->wait(), 0);
+  EXPECT_EQ(ask_as_user(request(5, 70))->wait(), ENOLCK);  // owners 1 to 4 have eight descriptors
+  table.closed({0, 1}, 9, 9);
+  EXPECT_EQ(waiting->wait(), 0);
+  EXPECT_EQ(used(Limit::kWaiters), 0U);
 }
 
 }  // namespace
