@@ -101,7 +101,13 @@ void ControlClient::exchange(const json& request,
                              const std::function<bool(std::string_view line)>& take) const {
   auto fd = open_at(directory_.get(), "control", O_RDWR);
   if (!fd) fail_unavailable(mount_, fd.error());
-  if (const Status written = write_request(fd->get(), dump_json(request)); !written) {
+  const Status written = write_request(fd->get(), dump_json(request));
+  if (written.failed_with(EAGAIN)) {
+    throw Failure(kExitFailed, fmt::format("the daemon of '{}' is at work on as many requests of this user as "
+                                           "max_requests permits; nothing was done",
+                                           mount_));
+  }
+  if (!written) {
     fail_unavailable(mount_, written.error());
   }
   std::string text;

@@ -2,6 +2,7 @@
 #include "fuse/mount.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,6 +19,25 @@ constexpr std::chrono::seconds kShortestIdleInterval{1};
 constexpr std::chrono::milliseconds kFirstSearchInterval{100};
 constexpr std::chrono::seconds kAnswerDeadline{1};
 
+// Descriptors that the daemon needs for itself, and for files that no user pays for: the lock files of the base
+// (HeldObjects), watches, the store's directories.
+std::uint64_t own_descriptors(std::uint64_t all) {
+  constexpr std::uint64_t kMostOwn = 2048;
+  return std::min(kMostOwn, all / 8);
+}
+
+UserLimits::Options limit_options(const MountOptions& options) {
+  UserLimits::Options limits{.most = options.limits, .own_uid = sys::own_uid()};
+  if (options.store_dir.empty()) return limits;  // a plain overlay
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    value_of(limits.capacities, Limit::kHandles) =
+        descriptors.rlim_cur - own_descriptors(descriptors.rlim_cur);
+  }
+  value_of(limits.capacities, Limit::kLeases) = LeaseTable::kMostLeases;
+  return limits;
+}
+
 }  // namespace
 
 Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
@@ -26,6 +46,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
       options(std::move(mount_options)),
       entries(profiles),
       started(std::time(nullptr)),
+      limits(limit_options(options)),
       lock_access(options.allow),
       trust(options.allow),
       jobs_dir(nodes.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),

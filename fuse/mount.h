@@ -17,6 +17,7 @@
 #include "fuse/jobs/job_rights.h"
 #include "fuse/jobs/job_table.h"
 #include "fuse/jobs/publish_trust.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/nodes/handle.h"
 #include "fuse/nodes/io_modes.h"
 #include "fuse/nodes/node_table.h"
@@ -59,6 +60,7 @@ struct MountOptions {
   const DirectAccess* direct = nullptr;  // must outlive the mount
   std::optional<PublishAllow> allow;
   bool verify_on_open;
+  LimitValues limits{};  // of one user
 };
 
 // The result of FUSE_INIT.
@@ -101,6 +103,10 @@ class Mount {
   // Call after the last request. The records of active jobs stay for the next daemon.
   void stop();
 
+  // Charges a user; see Charge::take().
+  Result<Charge> charge(uid_t uid, Limit limit, std::uint64_t count = 1) {
+    return Charge::take(&limits.account(uid), limit, count);
+  }
   std::uint64_t direct_opens() const;  // opens that bypassed the mount, of all jobs
   bool uses_io_uring() const { return uses_io_uring_; }
   bool is_base_local() const { return is_base_local_; }
@@ -110,6 +116,7 @@ class Mount {
   const EntryMap entries;
   const std::time_t started;
   Counters counters;
+  UserLimits limits;  // before the parts that charge users
   NodeTable nodes;
   HandleTable handles;
   OpenFiles open_files;

@@ -68,6 +68,20 @@ std::string flights_json(Mount& mount, uid_t uid) {
   return dump_json(all, 2) + "\n";
 }
 
+Json limits_json(const UserLimits& limits) {
+  Json all = Json::array();
+  const auto uses = limits.uses();
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    all.push_back({{"limit", kLimitRows[i].key},
+                   {"most", uses[i].most},
+                   {"capacity", uses[i].capacity},
+                   {"used", uses[i].total},
+                   {"highest", uses[i].highest},
+                   {"refused", uses[i].refused}});
+  }
+  return all;
+}
+
 std::string status_json(Mount& mount) {
   const MountOptions& options = mount.options;
   Json json;
@@ -90,6 +104,7 @@ std::string status_json(Mount& mount) {
   if (const Flights* const flights = mount.single_flight.flights(); flights != nullptr) {
     for (const uid_t uid : flights->excluded_users()) json["excluded_builders"].push_back(uid);
   }
+  json["limits"] = limits_json(mount.limits);
   Json names = Json::array();
   for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);
   json["profiles"] = std::move(names);
@@ -168,7 +183,8 @@ Status ControlDirectory::submit(const std::shared_ptr<ControlSession>& session,
                                 const Caller& caller, std::string_view request) {
   const auto json = parse_json(request, kRequestLimits);
   if (!json.is_object() || !json.contains("op") || !json["op"].is_string()) return Errno(EINVAL);
-  CACHESHIM_CHECK(session->begin());
+  CACHESHIM_TRY(charge, mount_.charge(caller.uid, Limit::kRequests));
+  CACHESHIM_CHECK(session->begin(std::move(charge)));
   run_control_request(mount_, caller, json, session);
   return {};
 }

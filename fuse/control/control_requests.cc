@@ -210,6 +210,15 @@ bool require_startable(const ControlRequest& request, const std::string& id,
   return false;
 }
 
+void refuse_job(const ControlRequest& request, const std::string& id, Errno error) {
+  const Limit limit = error.code() == EMFILE ? Limit::kHandles : Limit::kJobs;
+  request.session->refuse(
+      fmt::format("cannot begin job '{}': uid {} has reached the limit {} of the mount; end other jobs "
+                  "first; nothing was done",
+                  id, request.caller.uid, row_of(limit).key),
+      kExitFailed);
+}
+
 void start_job(const ControlRequest& request) {
   const std::string named = request.text("job");
   if (!require_valid(named, request)) return;
@@ -227,8 +236,11 @@ void start_job(const ControlRequest& request) {
   }
   JobRights& rights = request.mount.rights;
   const bool shared_uids = request.flag("shared_uids");
-  Job& job =
-      uid ? rights.begin_for(*uid, claim, shared_uids) : rights.ensure_active(claim, shared_uids);
+  UserAccount& account = request.mount.limits.account(request.caller.uid);
+  const auto begun = uid ? rights.begin_for(*uid, claim, account, shared_uids)
+                         : rights.ensure_active(claim, account, shared_uids);
+  if (!begun) return refuse_job(request, named, begun.error());
+  Job& job = **begun;
   (void)job.views.enter(
       request.caller);  // root does not become the owner; the first other user does
   job.record_owner();
@@ -339,7 +351,10 @@ void wait_for_job(const ControlRequest& request) {
   Job* job = require_known_job(request);
   if (job == nullptr) return;
   const std::string id = job->id;
-  job->life.on_end([id, session = request.session](std::optional<Outcome> outcome) {
+  const std::weak_ptr<ControlSession> waiting = request.session;
+  job->life.on_end(waiting, [id, waiting](std::optional<Outcome> outcome) {
+    const auto session = waiting.lock();
+    if (session == nullptr) return;  // the client has closed the file
     if (outcome) return session->answer({{"ok", true}, {"outcome", to_string(*outcome)}});
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
                     kExitUnavailable);

@@ -12,10 +12,11 @@ namespace cacheshim {
 
 using Json = nlohmann::ordered_json;
 
-Status ControlSession::begin() {
+Status ControlSession::begin(Charge charge) {
   const MutexLock lock(mutex_);
   if (has_request_) return Errno(EBUSY);
   has_request_ = true;
+  charge_ = std::move(charge);
   return {};
 }
 
@@ -98,6 +99,7 @@ void ControlSession::answer_line(std::string line) {
     pending_ += line;
   }
   answered_ = true;
+  charge_ = Charge();
   if (reader_) replies += take_reply();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/result.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/requests/completion.h"
 #include "fuse/requests/pending_replies.h"
 #include "store/sys/mutex.h"
@@ -18,8 +19,9 @@ namespace cacheshim {
 // held.
 class ControlSession {
  public:
-  // Call when a request has been written. Errors: EBUSY if the session already has a request.
-  Status begin();
+  // Call when a request has been written. `charge` pays for it until it is answered. Errors: EBUSY if the session
+  // already has a request.
+  Status begin(Charge charge);
   // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any; with no bytes if there is
   // no request or all lines have been read. tick() bounds the wait. Errors: EBUSY if another read waits.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
@@ -43,6 +45,7 @@ class ControlSession {
 
   Mutex mutex_;
   bool has_request_ GUARDED_BY(mutex_) = false;
+  Charge charge_ GUARDED_BY(mutex_);
   bool answered_ GUARDED_BY(mutex_) = false;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::string pending_ GUARDED_BY(mutex_);      // queued lines; the first `fetched_` bytes have been read

@@ -196,7 +196,9 @@ void unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
 }
 
 void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  change(req, parent, [=](Filesystem& fs) { replies::status(req, fs.names.rmdir(parent, name)); });
+  change(req, parent, [=](Filesystem& fs) {
+    replies::status(req, fs.names.rmdir(request_of(req), parent, name));
+  });
 }
 
 void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
@@ -321,7 +323,9 @@ void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in
 }
 
 void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info*) {
-  handle(req, [=](Filesystem& fs) { replies::opened_directory(req, fs.directories.opendir(ino)); });
+  handle(req, [=](Filesystem& fs) {
+    replies::opened_directory(req, fs.directories.opendir(request_of(req), ino));
+  });
 }
 
 void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* fi) {

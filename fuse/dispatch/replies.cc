@@ -89,10 +89,11 @@ void opened(fuse_req_t req, const Result<OpenedFile>& result) {
   if (fuse_reply_open(req, &info) == -ENOENT) filesystem.files.release(result->fh);
 }
 
-void opened_directory(fuse_req_t req, const OpenedFile& result) {
+void opened_directory(fuse_req_t req, const Result<OpenedFile>& result) {
+  if (fails(req, result)) return;
   Filesystem& filesystem = filesystem_of(req);
-  const fuse_file_info info = info_of(result);
-  if (fuse_reply_open(req, &info) == -ENOENT) filesystem.directories.releasedir(result.fh);
+  const fuse_file_info info = info_of(*result);
+  if (fuse_reply_open(req, &info) == -ENOENT) filesystem.directories.releasedir(result->fh);
 }
 
 void created(fuse_req_t req, const Result<CreatedFile>& result) {

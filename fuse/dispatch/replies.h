@@ -17,7 +17,7 @@ void status(fuse_req_t req, const Status& result);
 void entry(fuse_req_t req, const Result<Entry>& result);
 void attributes(fuse_req_t req, const Result<Attributes>& result);
 void opened(fuse_req_t req, const Result<OpenedFile>& result);
-void opened_directory(fuse_req_t req, const OpenedFile& result);
+void opened_directory(fuse_req_t req, const Result<OpenedFile>& result);
 void created(fuse_req_t req, const Result<CreatedFile>& result);
 void written(fuse_req_t req, const Result<std::size_t>& bytes);
 // Replies to an xattr request: with the length of the value if `size` is 0, otherwise with the value.

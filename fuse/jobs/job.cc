@@ -20,6 +20,15 @@ JobViews::Settings view_settings(const std::string& id, const JobSettings& setti
 
 }  // namespace
 
+// A user's job uid-UID is free: it is where the processes of a user go that can begin no other job.
+Result<JobPayment> JobPayment::take(UserAccount& account, const std::string& job) {
+  constexpr std::uint64_t kDescriptors = 8;  // of the layer and the filter
+  if (job == JobId::for_uid(account.uid()).view()) return JobPayment();
+  CACHESHIM_TRY(one, Charge::take(&account, Limit::kJobs));
+  CACHESHIM_TRY(open, Charge::take(&account, Limit::kHandles, kDescriptors));
+  return JobPayment{std::move(one), std::move(open)};
+}
+
 Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
          Counters& counters, NodeTable& nodes, const JobSettings& settings)
     : id(std::move(job_id)),
@@ -41,7 +50,9 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
       nodes_(nodes),
       settings_(settings) {}
 
-void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids) {
+void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids,
+                JobPayment payment) {
+  payment_ = std::move(payment);
   policy.begin(mount_policy, claim.publish);
   views.begin(shared_uids);
   views.is_shared_by_root = shared_uids && claim.is_roots;
@@ -71,6 +82,7 @@ PendingReplies Job::finish(Outcome outcome) {
   pending.clear();
   views.end();
   reads.clear();
+  payment_ = {};
   return life.end(outcome);
 }
 

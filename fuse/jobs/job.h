@@ -18,6 +18,7 @@
 #include "fuse/jobs/pending_entries.h"
 #include "fuse/jobs/unsettled_writes.h"
 #include "fuse/jobs/view_filter.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/requests/pending_replies.h"
 #include "store/layer/layer.h"
@@ -47,6 +48,14 @@ struct JobSettings {
   bool is_restricted = false;
 };
 
+// What the user is charged whose process has begun a job.
+struct JobPayment {
+  // Errors: EDQUOT, EMFILE.
+  static Result<JobPayment> take(UserAccount& account, const std::string& job);
+  Charge job;
+  Charge descriptors;
+};
+
 // A job of this mount: its layer, its parts, and the functions that concern several parts. Never
 // freed while the mount exists, so that nodes can point at it. The job and each part are
 // thread-safe.
@@ -72,7 +81,8 @@ class Job final : private OverlayObserver {
   JobPublishing publishing;
   Mutex end_mutex{LockRank::kJobEnd};  // held by the thread that ends the job
 
-  void begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids);
+  void begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids,
+             JobPayment payment = {});
   // Takes over a layer that an earlier daemon left; call open_layer() next.
   void adopt(Layer taken, PublishPolicy mount_policy) REQUIRES(overlay.mutex());
   // Ends the job. Requires: the layer has been removed. Returns the replies to the requests that wait for the end.
@@ -106,6 +116,7 @@ class Job final : private OverlayObserver {
   NodeTable& nodes_;
   const JobSettings settings_;
   Mutex share_mutex_;  // held by share_locks()
+  JobPayment payment_;  // changed by begin() and finish(), which exclude each other
 };
 
 }  // namespace cacheshim

@@ -29,8 +29,8 @@ PendingReplies JobLife::end(Outcome outcome) {
 
 PendingReplies JobLife::take_waiting(std::optional<Outcome> outcome) {
   PendingReplies replies;
-  for (OnEnd& then : std::exchange(waiting_, {})) {
-    replies.add([then = std::move(then), outcome] { then(outcome); });
+  for (Waiting& waiting : std::exchange(waiting_, {})) {
+    replies.add([then = std::move(waiting.then), outcome] { then(outcome); });
   }
   return replies;
 }
@@ -40,12 +40,13 @@ PendingReplies JobLife::refuse_waits() {
   return take_waiting(std::nullopt);
 }
 
-void JobLife::on_end(OnEnd then) {
+void JobLife::on_end(std::weak_ptr<const void> waiter, OnEnd then) {
   std::optional<Outcome> outcome;
   {
     const MutexLock lock(mutex_);
     if (active_) {
-      waiting_.push_back(std::move(then));
+      std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.waiter.expired(); });
+      waiting_.push_back({std::move(waiter), std::move(then)});
       return;
     }
     outcome = outcome_.load();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,9 +34,9 @@ class JobLife {
   std::string cycle() const EXCLUDES(mutex_);
 
   // Calls `then` once, when the job ends; immediately if it is not active. Passes no outcome if the job continues but
-  // no process may wait for it any more.
+  // no process may wait for it any more. May drop `then` once `waiter` has been destroyed.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
-  void on_end(OnEnd then) EXCLUDES(mutex_);
+  void on_end(std::weak_ptr<const void> waiter, OnEnd then) EXCLUDES(mutex_);
   PendingReplies refuse_waits() EXCLUDES(mutex_);
 
  private:
@@ -48,7 +49,11 @@ class JobLife {
   std::atomic<std::time_t> started_{0};
   mutable Mutex mutex_;
   std::string cycle_ GUARDED_BY(mutex_) = "0";
-  std::vector<OnEnd> waiting_ GUARDED_BY(mutex_);
+  struct Waiting {
+    std::weak_ptr<const void> waiter;
+    OnEnd then;
+  };
+  std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

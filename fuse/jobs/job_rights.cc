@@ -82,15 +82,17 @@ std::string JobRights::reason(const JobClaim& claim) const {
   return fmt::format("no cgroup of SLURM proves that this process belongs to job '{}'", id);
 }
 
-Job& JobRights::begin_for(uid_t uid, JobClaim& claim, bool shared_uids) {
-  Job& job = ensure_active(claim, shared_uids);
-  if (job.views.reserve(uid)) return job;
+Result<Job*> JobRights::begin_for(uid_t uid, JobClaim& claim, UserAccount& account,
+                                  bool shared_uids) {
+  CACHESHIM_TRY(job, ensure_active(claim, account, shared_uids));
+  if (job->views.reserve(uid)) return job;
   claim.named = claim.job;
   claim.job = JobId::for_uid(uid, claim.named.view());
-  return ensure_active(claim, shared_uids);
+  return ensure_active(claim, account, shared_uids);
 }
 
-Job& JobRights::ensure_active(const JobClaim& claim, bool shared_uids) {
+Result<Job*> JobRights::ensure_active(const JobClaim& claim, UserAccount& account,
+                                      bool shared_uids) {
   const std::string id(claim.job.view());
   const Job* const job = claim.named.empty() ? nullptr : jobs_.find(id);
   const bool begins_instead = !claim.named.empty() && (job == nullptr || !job->life.is_active());
@@ -98,7 +100,7 @@ Job& JobRights::ensure_active(const JobClaim& claim, bool shared_uids) {
     spdlog::warn("{}; a process of another user that names it gets job '{}' instead",
                  reason(claim), id);
   }
-  return jobs_.ensure_active(id, claim, shared_uids);
+  return jobs_.ensure_active(id, claim, account, shared_uids);
 }
 
 }  // namespace cacheshim

@@ -53,11 +53,15 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   return *job;
 }
 
-Job& JobTable::ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids) {
+Result<Job*> JobTable::ensure_active(const std::string& id, const JobClaim& claim,
+                                     UserAccount& account, bool shared_uids) {
   const MutexLock lock(mutex_);
+  const auto known = jobs_.find(id);
+  if (known != jobs_.end() && known->second->life.is_active()) return known->second.get();
+  CACHESHIM_TRY(payment, JobPayment::take(account, id));
   Job& job = get_or_make(id);
-  if (!job.life.is_active()) job.begin(claim, policy_, shared_uids);
-  return job;
+  job.begin(claim, policy_, shared_uids, std::move(payment));
+  return &job;
 }
 
 std::vector<Job*> JobTable::all() const {

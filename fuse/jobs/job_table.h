@@ -23,8 +23,10 @@ class JobTable {
            const DirectAccess* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null if there is none
-  // Returns the job, and makes it if there is none. Begins the job if it is not active.
-  Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
+  // Returns the job, and makes it if there is none. Begins the job if it is not active, and charges `account`. Errors:
+  // those of JobPayment::take().
+  Result<Job*> ensure_active(const std::string& id, const JobClaim& claim, UserAccount& account,
+                             bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
   // states() returns an element for each job, sorted by id. All elements describe the same moment.

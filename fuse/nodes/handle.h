@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/nodes/arena.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/nodes/open_flags.h"
@@ -96,13 +97,17 @@ using Handle = std::variant<std::monostate, std::unique_ptr<FileHandle>, std::un
 // Handles by their number, which the kernel sends as `fh`.
 class HandleTable {
  public:
-  std::uint64_t add(Handle handle) {
+  // `charge` pays for the handle, as long as it is in the table.
+  std::uint64_t add(Handle handle, Charge charge) {
     const std::uint32_t index = arena_.allocate();
-    arena_.get(index) = std::move(handle);
+    arena_.get(index) = {std::move(handle), std::move(charge)};
     return index;
   }
   // Returns null, or an empty handle, for an unknown number.
-  Handle* find(std::uint64_t fh) { return arena_.find(static_cast<std::uint32_t>(fh)); }
+  Handle* find(std::uint64_t fh) {
+    Slot* const slot = arena_.find(static_cast<std::uint32_t>(fh));
+    return slot == nullptr ? nullptr : &slot->handle;
+  }
   FileHandle* file(std::uint64_t fh) { return pointer<std::unique_ptr<FileHandle>>(fh); }
   DirHandle* dir(std::uint64_t fh) { return pointer<std::unique_ptr<DirHandle>>(fh); }
   void remove(std::uint64_t fh) {
@@ -112,6 +117,11 @@ class HandleTable {
   }
 
  private:
+  struct Slot {
+    Handle handle;
+    Charge charge;
+  };
+
   // Returns null for a handle of another kind.
   template <class Pointer>
   typename Pointer::element_type* pointer(std::uint64_t fh) {
@@ -119,7 +129,7 @@ class HandleTable {
     return held == nullptr ? nullptr : held->get();
   }
 
-  Arena<Handle> arena_;
+  Arena<Slot> arena_;
 };
 
 }  // namespace cacheshim

@@ -9,8 +9,15 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "fuse/limits/user_limits.h"
 
 namespace cacheshim {
+
+// A descriptor that a node is to hold, with the charge for it; nobody is charged for a common file.
+struct ChargedFd {
+  UniqueFd fd;
+  Charge charge;
+};
 
 using SharedFd = std::shared_ptr<const UniqueFd>;
 
@@ -18,6 +25,7 @@ using SharedFd = std::shared_ptr<const UniqueFd>;
 // file.
 struct HeldObject {
   SharedFd fd;
+  Charge charge;
   // Its position in the list of common files.
   std::optional<std::list<HeldObject*>::iterator> place;
 };
@@ -44,13 +52,15 @@ class HeldObjects {
     } else {
       object.place = common_.insert(common_.end(), &object);
     }
-    hold(object, std::move(fd));
+    hold(object, {std::move(fd), Charge()});
     if (common_.size() > kMostHeld) let_go_common(*common_.front());
   }
   // Makes `fd` the descriptor of an object without a name, unless the object already has one.
-  void hold(HeldObject& object, UniqueFd fd) {
-    auto own = std::make_shared<const UniqueFd>(std::move(fd));
-    (object.fd ? released_.emplace_back() : object.fd) = std::move(own);
+  void hold(HeldObject& object, ChargedFd held) {
+    auto own = std::make_shared<const UniqueFd>(std::move(held.fd));
+    if (object.fd) return released_.push_back(std::move(own));
+    object.fd = std::move(own);
+    object.charge = std::move(held.charge);
   }
   // Releases the descriptor if the object holds it as a common file.
   void let_go_common(HeldObject& object) {
@@ -63,6 +73,7 @@ class HeldObjects {
   void let_go(HeldObject& object) {
     let_go_common(object);
     if (object.fd) released_.push_back(std::move(object.fd));
+    object.charge = Charge();
   }
   void release(UniqueFd fd) {
     if (fd) released_.push_back(std::make_shared<const UniqueFd>(std::move(fd)));

@@ -25,14 +25,14 @@ void NodeNames::remove(NodeIndex parent, std::string_view component, Removed rem
   if (index == 0) return;
   Node& node = tree_.at(index);
   // A directory's in_upper has not been updated since its lookup.
-  if (removed.object) node.in_upper = removed.in_upper;
+  if (removed.object.fd) node.in_upper = removed.in_upper;
   tree_.detach(index, name, std::move(removed.object));
   node.was_unlinked = !node.named;
   tree_.free_if_unused(index);
   released = tree_.held.take_released();
 }
 
-void NodeNames::lose_name(NodeIndex index, UniqueFd object) {
+void NodeNames::lose_name(NodeIndex index, ChargedFd object) {
   std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   Node& node = tree_.at(index);

@@ -30,7 +30,7 @@ class NodeNames {
   void add_link(NodeIndex node, NodeIndex parent, std::string_view name, const struct stat& st);
   // For remove(). If the removed name is the node's last one, the node keeps `object`.
   struct Removed {
-    UniqueFd object;  // an O_PATH descriptor, or none
+    ChargedFd object;  // an O_PATH descriptor, or none
     bool in_upper = false;
     bool has_links = false;  // the file has further names
   };
@@ -38,7 +38,7 @@ class NodeNames {
   // Call when the node's first name no longer leads to it, because another process has removed or
   // replaced the file outside this view, or when the node has no name and holds no descriptor.
   // `object` is an O_PATH descriptor of the node's file, taken from an open handle.
-  void lose_name(NodeIndex node, UniqueFd object);
+  void lose_name(NodeIndex node, ChargedFd object);
   // Call before intern() for an object of the layer that was just created. If a node of another
   // object has this name, that node loses the name: another process has removed that object since
   // the kernel's lookup.

@@ -146,7 +146,7 @@ NodeIndex NodeTable::intern_locked(const NodeName& name, Job* job, const Found& 
   return index;
 }
 
-NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd object) {
+NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, ChargedFd object) {
   const WriterLock lock(tree_.mutex);
   const NodeIndex index = tree_.make_nameless(job);
   Node& node = tree_.at(index);

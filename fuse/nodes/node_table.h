@@ -67,7 +67,7 @@ class NodeTable {
   NodeIndex intern_common(NodeIndex parent, std::string_view name, Job* job, CommonFile file);
   // Makes a node for a file that never had a name. Counts one lookup. `object`: an O_PATH
   // descriptor of the file; empty for a node that stands for an object that does not exist yet.
-  NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
+  NodeIndex intern_nameless(Job* job, const struct stat& st, ChargedFd object);
   // Counts one more lookup of an existing node.
   void count_lookup(NodeIndex node);
   // Subtracts `count` lookups, which the kernel has dropped, and frees the node if it has no

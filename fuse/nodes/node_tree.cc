@@ -84,7 +84,7 @@ void NodeTree::attach(NodeIndex index, const NodeName& name) {
     node.name = copy_of(name.component);
     node.named = true;
     node.was_unlinked = false;
-    if (node.extra && node.common == Common::kNone) node.extra->object.fd.reset();
+    if (node.extra && node.common == Common::kNone) node.extra->object = {};
   } else {
     node.ensure_extra().names.emplace_back(name.parent, name.component);
   }
@@ -92,7 +92,7 @@ void NodeTree::attach(NodeIndex index, const NodeName& name) {
   ++at(name.parent).children;
 }
 
-void NodeTree::detach(NodeIndex index, const NodeName& name, UniqueFd object) {
+void NodeTree::detach(NodeIndex index, const NodeName& name, ChargedFd object) {
   by_name_.erase(hash_of(name), index);
   Node& node = at(index);
   const NodeIndex parent = name.parent;
@@ -108,9 +108,9 @@ void NodeTree::detach(NodeIndex index, const NodeName& name, UniqueFd object) {
   } else {
     node.named = false;
     node.parent = 0;
-    if (object) held.hold(node.ensure_extra().object, std::move(object));
+    if (object.fd) held.hold(node.ensure_extra().object, std::move(object));
   }
-  held.release(std::move(object));
+  held.release(std::move(object.fd));
   drop_child(parent);
 }
 

@@ -53,7 +53,7 @@ class NodeTree {
   void attach(NodeIndex node, const NodeName& name) REQUIRES(mutex);
   // Removes a name of the node. If it was the last one, the node keeps the descriptor `object`,
   // unless that is empty.
-  void detach(NodeIndex node, const NodeName& name, UniqueFd object = UniqueFd()) REQUIRES(mutex);
+  void detach(NodeIndex node, const NodeName& name, ChargedFd object = {}) REQUIRES(mutex);
   void move_name(const NodeName& from, const NodeName& to) REQUIRES(mutex);
   // Calls `function(index, node)` for every name of a job's objects, except its roots.
   template <class Function>

@@ -9,7 +9,9 @@ Status ChangeGuard::note_change(const Request& request, NodeId ino) {
   if (!mount_.trust.is_restricted()) return {};
   const NodeInfo info = mount_.nodes.info(decode(ino).node);
   if (info.kind != NodeKind::kObject && info.kind != NodeKind::kRoot) return {};
-  Job& job = info.kind == NodeKind::kRoot ? own_tree_.job_of(request) : *info.job;
+  CACHESHIM_TRY(changed, info.kind == NodeKind::kRoot ? own_tree_.job_of(request)
+                                                      : Result<Job*>(info.job));
+  Job& job = *changed;
   if (job.policy.is_refused()) return {};
   const std::string why = mount_.trust.why_refused(request.caller);
   return why.empty() ? Status() : job.refuse_publishing(why);

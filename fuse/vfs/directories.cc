@@ -39,7 +39,8 @@ void sort_by_place(std::vector<DirHandle::Entry>& entries) {
 
 }  // namespace
 
-OpenedFile Directories::opendir(NodeId ino) {
+Result<OpenedFile> Directories::opendir(const Request& request, NodeId ino) {
+  CACHESHIM_TRY(charge, mount_.charge(request.caller.uid, Limit::kHandles));
   const NodeIndex node = decode(ino).node;
   const NodeInfo info = mount_.nodes.info(node);
   if (info.job != nullptr) info.job->use.touch();
@@ -52,7 +53,7 @@ OpenedFile Directories::opendir(NodeId ino) {
     if (auto object = objects_.open_object(*info.job, node)) dir->object = *std::move(object);
   }
   if (dir->object) mount_.open_files.add(node, dir->object.get());
-  opened.fh = mount_.handles.add(std::move(dir));
+  opened.fh = mount_.handles.add(std::move(dir), std::move(charge));
   return opened;
 }
 

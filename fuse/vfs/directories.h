@@ -13,7 +13,7 @@ class Directories {
   Directories(Mount& mount, Objects& objects, OwnTree& own_tree)
       : mount_(mount), objects_(objects), own_tree_(own_tree) {}
 
-  OpenedFile opendir(NodeId ino);
+  Result<OpenedFile> opendir(const Request& request, NodeId ino);
   // Passes the entries after `offset` to `take`, each with its offset, until `take` returns false.
   Status readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
                  const EntrySink& take);

@@ -188,7 +188,8 @@ Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std:
   return Created(entry, std::move(handle));
 }
 
-OpenedFile Files::add_file(const Request& request, std::unique_ptr<FileHandle> handle) {
+OpenedFile Files::add_file(const Request& request, std::unique_ptr<FileHandle> handle,
+                           Charge charge) {
   OpenedFile opened;
   // Passthrough writes bypass the page cache, so cached pages of an earlier open would become stale.
   opened.keep_cache = handle->keeps_pages && handle->backing_id == 0;
@@ -197,7 +198,7 @@ OpenedFile Files::add_file(const Request& request, std::unique_ptr<FileHandle> h
   opened.backing_id = handle->backing_id;
   mount_.shared_files.note_opened(*handle, request.caller.tid);
   mount_.publishing.rejections().note_opened(*handle, request.caller.tid);
-  opened.fh = mount_.handles.add(std::move(handle));
+  opened.fh = mount_.handles.add(std::move(handle), std::move(charge));
   return opened;
 }
 
@@ -220,9 +221,10 @@ Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
     return Errno(ESTALE);
   }
   if (ChangeGuard::is_kept_from(request, info)) return Errno(EACCES);
+  CACHESHIM_TRY(charge, mount_.charge(request.caller.uid, Limit::kHandles));
   CACHESHIM_TRY(handle, open_file(ref, *info.job, flags));
   const int fd = handle->fd.get();
-  const OpenedFile opened = add_file(request, std::move(handle));
+  const OpenedFile opened = add_file(request, std::move(handle), std::move(charge));
   mount_.single_flight.note_open(request.caller, *info.job, ref.node);
   const bool truncates = (flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? data_.drop_privileges(request, ref, fd) : Status();
@@ -262,16 +264,21 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
 }
 
 // O_TMPFILE: the new node is in the state of a node that has lost its name.
-Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wanted, int flags) {
+Result<Files::Created> Files::create_tmpfile(const Request& request, NodeRef parent, mode_t mode,
+                                             int flags) {
   CACHESHIM_TRY(info, objects_.view_directory(parent));
+  CACHESHIM_TRY(charge, mount_.charge(request.caller.uid, Limit::kHandles));
   const WriterLock lock(info.job->overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
   CACHESHIM_TRY(fd,
-                changes::make_tmpfile(info.job->overlay, directory, backing_flags(flags), wanted));
+                changes::make_tmpfile(info.job->overlay, directory, backing_flags(flags),
+                                      new_object(mount_.options.owners, request, mode)));
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  const NodeRef ref{mount_.nodes.intern_nameless(info.job, st, std::move(object)), parent.slot};
+  const NodeRef ref{
+      mount_.nodes.intern_nameless(info.job, st, {std::move(object), std::move(charge)}),
+      parent.slot};
   Entry entry{};
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, answers_.show(ref, mount_.nodes.info(ref.node), st, true));
@@ -284,19 +291,21 @@ Result<CreatedFile> Files::create(const Request& request, NodeId parent, const c
                                   mode_t mode, int flags) {
   if (ChangeGuard::is_kept_from(request, mount_.nodes.info(decode(parent).node)))
     return Errno(EACCES);
+  CACHESHIM_TRY(charge, mount_.charge(request.caller.uid, Limit::kHandles));
   CACHESHIM_TRY(created,
                 create_file(decode(parent), name,
                             new_object(mount_.options.owners, request, mode & 07777), flags));
   if ((flags & O_EXCL) != 0) mount_.batons.note_made(*created.second, request.caller.tid);
   flight_requests_.note_step(decode(parent), name);
-  return CreatedFile{created.first, add_file(request, std::move(created.second))};
+  return CreatedFile{created.first,
+                     add_file(request, std::move(created.second), std::move(charge))};
 }
 
 Result<CreatedFile> Files::tmpfile(const Request& request, NodeId parent, mode_t mode, int flags) {
-  CACHESHIM_TRY(created,
-                create_tmpfile(decode(parent),
-                               new_object(mount_.options.owners, request, mode & 07777), flags));
-  return CreatedFile{created.first, add_file(request, std::move(created.second))};
+  CACHESHIM_TRY(charge, mount_.charge(request.caller.uid, Limit::kHandles));
+  CACHESHIM_TRY(created, create_tmpfile(request, decode(parent), mode & 07777, flags));
+  return CreatedFile{created.first,
+                     add_file(request, std::move(created.second), std::move(charge))};
 }
 
 // Call when the last descriptor is closed and no more writes can follow.

@@ -42,10 +42,10 @@ class Files {
   NewHandle open_file(NodeRef ref, Job& job, int flags);
   NewHandle open_writable(NodeRef ref, Job& job, int flags);
   NewHandle open_common(NodeRef ref, const NodeInfo& info, int flags);
-  OpenedFile add_file(const Request& request, std::unique_ptr<FileHandle> handle);
+  OpenedFile add_file(const Request& request, std::unique_ptr<FileHandle> handle, Charge charge);
   Result<Created> create_file(NodeRef parent, const std::string& name, const NewObject& wanted,
                               int flags);
-  Result<Created> create_tmpfile(NodeRef parent, const NewObject& wanted, int flags);
+  Result<Created> create_tmpfile(const Request& request, NodeRef parent, mode_t mode, int flags);
   void end_writing(FileHandle& handle);
 
   // ---- The mutex keeps the file from being published before its new writer is counted.

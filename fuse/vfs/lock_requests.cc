@@ -110,6 +110,7 @@ LockRequest LockRequests::lock_request(const Request& request, const FileHandle&
   wanted.process = request.lock_process;
   wanted.tells_close = handle.tells_close;
   wanted.shown_inode = mount_.nodes.info(handle.node).ino;
+  wanted.account = &mount_.limits.account(request.caller.uid);
   return wanted;
 }
 

@@ -191,15 +191,15 @@ Status Names::link_to(NodeIndex node, Job& job, const std::string& new_path) {
   return changes::link(job.overlay, path, new_path);
 }
 
-Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& name,
-                                       const RemoveName& remove) {
+Result<std::string> Names::remove_name(const Request& request, NodeId parent_ino,
+                                       const std::string& name, const RemoveName& remove) {
   const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, objects_.view_directory(parent));
   Job& job = *info.job;
   return objects_.change_names(job, [&](Hold hold) -> Result<std::string> {
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
-    NodeNames::Removed kept = objects_.prepare_removal(job.overlay, parent, name, path);
+    NodeNames::Removed kept = objects_.prepare_removal(request, parent, name, path, job.overlay);
     CACHESHIM_CHECK(remove(job, path, hold));
     mount_.nodes.names().remove(parent.node, name, std::move(kept));
     return path;
@@ -227,7 +227,7 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   // the same node id would wait for that lock.
   const NodeRef directory = decode(parent);
   const NodeId victim = encode({mount_.nodes.names().find(directory.node, name), directory.slot});
-  const Result<std::string> removed = remove_name(parent, name, remove);
+  const Result<std::string> removed = remove_name(request, parent, name, remove);
   if (!removed) return completion.complete(removed.error());
   Job& job = *mount_.nodes.info(directory.node).job;
   mount_.single_flight.note_step(job, *removed, /*is_removed=*/true);
@@ -240,20 +240,24 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
 }
 
-Status Names::rmdir(NodeId parent, const char* name) {
+Status Names::rmdir(const Request& request, NodeId parent, const char* name) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
     job.overlay.mutex().assert_held_shared();
     return changes::remove_dir(job.overlay, path, hold);
   };
-  const Result<std::string> removed = remove_name(parent, name, remove);
+  const Result<std::string> removed = remove_name(request, parent, name, remove);
   if (removed)
     mount_.single_flight.note_step(*mount_.nodes.info(decode(parent).node).job, *removed,
                                    /*is_removed=*/true);
   return removed ? Status() : removed.error();
 }
 
-Result<std::string> Names::rename_object(NodeRef from, const std::string& name, NodeRef to,
-                                         const std::string& new_name, unsigned flags) {
+Result<std::string> Names::rename_object(const Request& request, const Place& old_place,
+                                         const Place& new_place, unsigned flags) {
+  const NodeRef from = old_place.directory;
+  const NodeRef to = new_place.directory;
+  const std::string& name = old_place.name;
+  const std::string& new_name = new_place.name;
   CACHESHIM_TRY(source, objects_.view_directory(from));
   CACHESHIM_TRY(target, objects_.view_directory(to));
   if (source.job != target.job) return Errno(EXDEV);
@@ -265,7 +269,8 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, from, name));
     CACHESHIM_TRY(new_path, objects_.child_path(job, to, new_name));
-    NodeNames::Removed kept = objects_.prepare_removal(job.overlay, to, new_name, new_path);
+    NodeNames::Removed kept =
+        objects_.prepare_removal(request, to, new_name, new_path, job.overlay);
     UniqueFd new_lock;
     CACHESHIM_CHECK(changes::rename(job.overlay, path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;
@@ -291,7 +296,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   const NodeRef to = decode(new_parent);
   const NodeId source = encode({mount_.nodes.names().find(from.node, name), from.slot});
   const NodeId target = encode({mount_.nodes.names().find(to.node, new_name), to.slot});
-  const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
+  const Result<std::string> renamed = rename_object(request, {from, name}, {to, new_name}, flags);
   // The kernel itself refuses to replace a name that it knows, so it has cached this one as absent. ESTALE makes it
   // look the names up again; after EEXIST it would keep the stale entry.
   const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
@@ -323,7 +328,8 @@ void Names::reap(const Baton& baton) {
     if (!is_same) return;  // removed, or created again by another process
     const NodeIndex parent = mount_.nodes.names().find_path(job.view_root, directory);
     NodeNames::Removed kept;
-    if (parent != 0) kept = objects_.keep_object(job.overlay, parent, name, baton.path);
+    const uid_t owner = job.views.owner().value_or(0);
+    if (parent != 0) kept = objects_.keep_object(job.overlay, {parent, name}, baton.path, owner);
     if (!changes::remove_file(job.overlay, baton.path)) return;
     if (parent != 0) mount_.nodes.names().remove(parent, name, std::move(kept));
   }

@@ -32,7 +32,7 @@ class Names {
   void mkdir(const Request& request, NodeId parent, const char* name, mode_t mode,
              EntryCompletion completion);
   void unlink(const Request& request, NodeId parent, const char* name, StatusCompletion completion);
-  Status rmdir(NodeId parent, const char* name);
+  Status rmdir(const Request& request, NodeId parent, const char* name);
   void symlink(const Request& request, const char* target, NodeId parent, const char* name,
                EntryCompletion completion);
   void rename(const Request& request, NodeId parent, const char* name, NodeId new_parent,
@@ -49,9 +49,15 @@ class Names {
   Result<Entry> make_entry(NodeId parent, const std::string& name,
                            const std::function<Status(Overlay&, const std::string&)>& make);
   // Returns the path that the object had.
-  Result<std::string> remove_name(NodeId parent, const std::string& name, const RemoveName& remove);
-  Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
-                                    const std::string& new_name, unsigned flags);
+  Result<std::string> remove_name(const Request& request, NodeId parent, const std::string& name,
+                                  const RemoveName& remove);
+  // A name in a directory of a view.
+  struct Place {
+    NodeRef directory;
+    std::string name;
+  };
+  Result<std::string> rename_object(const Request& request, const Place& old_place,
+                                    const Place& new_place, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path)
       REQUIRES(job.overlay.mutex());
   Result<Entry> add_lock_name(Job& job, NodeIndex source, NodeRef parent, const std::string& path)

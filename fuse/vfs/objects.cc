@@ -64,7 +64,8 @@ Status Objects::settle_name(const Job& job, NodeIndex node) {
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
-    mount_.nodes.names().lose_name(node, std::move(object));  // the node may have further names
+    // No charge: the node has an open handle, which is paid for. The node may have further names.
+    mount_.nodes.names().lose_name(node, {std::move(object), Charge()});
   }
 }
 
@@ -79,9 +80,9 @@ Status Objects::own_removed(Job& job, NodeIndex node) {
   return {};
 }
 
-NodeNames::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent,
-                                        const std::string& name, const std::string& path) const {
-  const NodeIndex node = mount_.nodes.names().find(parent, name);
+NodeNames::Removed Objects::keep_object(const Overlay& overlay, NodeName name,
+                                        const std::string& path, uid_t uid) const {
+  const NodeIndex node = mount_.nodes.names().find(name.parent, name.component);
   if (node == 0 || mount_.nodes.info(node).common != Common::kNone) return {};
   auto opened = overlay.open(path, O_PATH);
   if (!opened) return {};
@@ -89,12 +90,16 @@ NodeNames::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent
   // Another process may have replaced the file since the kernel's lookup.
   if (!st || !mount_.nodes.objects().is_current(node, *st, opened->in_upper)) return {};
   const bool has_links = !S_ISDIR(st->st_mode) && st->st_nlink > 1;
-  return {std::move(opened->fd), opened->in_upper, has_links};
+  auto charge = mount_.charge(uid, Limit::kHandles);
+  if (!charge) return {{}, false, has_links};
+  return {{std::move(opened->fd), *std::move(charge)}, opened->in_upper, has_links};
 }
 
-NodeNames::Removed Objects::prepare_removal(const Overlay& overlay, NodeRef parent,
-                                            const std::string& name, const std::string& path) {
-  NodeNames::Removed kept = keep_object(overlay, parent.node, name, path);
+NodeNames::Removed Objects::prepare_removal(const Request& request, NodeRef parent,
+                                            const std::string& name, const std::string& path,
+                                            const Overlay& overlay) {
+  NodeNames::Removed kept =
+      keep_object(overlay, {parent.node, name}, path, request.caller.uid);
   if (kept.has_links) {
     const NodeRef file{mount_.nodes.names().find(parent.node, name), parent.slot};
     mount_.pending_unlinks.begin(encode(file), encode(parent), name);

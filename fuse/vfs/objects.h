@@ -61,14 +61,15 @@ class Objects {
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Opens the object that is about to lose its name, for processes that have it open or as their working directory.
   // Returns nothing if the kernel has no node of that name, if the name leads to another object by now, or for a common
-  // file: its node already holds a descriptor.
-  NodeNames::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
-                                 const std::string& path) const REQUIRES_SHARED(overlay.mutex());
+  // file: its node already holds a descriptor. Nor if `uid`, who is charged for the descriptor, has reached the limit:
+  // calls on the removed object, unless it is open, then fail with ESTALE.
+  NodeNames::Removed keep_object(const Overlay& overlay, NodeName name, const std::string& path,
+                                 uid_t uid) const REQUIRES_SHARED(overlay.mutex());
   // As keep_object(), for a request that removes the name. If the file has further names, also
   // begins a pending unlink (PendingUnlinks).
-  NodeNames::Removed prepare_removal(const Overlay& overlay, NodeRef parent,
-                                     const std::string& name, const std::string& path)
-      REQUIRES_SHARED(overlay.mutex());
+  NodeNames::Removed prepare_removal(const Request& request, NodeRef parent,
+                                     const std::string& name, const std::string& path,
+                                     const Overlay& overlay) REQUIRES_SHARED(overlay.mutex());
   // For verify_on_open: verifies the base's entry before a process sees it, and moves a damaged entry to the trash.
   // Returns the removed paths.
   std::vector<std::string> trash_if_damaged(NodeRef ref);

@@ -36,8 +36,9 @@ std::string OwnTree::view_name(const Job& job, ViewSlot slot) const {
   return fmt::format("{}@{}", job.id, job.views.view(slot).uid.value_or(0));
 }
 
-Job& OwnTree::job_of(const Request& request) {
-  return mount_.rights.ensure_active(mount_.rights.claim_of(request.caller));
+Result<Job*> OwnTree::job_of(const Request& request) {
+  return mount_.rights.ensure_active(mount_.rights.claim_of(request.caller),
+                                     mount_.limits.account(request.caller.uid));
 }
 
 Job* OwnTree::find_job_of(const Request& request) {
@@ -114,10 +115,10 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
   if (name == kControlName) return own_entry(kRootNode, name, NodeKind::kControlDir, kKeep);
   if (is_profile_name(name)) return own_entry(kRootNode, name, NodeKind::kRootLink, kKeep);
   // Any other name exists if the caller's view has it.
-  Job& job = job_of(request);
+  CACHESHIM_TRY(job, job_of(request));
   {
-    const ReaderLock lock(job.overlay.mutex());
-    CACHESHIM_CHECK(job.overlay.find(name));
+    const ReaderLock lock(job->overlay.mutex());
+    CACHESHIM_CHECK(job->overlay.find(name));
   }
   return own_entry(kRootNode, name, NodeKind::kRootLink, kAskAlways);
 }
@@ -132,7 +133,10 @@ Result<Job*> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
   const bool is_own = owner_of_id(id) == caller.uid && !is_own_job(id);
   const bool is_named = caller.uid == 0 || is_own || claim.job.view() == id;
   const bool belongs = may_belong && (is_named || (lookup.makes && may_begin(caller, id)));
-  if (belongs && lookup.begins) job = &mount_.jobs.ensure_active(id, claim);
+  if (belongs && lookup.begins) {
+    CACHESHIM_TRY(begun, mount_.jobs.ensure_active(id, claim, mount_.limits.account(caller.uid)));
+    job = begun;
+  }
   if (job == nullptr) return Errno(ENOENT);
   if (!belongs && !job->views.may_change(caller.uid)) return Errno(EACCES);
   return job;
@@ -193,7 +197,9 @@ void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entr
 // Replies after the invalidation: the kernel may have cached the name as absent in the view.
 void OwnTree::make_in_root(const Request& request, const std::string& name, mode_t mode,
                            EntryCompletion completion) {
-  Job& job = job_of(request);
+  const Result<Job*> found = job_of(request);
+  if (!found) return completion.complete(found.error());
+  Job& job = **found;
   (void)job.views.enter(request.caller);
   job.record_owner();
   const Status made = [&]() -> Status {
@@ -207,19 +213,25 @@ void OwnTree::make_in_root(const Request& request, const std::string& name, mode
       [pending = share(std::move(completion))] { pending->complete(Errno(EEXIST)); });
 }
 
-std::string OwnTree::link_target(const Request& request, NodeIndex node, const NodeInfo& info) {
+Result<std::string> OwnTree::link_target(const Request& request, NodeIndex node,
+                                         const NodeInfo& info) {
   if (info.kind == NodeKind::kJobLink) return target_of_job_link(request, node);
-  Job& job = job_of(request);
-  const ViewSlot slot = job.views.enter(request.caller);
-  return fmt::format("{}/{}/{}", kJobsName, view_name(job, slot), mount_.nodes.name(node));
+  CACHESHIM_TRY(job, job_of(request));
+  const ViewSlot slot = job->views.enter(request.caller);
+  return fmt::format("{}/{}/{}", kJobsName, view_name(*job, slot), mount_.nodes.name(node));
 }
 
 // The node's name is that of the job and "@". A job that is gone leads nowhere.
-std::string OwnTree::target_of_job_link(const Request& request, NodeIndex node) {
+Result<std::string> OwnTree::target_of_job_link(const Request& request, NodeIndex node) {
   std::string id = mount_.nodes.name(node);
   id.pop_back();
-  const bool is_elsewhere = mount_.rights.leads_elsewhere(request.caller, id);
-  Job* const job = is_elsewhere ? &job_of(request) : mount_.jobs.find(id);
+  Job* job = nullptr;
+  if (mount_.rights.leads_elsewhere(request.caller, id)) {
+    CACHESHIM_TRY(own, job_of(request));
+    job = own;
+  } else {
+    job = mount_.jobs.find(id);
+  }
   return job != nullptr ? view_name(*job, job->views.enter(request.caller)) : id;
 }
 
@@ -260,16 +272,17 @@ Result<std::string> OwnTree::text_of(const Request& request, NodeIndex node, con
 
 Result<OpenedFile> OwnTree::open_own(const Request& request, NodeRef ref, const NodeInfo& info,
                                      int flags) {
+  CACHESHIM_TRY(charge, mount_.charge(request.caller.uid, Limit::kHandles));
   OpenedFile opened;
   opened.direct_io = true;  // the text is made at the open, so st_size is 0
   if (info.kind == NodeKind::kControlFile && mount_.nodes.name(ref.node) == "control") {
     auto session = std::make_shared<ControlSession>();
     mount_.ticker.watch(session);
-    opened.fh = mount_.handles.add(ControlHandle{std::move(session)});
+    opened.fh = mount_.handles.add(ControlHandle{std::move(session)}, std::move(charge));
   } else {
     if (wants_write(flags)) return Errno(EACCES);
     CACHESHIM_TRY(text, text_of(request, ref.node, info));
-    opened.fh = mount_.handles.add(TextHandle{std::move(text)});
+    opened.fh = mount_.handles.add(TextHandle{std::move(text)}, std::move(charge));
   }
   return opened;
 }

@@ -35,13 +35,14 @@ class OwnTree {
   void make_in_root(const Request& request, const std::string& name, mode_t mode,
                     EntryCompletion completion);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
-  std::string link_target(const Request& request, NodeIndex node, const NodeInfo& info);
+  Result<std::string> link_target(const Request& request, NodeIndex node, const NodeInfo& info);
   std::vector<ListedEntry> list_own(const Request& request, const NodeInfo& info);
-  // Errors: EACCES for writing, and if the caller may not read the file of another user's job.
+  // Errors: EACCES for writing, and if the caller may not read the file of another user's job; EMFILE if the caller has
+  // reached a limit.
   Result<OpenedFile> open_own(const Request& request, NodeRef ref, const NodeInfo& info, int flags);
   ControlFiles& control() { return control_; }
-  // Returns the caller's job, and starts it if it is not active.
-  Job& job_of(const Request& request);
+  // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
+  Result<Job*> job_of(const Request& request);
   // Whether the caller must look up the name of this job's view again: the kernel has used the name that it caches for
   // the view's owner, but lookup_job() gives this caller a symlink. Limited to a few times a second for each job,
   // because the kernel then drops the names that it has cached below the owner's view.
@@ -61,7 +62,7 @@ class OwnTree {
   Result<std::string> text_of(const Request& request, NodeIndex node, const NodeInfo& info);
   Job* find_job_of(const Request& request);
   std::string view_name(const Job& job, ViewSlot slot) const;
-  std::string target_of_job_link(const Request& request, NodeIndex node);
+  Result<std::string> target_of_job_link(const Request& request, NodeIndex node);
   bool is_profile_name(const std::string& name) const;
 
   Mount& mount_;

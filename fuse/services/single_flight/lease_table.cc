@@ -132,7 +132,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
   }
   // The daemon counts one lookup of its own, so that the node lives as long as the lease, and one
   // for the kernel.
-  const NodeIndex node = nodes_.intern_nameless(job, {}, UniqueFd());
+  const NodeIndex node = nodes_.intern_nameless(job, {}, {});
   nodes_.count_lookup(node);
   lease.placeholders[job] = node;
   placeholders_[node] = key;

@@ -125,7 +125,7 @@ TEST_F(JobProcesses, AreTheSameOnlyWithTheSameStartTime) {
 class IdleJobsTest : public OverlayTest {
  protected:
   Job& begin(const std::string& id) {
-    Job& job = table_.ensure_active(id, {});
+    Job& job = **table_.ensure_active(id, {}, limits_.account(0));
     (void)job.views.enter({kUser, kUser, 0});
     return job;
   }
@@ -139,6 +139,7 @@ class IdleJobsTest : public OverlayTest {
   }
 
   FakeProc proc_;
+  UserLimits limits_{{}};
   NodeTable nodes_;
   Store store_ = Store::bare(scratch_.open_dir("base"));
   JobTable table_{store_,

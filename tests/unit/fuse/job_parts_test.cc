@@ -158,23 +158,35 @@ TEST(PendingEntries, NamesBeyondTheLimitAreDropped) {
 
 // ---- JobLife
 
+const auto waiter = std::make_shared<int>();
+
 TEST(JobLife, WaitersAreCalledOnce) {
   JobLife life;
   life.begin("1", 0);
   int calls = 0;
-  life.on_end([&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
+  life.on_end(waiter, [&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
   PendingReplies replies = life.end(Outcome::kSuccess);
   EXPECT_EQ(calls, 0);
   replies.give();
-  life.on_end([&](std::optional<Outcome>) { calls += 10; });
+  life.on_end(waiter, [&](std::optional<Outcome>) { calls += 10; });
   EXPECT_EQ(calls, 11);
+}
+
+TEST(JobLife, WaitersThatAreGoneAreForgotten) {
+  JobLife life;
+  life.begin("1", 0);
+  const auto held = std::make_shared<int>();  // as long as `then` is kept
+  life.on_end(std::make_shared<int>(), [held](std::optional<Outcome>) {});
+  EXPECT_EQ(held.use_count(), 2);
+  life.on_end(waiter, [](std::optional<Outcome>) {});
+  EXPECT_EQ(held.use_count(), 1);
 }
 
 TEST(JobLife, WaitersAreReleasedWithoutAnOutcomeWhileTheJobContinues) {
   JobLife life;
   life.begin("1", 0);
   int refused = 0;
-  life.on_end([&](std::optional<Outcome> outcome) { refused += !outcome; });
+  life.on_end(waiter, [&](std::optional<Outcome> outcome) { refused += !outcome; });
   PendingReplies replies = life.refuse_waits();
   EXPECT_EQ(refused, 0);
   replies.give();

@@ -19,11 +19,16 @@ class JobRightsTest : public OverlayTest {
     return std::string(rights_.claim_of(caller(uid), id).job.view());
   }
   Job& use(uid_t uid, const std::string& id, bool shared_uids = false) {
-    Job& job = rights_.ensure_active(rights_.claim_of(caller(uid), id), shared_uids);
+    Job& job = **rights_.ensure_active(rights_.claim_of(caller(uid), id), limits_.account(uid), shared_uids);
     (void)job.views.enter(caller(uid));
     return job;
   }
 
+  Job& begin_for(uid_t uid, JobClaim& claim) {
+    return **rights_.begin_for(uid, claim, limits_.account(0), false);
+  }
+
+  UserLimits limits_{{}};
   NodeTable nodes_;
   const Store store_ = Store::bare(scratch_.open_dir("base"));
   JobTable jobs_{store_,
@@ -64,7 +69,7 @@ TEST_F(JobRightsTest, ASharedJobAdmitsUsersWhoShareItOrWhomRootAdmits) {
 
 TEST_F(JobRightsTest, RootNamesTheUserOfAJob) {
   JobClaim claim = rights_.claim_for(kOwner, "4711");
-  Job& job = rights_.begin_for(kOwner, claim, false);
+  Job& job = begin_for(kOwner, claim);
   EXPECT_EQ(job.id, "4711");
   EXPECT_EQ(job.views.owner(), kOwner);
   EXPECT_EQ(job_of(kOther, "4711"), "uid-1002.4711");
@@ -75,19 +80,19 @@ TEST_F(JobRightsTest, RootNamesTheUserOfAJob) {
 TEST_F(JobRightsTest, RootNamesTheUserOfAJobThatAnotherUserHas) {
   (void)use(kOther, "4711");
   JobClaim claim = rights_.claim_for(kOwner, "4711");
-  EXPECT_EQ(rights_.begin_for(kOwner, claim, false).id, "uid-1001.4711");
+  EXPECT_EQ(begin_for(kOwner, claim).id, "uid-1001.4711");
   EXPECT_FALSE(rights_.reason(claim).empty());
 }
 
 TEST_F(JobRightsTest, AnotherUserMayEnterWhileRootNamesTheUser) {
   JobClaim claim = rights_.claim_for(kOwner, "4711");
   (void)use(kOther, "4711");
-  EXPECT_EQ(rights_.begin_for(kOwner, claim, false).id, "uid-1001.4711");
+  EXPECT_EQ(begin_for(kOwner, claim).id, "uid-1001.4711");
 }
 
 TEST_F(JobRightsTest, AnIdOfAUserIsTheUsersFromTheStart) {
   for (const char* id : {"uid-1001", "uid-1001.4711"}) {
-    EXPECT_EQ(jobs_.ensure_active(id, {}).views.owner(), kOwner);
+    EXPECT_EQ((*jobs_.ensure_active(id, {}, limits_.account(0)))->views.owner(), kOwner);
     EXPECT_TRUE(jobs_.find(id)->views.is_closed_to(kOther));
   }
 }

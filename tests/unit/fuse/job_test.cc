@@ -220,11 +220,14 @@ TEST(CallerJobs, GiveTheUsersOwnJobToACallerThatCannotBeSeen) {
 // ended.
 TEST_F(OverlayTest, TheStatesOfAllJobsAreConsistent) {
   constexpr int kReadings = 2000;
+  UserLimits limits{{}};
   NodeTable nodes;
   const Store store = Store::bare(scratch_.open_dir("base"));
   const NodeIndex directory = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
   JobTable table(store, entries_, counters_, nodes, directory, PublishPolicy::kNever, {});
-  const auto begin = [&](const std::string& id) -> Job& { return table.ensure_active(id, {}); };
+  const auto begin = [&](const std::string& id) -> Job& {
+    return **table.ensure_active(id, {}, limits.account(0));
+  };
   for (int number = 0; number < 1000; ++number) begin("m" + std::to_string(number));
   std::atomic<bool> stop{false};
   std::atomic<int> turns{0};

@@ -102,7 +102,7 @@ TEST_F(NodeTableTest, ARemovedObjectKeepsItsDescriptor) {
   const NodeIndex x = file("x", 2);
   UniqueFd fd = scratch.open_dir("kept");
   const int number = fd.get();
-  nodes_.names().remove(directory_, "x", {std::move(fd), true});
+  nodes_.names().remove(directory_, "x", {{std::move(fd), Charge()}, true});
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_EQ(nodes_.info(x).object_fd(), number);
   EXPECT_EQ(path(x), "<stale>");
@@ -171,9 +171,9 @@ TEST_F(NodeTableTest, ALostNameLeavesTheOpenersDescriptor) {
   const Scratch scratch;
   const NodeIndex x = file("x", 2, false, 2);
   EXPECT_EQ(file("y", 2, false, 2), x);
-  nodes_.names().lose_name(x, scratch.open_dir("open"));
+  nodes_.names().lose_name(x, {scratch.open_dir("open"), Charge()});
   EXPECT_EQ(path(x), "d/y");
-  nodes_.names().lose_name(x, scratch.open_dir("open"));
+  nodes_.names().lose_name(x, {scratch.open_dir("open"), Charge()});
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
