@@ -29,8 +29,7 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
     if (!found || !mount_.single_flight.is_worth_waiting_for(job, *found)) return missed;
     path = *std::move(found);
   }
-  const LeaseRequest lease_request =
-      mount_.single_flight.lease_request_of(request.caller, job, std::move(path));
+  const LeaseRequest lease_request = lease_request_of(request, job, std::move(path));
   if (lease_request.lineage.empty()) return missed;
   Entry nothing{};  // with timeout 0, so that the kernel looks the name up each time
   if (lease_request.is_entry() && !only_asks(lease_request.thread)) return nothing;
@@ -45,6 +44,12 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   if (!again || again->ino == 0) return nothing;
   mount_.single_flight.flights()->give_up(lease_request);
   return again;
+}
+
+LeaseRequest FlightRequests::lease_request_of(const Request& request, Job& job, std::string path) {
+  LeaseRequest made = mount_.single_flight.lease_request_of(request.caller, job, std::move(path));
+  made.account = &mount_.limits.account(request.caller.uid);
+  return made;
 }
 
 // All timeouts are 0. Before the kernel uses a placeholder, it requests the attributes to check the caller's permission

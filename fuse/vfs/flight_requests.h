@@ -31,6 +31,7 @@ class FlightRequests {
                        Completion<R> completion);
 
  private:
+  LeaseRequest lease_request_of(const Request& request, Job& job, std::string path);
   Result<Entry> placeholder_entry(NodeRef ref, mode_t mode) const;
 
   Mount& mount_;
@@ -43,7 +44,7 @@ void FlightRequests::wait_for_flight(const Request& request, NodeRef ref, const 
                                      Completion<R> completion) {
   const auto pending = share(std::move(completion));
   const auto wait = std::make_shared<FlightWait>(
-      mount_.single_flight.lease_request_of(request.caller, *info.job, ""), [pending] {
+      lease_request_of(request, *info.job, ""), [pending] {
         pending->watch(nullptr);
         pending->complete(Errno(ESTALE));
       });

@@ -19,6 +19,7 @@
 namespace cacheshim {
 
 class Job;
+class UserAccount;
 
 using FlightTime = std::chrono::steady_clock::time_point;
 
@@ -47,6 +48,7 @@ struct LeaseRequest {
   // rule at a time.
   const void* rule = nullptr;
   uid_t uid = 0;  // the user of the process
+  UserAccount* account = nullptr;  // the user's, who is charged for leases and waits; null: nobody
 
   bool is_entry() const { return entry == path; }
   const Process& process() const { return lineage.front(); }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fuse/limits/user_limits.h"
 #include "fuse/requests/interruptible.h"
 #include "fuse/services/single_flight/flight_types.h"
 #include "store/sys/event_loop.h"
@@ -29,6 +30,7 @@ class FlightWait final : public Interruptible {
   // For Flights, under its lock. `tender`, which must outlive the requests, ends waits.
   void begin(const std::string& path, FlightTime now, std::chrono::milliseconds timeout,
              const EventLoop::Task& tender);
+  void pay(Charge charge) { charge_ = std::move(charge); }
   FlightTime began() const { return began_; }
   const LeaseRequest& request() const { return request_; }
   bool is_late(FlightTime now) const { return deadline_ <= now; }
@@ -41,6 +43,7 @@ class FlightWait final : public Interruptible {
   LeaseRequest request_;
   FlightTime began_;
   FlightTime deadline_;
+  Charge charge_;
 };
 
 // The waits to answer once the lock is released.

@@ -89,10 +89,13 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   if (closed_) return {Advice::kBuild, 0};
   auto pidfd = options_.watch(request.process());
   if (!pidfd || !table_.make_room(request.process())) return {Advice::kBuild, 0};
+  auto payment = Lease::Payment::take(request.account);
+  if (!payment) return {Advice::kBuild, 0};
   const bool is_for_all = table_.exclusion.may_build_for_all(request);
   auto file = is_for_all ? options_.leases.try_take(request.path) : UniqueFd();
   if (!file && table_.exclusion.applies_elsewhere(request.path)) file = UniqueFd();
-  const auto added = table_.add({request.path, is_for_all ? nullptr : request.job}, request);
+  const auto added = table_.add({request.path, is_for_all ? nullptr : request.job}, request,
+                                *std::move(payment));
   Lease& lease = added->second;
   lease.is_others = !file;
   if (lease.is_others) return wait_for(added, request);
@@ -118,10 +121,12 @@ bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait
   if (found == table_.leases.end() || request.lineage.empty()) return false;
   Lease& lease = found->second;
   if (lease.is_built_by(request.lineage)) return false;
-  if (closes_cycle(table_.leases, request.lineage, lease)) {
+  auto charge = Charge::take(request.account, Limit::kWaiters);
+  if (!charge || closes_cycle(table_.leases, request.lineage, lease)) {
     lease.builders.push_back(request.process());
     return false;
   }
+  wait->pay(*std::move(charge));
   wait->begin(found->first.first, options_.now(), options_.timeout, task_);
   lease.waits.push_back(wait);
   return true;

@@ -14,6 +14,13 @@ constexpr auto kLookupPause = std::chrono::milliseconds(1);
 
 }  // namespace
 
+Result<Lease::Payment> Lease::Payment::take(UserAccount* account) {
+  constexpr std::uint64_t kDescriptors = 2;  // `watched` and `file`
+  CACHESHIM_TRY(one, Charge::take(account, Limit::kLeases));
+  CACHESHIM_TRY(open, Charge::take(account, Limit::kHandles, kDescriptors));
+  return Payment{std::move(one), std::move(open)};
+}
+
 void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now) {
   job = request.job;
   leader = request.process();

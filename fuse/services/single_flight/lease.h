@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/nodes/node_ref.h"
 #include "fuse/services/single_flight/builder_work.h"
 #include "fuse/services/single_flight/flight_wait.h"
@@ -27,6 +28,13 @@ inline constexpr std::chrono::milliseconds kFlightApproach{20};
 // LeaseTable and under its lock.
 struct Lease {
   using Waits = std::list<std::shared_ptr<FlightWait>>;
+
+  // What the builder's user is charged.
+  struct Payment {
+    static Result<Payment> take(UserAccount* account);
+    Charge lease;
+    Charge descriptors;
+  };
 
   // Makes the request's process the builder. `pidfd`: a descriptor of this process.
   void set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now);
@@ -77,6 +85,7 @@ struct Lease {
   UniqueFd watched;
   std::uint64_t serial = 0;
   UniqueFd file;
+  Payment payment;
   std::vector<Process> builders;  // other builders, without the lease
   Waits waits;
   std::unordered_map<const Job*, NodeIndex> placeholders;

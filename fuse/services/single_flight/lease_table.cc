@@ -40,13 +40,15 @@ bool LeaseTable::make_room(const Process& builder) {
   return true;
 }
 
-LeaseTable::Iterator LeaseTable::add(LeaseKey key, const LeaseRequest& request) {
+LeaseTable::Iterator LeaseTable::add(LeaseKey key, const LeaseRequest& request,
+                                     Lease::Payment payment) {
   const auto added = leases.try_emplace(std::move(key)).first;
   ++count_;
   Lease& lease = added->second;
   lease.entry = request.entry;
   lease.rule = request.rule;
   lease.is_entry = request.is_entry();
+  lease.payment = std::move(payment);
   return added;
 }
 
@@ -80,9 +82,12 @@ void LeaseTable::hand_over(Iterator found) {
     const LeaseRequest request = (*first)->request();
     const bool leads = key.second != nullptr || exclusion.may_build_for_all(request);
     auto pidfd = leads ? options_.watch(request.process()) : UniqueFd();
-    const bool is_alive = static_cast<bool>(pidfd);
-    release(lease, first, !is_alive);
-    if (is_alive) return lead(found, request, std::move(pidfd));
+    lease.payment = {};  // the next builder may be of the same user
+    auto payment = pidfd ? Lease::Payment::take(request.account) : Errno(ESRCH);
+    release(lease, first, !payment);
+    if (!payment) continue;
+    lease.payment = *std::move(payment);
+    return lead(found, request, std::move(pidfd));
   }
   erase(found);
 }

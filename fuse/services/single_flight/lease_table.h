@@ -61,14 +61,15 @@ class LeaseTable {
   // Returns true if the process may get one more lease. If it already has kMostLed, first ends its oldest lease without
   // waiters.
   bool make_room(const Process& builder) REQUIRES(mutex);
-  // Adds a lease that no process holds yet.
-  Iterator add(LeaseKey key, const LeaseRequest& request) REQUIRES(mutex);
+  // Adds a lease that no process holds yet. `payment`: of the request's user.
+  Iterator add(LeaseKey key, const LeaseRequest& request, Lease::Payment payment) REQUIRES(mutex);
   // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
   // own threads and descendants, which may have begun before.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
   // Makes the process that has waited longest the builder; the waits so far were in vain. Skips
-  // processes that have exited and, if the lease is for all jobs, those that may not build for all:
-  // their waits end, and they build the name without the lease. Without a waiter the lease ends.
+  // processes that have exited, those whose user has reached a limit and, if the lease is for all
+  // jobs, those that may not build for all: their waits end, and they build the name without the
+  // lease. Without a waiter the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait; `as_builder` if its process will build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);

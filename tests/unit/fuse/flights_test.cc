@@ -30,6 +30,45 @@ TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_TRUE(*other);
 }
 
+// Each of the limits is one lease and one wait.
+TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
+  UserLimits::Options one;
+  value_of(one.most, Limit::kLeases) = value_of(one.most, Limit::kWaiters) = 1;
+  UserLimits limits(one);
+  UserAccount& user = limits.account(1000);
+  UserAccount& neighbor = limits.account(1001);
+  const auto ask = [&](Job& job, const Sleeper& process, const std::string& path, UserAccount& account) {
+    LeaseRequest paid = request(job, process, path);
+    paid.account = &account;
+    return std::pair(flights_.look(paid), paid);
+  };
+  const auto begin_wait = [&](const LeaseRequest& paid, NodeIndex placeholder) {
+    auto released = std::make_shared<std::atomic<bool>>(false);
+    flights_.wait(placeholder, std::make_shared<FlightWait>(paid, [released] { *released = true; }));
+    return released;
+  };
+  const std::string more = std::string(kName) + "2";
+  EXPECT_EQ(ask(one_, leader_, kName, user).first.advice, Advice::kLead);
+  EXPECT_EQ(ask(one_, leader_, more, user).first.advice, Advice::kBuild);
+  EXPECT_EQ(ask(two_, other_, more, neighbor).first.advice, Advice::kLead);
+
+  const Sleeper third;
+  const Sleeper fourth;
+  const auto [first_look, first] = ask(two_, third, kName, user);
+  ASSERT_EQ(first_look.advice, Advice::kWait);
+  const auto waiting = begin_wait(first, first_look.placeholder);
+  EXPECT_FALSE(*waiting);
+  const auto [second_look, second] = ask(two_, fourth, kName, user);
+  ASSERT_EQ(second_look.advice, Advice::kWait);
+  EXPECT_TRUE(*begin_wait(second, second_look.placeholder));
+  EXPECT_EQ(ask(two_, fourth, kName, user).first.advice, Advice::kBuild);
+
+  flights_.close().give();
+  EXPECT_TRUE(*waiting);
+  EXPECT_EQ(user.used(Limit::kLeases), 0U);
+  EXPECT_EQ(user.used(Limit::kHandles), 0U);
+}
+
 TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
