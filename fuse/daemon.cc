@@ -244,7 +244,8 @@ MountOptions mount_options_of(const DaemonOptions& options, std::string routes,
           .gc_interval = options.gc_interval,
           .direct = direct,
           .allow = options.allow,
-          .verify_on_open = options.verify_on_open};
+          .verify_on_open = options.verify_on_open,
+          .limits = options.limits};
 }
 
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/limit_rows.h"
 #include "common/unique_fd.h"
 #include "fuse/jobs/owner_mode.h"
 #include "store/base/eviction_limits.h"
@@ -54,6 +55,7 @@ struct DaemonOptions {
   // The maximum time that a process waits for another's build; 0: it does not wait.
   std::chrono::seconds flight_timeout{120};
   bool verify_on_open = false;
+  LimitValues limits = standard_limits();  // of one user
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // the time between two maintenance rounds (StoreKeeper)

@@ -102,6 +102,18 @@ std::string excluded_text(const json& status) {
   return text;
 }
 
+// One line for each limit, such as "1200 used, 900 of them by one user, who may use 4096; 3 refused".
+std::string limit_text(const json& limit) {
+  const std::uint64_t most = count_of(limit, "most");
+  const std::uint64_t capacity = count_of(limit, "capacity");
+  std::string text = fmt::format("{} used", count_of(limit, "used"));
+  if (capacity > 0) text += fmt::format(" of {}", capacity);
+  text += fmt::format(", at most {} by one user, ", count_of(limit, "highest"));
+  text += most > 0 ? fmt::format("of {}", most) : "without a limit";
+  const std::uint64_t refused = count_of(limit, "refused");
+  return refused == 0 ? text : text + fmt::format("; {} refused", refused);
+}
+
 void show_status(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse(client, "status");
@@ -109,7 +121,8 @@ void show_status(const StatusArguments& arguments) {
     print_json(status);
     return;
   }
-  print_pairs({{"mount", text_of(status, "mount")},
+  std::vector<std::pair<std::string, std::string>> rows{
+               {"mount", text_of(status, "mount")},
                {"store", store_text(text_of(status, "store"))},
                {"layers", text_of(status, "layers")},
                {"daemon", daemon_text(status)},
@@ -121,9 +134,13 @@ void show_status(const StatusArguments& arguments) {
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},
                {"rejected", rejected_text(status)},
-               {"run directory", text_of(status, "run_dir")}});
+               {"run directory", text_of(status, "run_dir")}};
   const std::string excluded = excluded_text(status);
-  if (!excluded.empty()) print_pairs({{"builders excluded", excluded}});
+  if (!excluded.empty()) rows.emplace_back("builders excluded", excluded);
+  for (const json& limit : status.value("limits", json::array())) {
+    rows.emplace_back(text_of(limit, "limit"), limit_text(limit));
+  }
+  print_pairs(rows);
 }
 
 std::string counter_text(CounterUnit unit, const json& value) {

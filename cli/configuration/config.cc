@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "cli/configuration/cuda_config.h"
+#include "cli/configuration/limits_config.h"
 #include "cli/configuration/publish_allow_config.h"
 #include "cli/configuration/units.h"
 #include "cli/failure.h"
@@ -145,6 +146,7 @@ Config parse_config(std::string_view text, std::string_view origin) {
     read_publish(root, config, problem);
     config.cuda_defaults = read_cuda_defaults(root, problem);
     read_gc(root, config, problem);
+    config.limits = read_limits(root, problem);
     root.finish();
   }
   if (problem) throw Failure(kExitUsage, problem.message());

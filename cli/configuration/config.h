@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/limit_rows.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
 #include "store/profiles/publish_allow.h"
@@ -24,6 +25,7 @@ struct Config {
   std::optional<PublishAllow> allow;
   std::string cuda_defaults;  // [cuda], in the format of the run directory's file `cuda`
   std::optional<bool> verify_on_open;
+  LimitValues limits = standard_limits();
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
   // The most capable mode to try. The daemon uses a simpler mode if this one does not work.

@@ -133,6 +133,7 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   options.flight_timeout = config.flight_timeout.value_or(options.flight_timeout);
   options.cuda_defaults = config.cuda_defaults;
   options.verify_on_open = config.verify_on_open.value_or(options.verify_on_open);
+  options.limits = config.limits;
   options.gc = config.gc;
   options.gc_interval = config.gc_interval.value_or(options.gc_interval);
   options.watch = config.watch.value_or(options.watch);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verifies that the manual pages agree with the program and its sources.
 
-Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, where MAIN-PAGE is the main page that the build has generated
+Usage: man_pages_test.py PROGRAM REPOSITORY PAGE…, where the pages are those that the build has generated
 """
 
 import pathlib
@@ -110,8 +110,10 @@ def check_configuration(page, program, repository):
     """Returns a line for each key that either only the page documents or only the sources read, and one if the program
     refuses the page's example."""
     read = "".join((repository / "cli/configuration" / name).read_text()
-                   for name in ("config.cc", "cuda_config.cc", "publish_allow_config.cc"))
+                   for name in ("config.cc", "cuda_config.cc", "limits_config.cc", "publish_allow_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
+    table = (repository / "common/limits.def").read_text()
+    asked |= set(re.findall(r"^CACHESHIM_LIMIT\(\w+, (\w+)", table, re.MULTILINE))
     named = set(re.findall(r"^\.It Ic (\w+)$", page, re.MULTILINE))
     named |= set(re.findall(r"^\.Ss \[(\w+)\]", page, re.MULTILINE))
     found = differences("configuration", named, asked)
@@ -140,9 +142,10 @@ def check_form(pages):
     return (ran.stdout + ran.stderr).splitlines() if ran.returncode != 0 else []
 
 
-def offences(program, repository, main_page):
-    files = [main_page, *(file for file in sorted((repository / "docs/man").iterdir())
-                          if file.name != main_page.name)]
+def offences(program, repository, *generated):
+    names = {file.name for file in generated}
+    files = [*generated, *(file for file in sorted((repository / "docs/man").iterdir())
+                           if file.name not in names)]
     pages = {file.name: file.read_text() for file in files}
     page = pages["cacheshim.1"]
     main, commands = Help(program), all_help(program)

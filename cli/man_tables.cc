@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// man_counters PAGE OUTPUT: copies a manual page and replaces the line "@COUNTERS@" with the table
-// of counters. Runs only at build time.
+// man_tables PAGE OUTPUT: copies a manual page and replaces the line "@COUNTERS@" with the table of counters, and
+// "@LIMITS@" with the table of limits. Runs only at build time.
 #include <cstddef>
 #include <cstdio>
 #include <fstream>
 #include <string>
 
 #include "common/counters.h"
+#include "common/limit_rows.h"
 
 namespace {
 
@@ -25,6 +26,20 @@ void write_counters(std::ostream& out) {
   out << ".El\n";
 }
 
+void write_limits(std::ostream& out) {
+  out << ".Bl -tag -width Ds\n";
+  for (const LimitRow& row : kLimitRows) {
+    out << ".It Ic " << row.key << "\nThe most " << row.what << ".\nAt the limit, " << row.effect;
+    if (row.error_name == "none") {
+      out << ".\n";
+    } else {
+      out << "\n.Pq Er " << row.error_name << " .\n";
+    }
+    out << "Default: " << row.standard << ".\n";
+  }
+  out << ".El\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -33,13 +48,16 @@ int main(int argc, char** argv) {
   std::ofstream out(argv[2]);
   bool is_filled = false;
   for (std::string line; std::getline(page, line);) {
-    if (line != "@COUNTERS@") {
+    if (line == "@COUNTERS@") {
+      write_counters(out);
+    } else if (line == "@LIMITS@") {
+      write_limits(out);
+    } else {
       out << line << '\n';
       continue;
     }
-    write_counters(out);
     is_filled = true;
   }
-  if (!is_filled) std::fprintf(stderr, "man_counters: %s has no line @COUNTERS@\n", argv[1]);
+  if (!is_filled) std::fprintf(stderr, "man_tables: %s has no line @COUNTERS@ or @LIMITS@\n", argv[1]);
   return is_filled && out.flush() ? 0 : 1;
 }
