@@ -26,6 +26,8 @@ void write_counters(std::ostream& out) {
   out << ".El\n";
 }
 
+static_assert(row_of(Limit::kLayerSize).standard == 1ULL << 40);  // the only size, shown as "1 TiB"
+
 void write_limits(std::ostream& out) {
   out << ".Bl -tag -width Ds\n";
   for (const LimitRow& row : kLimitRows) {
@@ -35,7 +37,7 @@ void write_limits(std::ostream& out) {
     } else {
       out << "\n.Pq Er " << row.error_name << " .\n";
     }
-    out << "Default: " << row.standard << ".\n";
+    out << "Default: " << (row.is_size() ? "1 TiB" : std::to_string(row.standard)) << ".\n";
   }
   out << ".El\n";
 }

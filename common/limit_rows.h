@@ -22,6 +22,8 @@ struct LimitRow {
   std::string_view error_name;  // "none": no call fails
   std::string_view what;
   std::string_view effect;
+
+  constexpr bool is_size() const { return key.ends_with("_size"); }  // in bytes
 };
 
 inline constexpr auto kLimitRows = std::to_array<LimitRow>({

@@ -81,6 +81,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
     publishing.publisher().rejected().trust_publishers();
   }
   jobs.set_lock_access(lock_access);
+  jobs.set_quota(quota_);
   jobs.adopt_orphans();
 }
 

@@ -17,6 +17,7 @@
 #include "fuse/jobs/job_rights.h"
 #include "fuse/jobs/job_table.h"
 #include "fuse/jobs/publish_trust.h"
+#include "fuse/limits/layer_use.h"
 #include "fuse/limits/user_limits.h"
 #include "fuse/nodes/handle.h"
 #include "fuse/nodes/io_modes.h"
@@ -33,6 +34,7 @@
 #include "fuse/services/locks/lock_table.h"
 #include "fuse/services/locks/named_locks.h"
 #include "fuse/services/publishing/publishing.h"
+#include "fuse/services/quota/layer_meter.h"
 #include "fuse/services/shared_files/shared_files.h"
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
@@ -108,6 +110,10 @@ class Mount {
     return Charge::take(&limits.account(uid), limit, count);
   }
   std::uint64_t direct_opens() const;  // opens that bypassed the mount, of all jobs
+  // Makes the layers that are due be measured soon; see LayerMeter::request().
+  void request_measuring() {
+    layer_meter.request([this] { measuring_.wake(); });
+  }
   bool uses_io_uring() const { return uses_io_uring_; }
   bool is_base_local() const { return is_base_local_; }
 
@@ -117,6 +123,7 @@ class Mount {
   const std::time_t started;
   Counters counters;
   UserLimits limits;  // before the parts that charge users
+  FreeSpace layer_space{store.layers()};
   NodeTable nodes;
   HandleTable handles;
   OpenFiles open_files;
@@ -148,6 +155,7 @@ class Mount {
   // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind
   // these.
   TaskQueue tasks{2};
+  LayerMeter layer_meter{jobs, nodes, open_files, tasks};
   Ticker ticker{prompt_loop};
 
  private:
@@ -159,6 +167,7 @@ class Mount {
   std::chrono::milliseconds idle_interval() const;
   EventLoop::Clock::time_point tend();
 
+  const LayerQuota quota_{limits, layer_space, [this] { request_measuring(); }};
   int device_ = -1;  // the session's descriptor
   std::atomic<bool> uses_io_uring_{false};
   std::vector<int> lowers_;  // the base's directory, or the lower directories of a plain overlay
@@ -172,6 +181,8 @@ class Mount {
   std::atomic<bool> is_closing_{false};
   EventLoop::Task reopening_{loop, "allowing waits again",
                              [this](const auto&) { return reopen_if_due(); }};
+  EventLoop::Task measuring_{loop, "measuring layers",
+                             [this](const auto&) { return layer_meter.tend(); }};
   EventLoop::Task tending_{loop, "tending jobs and the store", [this](const auto&) { return tend(); }};
 };
 

@@ -102,14 +102,17 @@ std::string excluded_text(const json& status) {
   return text;
 }
 
-// One line for each limit, such as "1200 used, 900 of them by one user, who may use 4096; 3 refused".
+// One line for each limit, such as "1200 used, at most 900 by one user, of 4096; 3 refused".
 std::string limit_text(const json& limit) {
-  const std::uint64_t most = count_of(limit, "most");
-  const std::uint64_t capacity = count_of(limit, "capacity");
-  std::string text = fmt::format("{} used", count_of(limit, "used"));
-  if (capacity > 0) text += fmt::format(" of {}", capacity);
-  text += fmt::format(", at most {} by one user, ", count_of(limit, "highest"));
-  text += most > 0 ? fmt::format("of {}", most) : "without a limit";
+  const bool is_size = text_of(limit, "limit").ends_with("_size");
+  const auto amount = [&](const char* key) {
+    const std::uint64_t count = count_of(limit, key);
+    return is_size ? format_size(count) : fmt::to_string(count);
+  };
+  std::string text = amount("used") + " used";
+  if (count_of(limit, "capacity") > 0) text += " of " + amount("capacity");
+  text += fmt::format(", at most {} by one user, ", amount("highest"));
+  text += count_of(limit, "most") > 0 ? "of " + amount("most") : "without a limit";
   const std::uint64_t refused = count_of(limit, "refused");
   return refused == 0 ? text : text + fmt::format("; {} refused", refused);
 }
@@ -122,19 +125,19 @@ void show_status(const StatusArguments& arguments) {
     return;
   }
   std::vector<std::pair<std::string, std::string>> rows{
-               {"mount", text_of(status, "mount")},
-               {"store", store_text(text_of(status, "store"))},
-               {"layers", text_of(status, "layers")},
-               {"daemon", daemon_text(status)},
-               {"publishing", policy_text(text_of(status, "publish"))},
-               {"who may publish", publishers_text(text_of(status, "publishers"))},
-               {"raw changes", freshness_text(status)},
-               {"requests", "come by " + text_of(status, "requests")},
-               {"locks", locks_text(status)},
-               {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
-               {"profiles", joined(status.value("profiles", json::array()))},
-               {"rejected", rejected_text(status)},
-               {"run directory", text_of(status, "run_dir")}};
+      {"mount", text_of(status, "mount")},
+      {"store", store_text(text_of(status, "store"))},
+      {"layers", text_of(status, "layers")},
+      {"daemon", daemon_text(status)},
+      {"publishing", policy_text(text_of(status, "publish"))},
+      {"who may publish", publishers_text(text_of(status, "publishers"))},
+      {"raw changes", freshness_text(status)},
+      {"requests", "come by " + text_of(status, "requests")},
+      {"locks", locks_text(status)},
+      {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
+      {"profiles", joined(status.value("profiles", json::array()))},
+      {"rejected", rejected_text(status)},
+      {"run directory", text_of(status, "run_dir")}};
   const std::string excluded = excluded_text(status);
   if (!excluded.empty()) rows.emplace_back("builders excluded", excluded);
   for (const json& limit : status.value("limits", json::array())) {

@@ -13,6 +13,7 @@
 #include "cli/configuration/cuda_config.h"
 #include "cli/configuration/limits_config.h"
 #include "cli/configuration/publish_allow_config.h"
+#include "cli/configuration/toml_units.h"
 #include "cli/configuration/units.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
@@ -24,21 +25,6 @@ namespace {
 
 constexpr std::int64_t kMaxThreads = 256;
 
-// Reads an integer in seconds, or a string with a unit.
-std::optional<std::chrono::seconds> find_duration(TomlReader& reader, std::string_view key) {
-  const toml::node* node = reader.find_node(key);
-  if (node == nullptr) return std::nullopt;
-  std::optional<std::chrono::seconds> duration;
-  if (const auto number = node->value_exact<std::int64_t>()) {
-    if (*number >= 0) duration = std::chrono::seconds(*number);
-  } else if (const auto text = node->value_exact<std::string>()) {
-    duration = parse_duration(*text);
-  }
-  if (!duration)
-    reader.report(key, "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"");
-  return duration;
-}
-
 void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
   const toml::table* table = root.find_table("publish");
   if (table == nullptr) return;
@@ -49,20 +35,6 @@ void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
   }
   config.allow = read_publish_allow(publish, problem);
   publish.finish();
-}
-
-// Reads an integer in bytes, or a string with a unit.
-std::optional<std::uint64_t> find_size(TomlReader& reader, std::string_view key) {
-  const toml::node* node = reader.find_node(key);
-  if (node == nullptr) return std::nullopt;
-  std::optional<std::uint64_t> size;
-  if (const auto number = node->value_exact<std::int64_t>()) {
-    if (*number >= 0) size = static_cast<std::uint64_t>(*number);
-  } else if (const auto text = node->value_exact<std::string>()) {
-    size = parse_size(*text);
-  }
-  if (!size) reader.report(key, "must be a size: bytes, or \"500M\", \"20G\", \"2T\"");
-  return size;
 }
 
 // Reads a size, or a share of the file system such as "5%".

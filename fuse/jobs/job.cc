@@ -47,6 +47,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
                   .reads = reads,
                   .nodes = nodes,
                   .view_root = view_root}),
+      layer_use(settings.quota),
       nodes_(nodes),
       settings_(settings) {}
 
@@ -73,6 +74,7 @@ void Job::adopt(Layer taken, PublishPolicy mount_policy) {
   views.is_shared_by_root = found.shared_by_root;
   use.touch();
   share_locks();
+  layer_use.adopt();
   life.begin(found.cycle, found.started);
 }
 
@@ -119,6 +121,11 @@ Status Job::open_layer() {
   return load_layer(overlay);
 }
 
+Status Job::grow(std::uint64_t bytes, std::uint64_t names) {
+  if (settings_.quota == nullptr) return {};
+  return layer_use.grow(views.owner().value_or(0), {bytes, names});
+}
+
 Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
   overlay.set_layer(std::move(upper), std::move(work));
   return load_layer(overlay);
@@ -127,6 +134,7 @@ Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
 void Job::forget_layer() {
   publishing.forget_layer();
   policy.forget_layer();
+  layer_use.clear();
   share_locks();
 }
 

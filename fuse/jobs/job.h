@@ -18,6 +18,7 @@
 #include "fuse/jobs/pending_entries.h"
 #include "fuse/jobs/unsettled_writes.h"
 #include "fuse/jobs/view_filter.h"
+#include "fuse/limits/layer_use.h"
 #include "fuse/limits/user_limits.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/requests/pending_replies.h"
@@ -44,6 +45,7 @@ struct JobSettings {
   const DirectAccess* direct = nullptr;
   // Counts the beginnings and ends of all jobs; null: not counted.
   std::atomic<std::uint64_t>* changes = nullptr;
+  const LayerQuota* quota = nullptr;  // of the layers; null: they have no limits
   // Whether only some users may publish: the daemon then checks the writers of each layer.
   bool is_restricted = false;
 };
@@ -79,6 +81,7 @@ class Job final : private OverlayObserver {
   UnsettledWrites unsettled;
   PendingEntries pending;
   JobPublishing publishing;
+  LayerUse layer_use;
   Mutex end_mutex{LockRank::kJobEnd};  // held by the thread that ends the job
 
   void begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids,
@@ -92,6 +95,9 @@ class Job final : private OverlayObserver {
   std::optional<Layer> layer GUARDED_BY(overlay.mutex());
   Status ensure_layer(int layers) REQUIRES(overlay.mutex());
   Status open_layer() REQUIRES(overlay.mutex());  // makes `layer` the overlay's layer
+  // Call before the layer grows by data or attributes; Overlay counts new objects and copies itself. Errors: ENOSPC,
+  // EDQUOT (LayerUse::grow()).
+  Status grow(std::uint64_t bytes, std::uint64_t names = 0) override;
   // For a plain overlay: sets its layer, of which no record is kept. Call at most once. Without a
   // layer, ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());

@@ -38,6 +38,7 @@ Job& JobTable::get_or_make(const std::string& id) {
                                             .lock_access = lock_access_,
                                             .direct = direct_,
                                             .changes = &changes_,
+                                            .quota = quota_,
                                             .is_restricted = is_restricted_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }

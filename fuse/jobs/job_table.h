@@ -40,8 +40,9 @@ class JobTable {
   // For a mount where only some users may publish: makes its jobs check the writers of each layer.
   // Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
-  // `access` must outlive the table. Call before there are jobs.
+  // `access` and `quota` must outlive the table. Call before there are jobs.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
+  void set_quota(const LayerQuota& quota) { quota_ = &quota; }
 
   // Makes the only job of a plain overlay. Its view is the whole mount. It is never active, so it
   // does not end.
@@ -67,6 +68,7 @@ class JobTable {
   const DirectAccess* const direct_;
   bool is_restricted_ = false;
   const LockAccess* lock_access_ = nullptr;
+  const LayerQuota* quota_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;
   std::atomic<std::uint64_t> changes_{0};  // the number of beginnings and ends of jobs
   mutable Mutex mutex_{LockRank::kJobTable};

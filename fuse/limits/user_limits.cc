@@ -31,6 +31,21 @@ bool UserAccount::take(Limit limit, std::uint64_t count) {
   return false;
 }
 
+void UserAccount::add(Limit limit, std::uint64_t count) {
+  const auto at = static_cast<std::size_t>(limit);
+  used_[at].fetch_add(count, std::memory_order_relaxed);
+  limits_.pools_[at].total.fetch_add(count, std::memory_order_relaxed);
+}
+
+std::uint64_t UserAccount::most(Limit limit) const {
+  return is_limited_ ? limits_.pools_[static_cast<std::size_t>(limit)].most : 0;
+}
+
+bool UserAccount::is_near(Limit limit) const {
+  const std::uint64_t permitted = most(limit);
+  return permitted != 0 && used(limit) > permitted - permitted / 4;
+}
+
 void UserAccount::give_back(Limit limit, std::uint64_t count) {
   const auto at = static_cast<std::size_t>(limit);
   used_[at].fetch_sub(count, std::memory_order_relaxed);
@@ -63,6 +78,12 @@ bool Charge::resize(std::uint64_t count) {
   if (count < count_) account_->give_back(limit_, count_ - count);
   count_ = count;
   return true;
+}
+
+void Charge::set(std::uint64_t count) {
+  if (account_ != nullptr && count > count_) account_->add(limit_, count - count_);
+  if (account_ != nullptr && count < count_) account_->give_back(limit_, count_ - count);
+  count_ = count;
 }
 
 UserLimits::UserLimits(const Options& options)

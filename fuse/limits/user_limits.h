@@ -35,15 +35,21 @@ class UserAccount {
 
   // Returns false, and takes nothing, if the limit does not permit `count` more units.
   [[nodiscard]] bool take(Limit limit, std::uint64_t count);
+  // Takes `count` units whatever the limit is.
+  void add(Limit limit, std::uint64_t count);
   void give_back(Limit limit, std::uint64_t count);
+  // The limit; 0 if there is none for this user.
+  std::uint64_t most(Limit limit) const;
+  // Whether the user has taken more than three quarters of the limit.
+  bool is_near(Limit limit) const;
+  // Counts a refusal by a rule that is not a limit's.
+  void note_refusal(Limit limit);
   std::uint64_t used(Limit limit) const {
     return used_[static_cast<std::size_t>(limit)].load(std::memory_order_relaxed);
   }
   uid_t uid() const { return uid_; }
 
  private:
-  void note_refusal(Limit limit);
-
   UserLimits& limits_;
   const uid_t uid_;
   const bool is_limited_;
@@ -57,6 +63,8 @@ class UserAccount {
 class Charge {
  public:
   Charge() = default;
+  // A charge of no units yet.
+  Charge(UserAccount* account, Limit limit) : account_(account), limit_(limit) {}
   Charge(Charge&& other) noexcept
       : account_(std::exchange(other.account_, nullptr)),
         limit_(other.limit_),
@@ -76,9 +84,11 @@ class Charge {
   // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it. Shrinking
   // never fails.
   [[nodiscard]] bool resize(std::uint64_t count);
+  // As resize(), but whatever the limit is.
+  void set(std::uint64_t count);
+  std::uint64_t count() const { return count_; }
 
  private:
-  Charge(UserAccount* account, Limit limit) : account_(account), limit_(limit) {}
   void release() noexcept {
     if (account_ != nullptr && count_ > 0) account_->give_back(limit_, count_);
   }

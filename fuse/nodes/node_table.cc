@@ -14,6 +14,13 @@ bool NodeTable::is_known(NodeIndex index) const {
   return tree_.is_in_use(index);
 }
 
+bool NodeTable::is_removed(NodeIndex index, const Job& job) const {
+  const ReaderLock lock(tree_.mutex);
+  if (!tree_.is_in_use(index)) return false;
+  const Node& node = tree_.at(index);
+  return node.job == &job && !node.named && node.in_upper;
+}
+
 NodeInfo NodeTable::info(NodeIndex index) const {
   const ReaderLock lock(tree_.mutex);
   const Node& node = tree_.at(index);

@@ -48,6 +48,8 @@ class NodeTable {
   // forget() require this.
   bool is_known(NodeIndex node) const;
   NodeInfo info(NodeIndex node) const;
+  // Whether the node is in use, and stands for an object of the job's layer that has lost its last name.
+  bool is_removed(NodeIndex node, const Job& job) const;
   // Takes no lock.
   NodeState& state(NodeIndex node) const { return tree_.at(node).state; }
   // Returns the path from the view's root, "" for the root itself. Errors: ESTALE if the node or a

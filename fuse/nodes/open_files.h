@@ -53,6 +53,14 @@ class OpenFiles {
     if (found == shard.files.end()) return Errno(ESTALE);
     return sys::stat_fd(found->second.back());
   }
+  std::vector<NodeIndex> nodes() const {
+    std::vector<NodeIndex> open;
+    for (const Shard& shard : shards_) {
+      const MutexLock lock(shard.mutex);
+      for (const auto& [node, fds] : shard.files) open.push_back(node);
+    }
+    return open;
+  }
   // Returns an O_PATH descriptor of the most recently opened object. Errors: ESTALE if the node is
   // not open.
   Result<UniqueFd> open_object(NodeIndex node) const {

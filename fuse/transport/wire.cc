@@ -10,6 +10,7 @@
 #include "fuse/transport/request_source.h"
 #include "fuse/transport/request_trace.h"
 #include "store/sys/lock_ranks.h"
+#include "store/sys/user_credentials.h"
 
 namespace cacheshim::wire {
 namespace {
@@ -225,7 +226,9 @@ pid_t lock_process() {
 
 void pass_through(std::uint32_t backing_id) { request.backing_id = backing_id; }
 
+// The kernel writes a backing file with the credentials of the thread that has registered it.
 std::uint32_t register_backing(int device, int fd) {
+  const UserCredentials credentials(fd);
   BackingMap map{.fd = fd, .flags = 0, .padding = 0};
   const int id = ::ioctl(device, kBackingOpen, &map);
   return id > 0 ? static_cast<std::uint32_t>(id) : 0;

@@ -297,7 +297,10 @@ Status AttributeRequests::setxattr(const Request& request, NodeId ino, const cha
     return name == std::string_view(kAccessAcl) ? drop_foreign_set_group_id(request.caller, fd)
                                                 : Status();
   };
-  return keeps_xattr(name) ? change_xattr(ino, name, change) : Status(Errno(EOPNOTSUPP));
+  if (!keeps_xattr(name)) return Errno(EOPNOTSUPP);
+  const NodeInfo info = mount_.nodes.info(decode(ino).node);
+  if (info.kind == NodeKind::kObject) CACHESHIM_CHECK(info.job->grow(value.size()));
+  return change_xattr(ino, name, change);
 }
 
 Status AttributeRequests::removexattr(NodeId ino, const char* name) {

@@ -94,6 +94,19 @@ Result<std::size_t> FileData::change_data(
   }
 }
 
+// Call before `length` bytes are written to the layer. Without room, bytes that the file already has may still be
+// overwritten. Files of the base are not the user's.
+Status FileData::pay_for(const FileHandle& handle, off_t offset, std::uint64_t length) const {
+  constexpr off_t kBlock = 512;  // the unit of st_blocks
+  if (handle.is_lock_file) return {};
+  const Status paid = handle.job->grow(length);
+  if (paid) return {};
+  const auto st = sys::stat_fd(handle.fd.get());
+  const bool has_holes = !st || st->st_blocks * kBlock < st->st_size;
+  if (has_holes || offset > st->st_size - static_cast<off_t>(length)) return paid;
+  return {};
+}
+
 Result<std::size_t> FileData::write(const Request& request, const OpenFlags& open,
                                     std::string_view data, off_t offset) {
   if (const auto* control = std::get_if<ControlHandle>(mount_.handles.find(open.fh))) {
@@ -105,6 +118,7 @@ Result<std::size_t> FileData::write(const Request& request, const OpenFlags& ope
   if (handle->is_lock_file && offset > handle->most_bytes - static_cast<off_t>(data.size())) {
     return Errno(EFBIG);
   }
+  CACHESHIM_CHECK(pay_for(*handle, offset, data.size()));
   return change_data(*handle, [&](int fd) -> Result<std::size_t> {
     if (request.kills_set_ids) {
       CACHESHIM_CHECK(drop_privileges(request, {handle->node, handle->slot}, fd));
@@ -148,6 +162,9 @@ Status FileData::fallocate(std::uint64_t fh, int mode, off_t offset, off_t lengt
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return Errno(EBADF);
   if (handle->is_lock_file && offset > handle->most_bytes - length) return Errno(EFBIG);
+  if ((mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)) == 0) {
+    CACHESHIM_CHECK(pay_for(*handle, offset, static_cast<std::uint64_t>(length)));
+  }
   CACHESHIM_CHECK(change_data(*handle, [&](int fd) -> Result<std::size_t> {
     if (::fallocate(fd, mode, offset, length) == -1) return Errno::last();
     return std::size_t{0};
@@ -170,12 +187,11 @@ Result<std::size_t> FileData::copy_file_range(std::uint64_t fh_in, off_t in, std
   FileHandle* const target = mount_.handles.file(fh_out);
   if (source == nullptr || target == nullptr) return Errno(EXDEV);
   CACHESHIM_CHECK(refresh_for_reading(*source));
-  if (target->is_lock_file) {
-    const auto st = sys::stat_fd(source->fd.get());
-    const off_t left = st ? std::max<off_t>(st->st_size - in, 0) : 0;
-    const off_t wanted = std::min<off_t>(static_cast<off_t>(length), left);
-    if (out > target->most_bytes - wanted) return Errno(EFBIG);
-  }
+  const auto st = sys::stat_fd(source->fd.get());
+  const off_t left = st ? std::max<off_t>(st->st_size - in, 0) : 0;
+  const off_t wanted = std::min<off_t>(static_cast<off_t>(length), left);
+  if (target->is_lock_file && out > target->most_bytes - wanted) return Errno(EFBIG);
+  CACHESHIM_CHECK(pay_for(*target, out, static_cast<std::uint64_t>(wanted)));
   return change_data(*target, [&](int fd) -> Result<std::size_t> {
     const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
     if (count == -1) return Errno::last();

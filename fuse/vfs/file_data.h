@@ -35,6 +35,7 @@ class FileData {
   Status drop_privileges(const Request& request, NodeRef ref, int fd);
 
  private:
+  Status pay_for(const FileHandle& handle, off_t offset, std::uint64_t length) const;
   Status refresh_for_reading(FileHandle& handle);
   // Open the handle's file again after its data have moved: to the layer by a copy-up, or to the base by publishing.
   // Errors: ESTALE if only the handle's own descriptor still leads to the data.

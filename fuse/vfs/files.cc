@@ -61,6 +61,7 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 // - The file belongs to the layer, and stays there while it is open.
 // - If the job may publish, the file is open for writing only: a mapping could delay publishing for as long as it
 //   exists. If it may not, the file is open for writing, or large.
+// - The job's user is not near the limit of layers: no request tells the daemon how much the kernel writes.
 // - The caller's flags contain none that the backing file would keep (kFlagsOfBackingFile).
 // - No other view shows the file: the daemon must invalidate other views at each write.
 // - No write needs to clear a capability: the daemon would not see the write.
@@ -69,7 +70,8 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
   const bool is_worth_it = job.policy.may_publish() ? handle.access == O_WRONLY
                                                     : handle.writable || st.st_size >= kLargeFile;
   const bool wanted =
-      handle.in_upper && is_worth_it && !keeps_flags && !job.views.shares_uids() &&
+      handle.in_upper && is_worth_it && !job.layer_use.is_near_limit() && !keeps_flags &&
+      !job.views.shares_uids() &&
       (!mount_.options.owners.keep || mount_.nodes.state(handle.node).lacks_capabilities());
   CACHESHIM_TRY(backing_id, mount_.io_modes.open(encode({handle.node, handle.slot}),
                                                  {.fd = handle.fd.get(),
@@ -78,6 +80,10 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
                                                   .readable = handle.access != O_WRONLY,
                                                   .writable = handle.writable}));
   handle.backing_id = backing_id;
+  if (backing_id != 0 && handle.writable) {
+    mount_.layer_meter.silent_growth().add(handle, st);
+    mount_.request_measuring();
+  }
   // Other jobs write to lock files as well. If another handle of the inode has opened a backing file, only
   // FOPEN_DIRECT_IO makes the kernel send this handle's reads and writes to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
@@ -328,6 +334,7 @@ void Files::release(std::uint64_t fh) {
     lock_requests_.release_locks(*handle, fh);
     mount_.open_files.remove(handle->node, handle->fd.get());
     mount_.shared_files.released(*handle);
+    if (handle->backing_id != 0) mount_.layer_meter.silent_growth().remove(*handle);
     // Closes the file before end_writing(), because the daemon itself must not have it open for writing then.
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));

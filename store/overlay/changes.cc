@@ -177,6 +177,7 @@ Status link(Overlay& overlay, const std::string& path, const std::string& new_pa
 Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flags,
                               const NewObject& wanted) {
   CACHESHIM_TRY(directory, ensure_upper_dir(overlay, dir));
+  CACHESHIM_CHECK(overlay.state.grow(0, 1));
   return make_tmpfile_as(directory.get(), flags, wanted);
 }
 

@@ -29,6 +29,7 @@ Status name_staged(Overlay& overlay, const std::string& staged, int parent, cons
 
 Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
                          const struct stat& st) REQUIRES_SHARED(overlay.mutex()) {
+  CACHESHIM_CHECK(overlay.state.grow(0, 1));
   CACHESHIM_TRY(base, overlay.state.lowers->open(path, O_PATH | O_DIRECTORY));
   overlay.state.shadow(path, false);
   const KeepTimes parent_times(parent);
@@ -82,6 +83,7 @@ Status stage_copy(const Overlay& overlay, int object, const struct stat& st,
 
 Status copy_up_special(Overlay& overlay, const std::string& path, const struct stat& st)
     REQUIRES_SHARED(overlay.mutex()) {
+  CACHESHIM_CHECK(overlay.state.grow(0, 1));
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
   CACHESHIM_TRY(object, overlay.state.lowers->open(path, O_PATH));
@@ -146,6 +148,7 @@ Status copy_up_file(Overlay& overlay, const std::string& path, const struct stat
 // Copies up a further name of a file of which the layer has a copy: links the copy to `path`.
 Status link_up(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex()) {
+  CACHESHIM_CHECK(overlay.state.grow(0, 1));
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
   const KeepTimes parent_times(parent.get());
@@ -224,6 +227,8 @@ Status copy_up_found(Overlay& overlay, const std::string& path, const Located& f
 
 Result<UniqueFd> copy_nameless(Overlay& overlay, int object) {
   CACHESHIM_TRY(st, sys::stat_fd(object));
+  CACHESHIM_CHECK(
+      overlay.state.grow(S_ISREG(st.st_mode) ? static_cast<std::uint64_t>(st.st_size) : 0, 1));
   const std::string staged = overlay.state.staged.new_name();
   Result<UniqueFd> copy = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Result<UniqueFd> {
     CACHESHIM_CHECK(stage_copy(overlay, object, st, staged));

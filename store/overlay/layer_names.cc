@@ -53,7 +53,8 @@ Status prepare_new_name(Overlay& overlay, const std::string& path) {
     const Result<Found> found = overlay.find(path);
     return found ? Errno(EEXIST) : found.error();
   }
-  return ensure_directory(overlay, std::string(parent_path(path)));
+  CACHESHIM_CHECK(ensure_directory(overlay, std::string(parent_path(path))));
+  return overlay.state.grow(0, 1);
 }
 
 void begin_entry(Overlay& overlay, const std::string& path) {

@@ -16,7 +16,8 @@ namespace cacheshim {
 
 // ---- A new name
 
-// Checks that `path` may get an object, and ensures that the layer has the directory above it.
+// Checks that `path` may get an object, ensures that the layer has the directory above it, and counts the new object
+// (OverlayObserver::grow()).
 // Errors: EEXIST if the base has an object at `path` that the layer does not hide. If only the
 // layer has one, succeeds, and the change then fails with EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());

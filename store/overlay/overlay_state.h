@@ -31,6 +31,10 @@ struct OverlayState {
   void shadow(const std::string& path, bool tree) const {
     if (observer != nullptr) observer->shadows(path, tree);
   }
+  // Call before the layer gets `names` objects and `bytes` bytes: see OverlayObserver::grow().
+  Status grow(std::uint64_t bytes, std::uint64_t names) const {
+    return observer != nullptr ? observer->grow(bytes, names) : Status();
+  }
   // Whether the path is one of the store's own records, which no view shows.
   bool is_store_record(std::string_view path) const;
   // Returns EPERM for names that no job may create, ENAMETOOLONG for paths over kMostPathBytes.

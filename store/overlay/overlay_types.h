@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -71,6 +72,9 @@ class OverlayObserver {
   // on the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
   // Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
+  // The layer is about to get `names` objects and `bytes` bytes of data. An error, which the change then returns,
+  // prevents it. Called with and without Overlay::mutex().
+  virtual Status grow(std::uint64_t /*bytes*/, std::uint64_t /*names*/) { return {}; }
   // A copy-up has reached this step; an error aborts it. Tests use this to stop, fail or kill a
   // copy-up.
   virtual Status at_step(CopyUpStep) { return {}; }

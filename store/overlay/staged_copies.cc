@@ -85,6 +85,9 @@ Status StagedCopies::complete(const Claim& claim) {
 
 Status StagedCopies::make(const Claim& claim) const {
   const StagedCopy& copy = *claim.copy;
+  if (observer_ != nullptr) {
+    CACHESHIM_CHECK(observer_->grow(static_cast<std::uint64_t>(copy.keep_bytes()), 1));
+  }
   CACHESHIM_TRY(target,
                 sys::open_beneath(copy.work(), copy.name(), O_RDWR | O_CREAT | O_EXCL, 0600));
   CACHESHIM_CHECK(at_step(CopyUpStep::kBegun));

@@ -25,6 +25,8 @@
 //     ControlSession::mutex_
 //   JobTable::mutex_
 //     OverlayState::mutex               one job's at a time; shared, or exclusively
+//       SilentGrowth::mutex_
+//         JobViews …, and the leaves below
 //       LockRemovals::mutex_
 //         ViewFilter::mutex_, HiddenLocks::mutex_, LockQueue …
 //       NamedLocks::mutex_
@@ -46,7 +48,8 @@
 //         LateOwners::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
-//       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_, UserLimits::mutex_
+//       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_, UserLimits::mutex_,
+//       LayerUse::mutex_
 //
 // All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EnvironmentReader,
 // EventLoop, OpenVerifier, SharedFiles, transport/.
@@ -63,6 +66,7 @@ enum class LockRank : std::uint8_t {
   kFlights,
   kJobTable,
   kOverlay,
+  kSilentGrowth,
   kRemovals,
   kLockCycles,
   kNamedLocks,

@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import threading
+import time
 
 _held = []
 _children = []
@@ -26,9 +27,44 @@ def open_many(path, count, flags=os.O_RDONLY):
     return _take(count, lambda _: _held.append(os.open(path, flags)))
 
 
+def open_each(paths, flags=os.O_RDONLY):
+    return _take(len(paths), lambda number: _held.append(os.open(paths[number], flags)))
+
+
 def create_many(directory, count):
     return _take(count, lambda number: _held.append(
         os.open(f"{directory}/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
+
+
+def fill(path, mib, flags=os.O_CREAT | os.O_RDWR):
+    """Writes `mib` MiB in pieces of 64 KiB. Returns the number of bytes that were written, and the name of the error
+    that ended the writing; keeps the file open."""
+    fd = os.open(path, flags, 0o644)
+    _held.append(fd)
+    piece = os.urandom(1 << 16)
+    done = 0
+    while done < mib << 20:
+        try:
+            done += os.write(fd, piece)
+        except OSError as error:
+            return done, errno.errorcode[error.errno]
+    return done, None
+
+
+def stat_each(paths):
+    """Stats files, each again until it succeeds. Returns the number of calls that failed."""
+    failed = 0
+    for path in paths:
+        while True:
+            try:
+                os.stat(path)
+                break
+            except OSError as error:
+                if error.errno != errno.ENFILE:
+                    raise
+                failed += 1
+                time.sleep(0.01)
+    return failed
 
 
 def let_go():

@@ -5,6 +5,7 @@ namespace."""
 import contextlib
 import pathlib
 import shutil
+import subprocess
 
 import pytest
 
@@ -26,3 +27,27 @@ def attacker(mount, job_of):
     yield job
     with contextlib.suppress(Exception):
         job("agent_hostile.end_buffer")
+
+
+@pytest.fixture
+def mount_limiting(mount_store, store, scratch):
+    """mount_limiting("max_handles = 10") mounts the store with these limits."""
+    def mount(lines, *options):
+        config = scratch / "limits.toml"
+        config.write_text(f"[limits]\n{lines}\n")
+        return mount_store(store, "--config", config, *options)
+    return mount
+
+
+@pytest.fixture
+def disk(scratch):
+    """disk("store", 64) mounts a new ext4 of 64 MiB there, of which an eighth is kept for root."""
+    def mount(name, mib):
+        image, top = scratch / f"{name}.img", scratch / name
+        with open(image, "wb") as file:
+            file.truncate(mib << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "12", image], check=True)
+        top.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-o", "loop", image, top], check=True)
+        return top
+    return mount

@@ -8,6 +8,7 @@ import shutil
 import mounts
 import pytest
 from jobs import wait_until
+from mounts import limit_of
 
 HOSTILE, VICTIM = 20001, 20002
 FILES = 2000  # the daemon's limit of open files
@@ -31,20 +32,6 @@ def small(program, store, scratch):
     assert result.returncode == 0, result.stderr
     yield one
     one.close()
-
-
-@pytest.fixture
-def mount_limiting(mount_store, store, scratch):
-    """mount_limiting("max_handles = 10") mounts the store with these limits."""
-    def mount(lines):
-        config = scratch / "limits.toml"
-        config.write_text(f"[limits]\n{lines}\n")
-        return mount_store(store, "--config", config)
-    return mount
-
-
-def limit(mount, name):
-    return next(one for one in mount.status()["limits"] if one["limit"] == name)
 
 
 def assert_usable(mount, job_of):
@@ -77,9 +64,9 @@ def test_one_user_cannot_take_all_descriptors(small, job_of, call):
     open_now = len(os.listdir(f"/proc/{small.daemon_pid()}/fd"))
     assert open_now < 0.7 * FILES
     assert_usable(small, job_of)
-    assert limit(small, "max_handles")["refused"] > 0
+    assert limit_of(small, "max_handles")["refused"] > 0
     job("agent_limits.let_go")
-    wait_until(lambda: limit(small, "max_handles")["highest"] < 40, what="the release of the handles")
+    wait_until(lambda: limit_of(small, "max_handles")["highest"] < 40, what="the release of the handles")
     assert job("agent_limits.open_many", job.path("triton/f"), 100) == (100, None)
 
 
@@ -101,13 +88,13 @@ def test_the_configured_number_of_handles(mount_limiting, job_of):
 def test_record_locks_of_one_user_are_limited(mount, job_of):
     job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)
     job.write("triton/f", b"x")
-    most = limit(mount, "max_locks")["most"]
+    most = limit_of(mount, "max_locks")["most"]
     assert job("agent_limits.lock_ranges", job.path("triton/f"), 20_000) == (most, "ENOLCK")
     other.write("triton/f", b"x")
     assert other("agent_limits.lock_ranges", other.path("triton/f"), 100) == (100, None)
     job("agent_limits.unlock_last")
     job("agent_limits.relock_last")
-    assert limit(mount, "max_locks")["highest"] == 100
+    assert limit_of(mount, "max_locks")["highest"] == 100
 
 
 def test_an_unlock_cannot_exceed_the_limit(mount_limiting, job_of):
@@ -116,19 +103,19 @@ def test_an_unlock_cannot_exceed_the_limit(mount_limiting, job_of):
     job.write("triton/f", b"x")
     assert job("agent_limits.split_lock", job.path("triton/f"), 1000) == (99, "ENOLCK")
     job("agent_limits.unlock_last")
-    assert limit(mount, "max_locks")["used"] == 0
+    assert limit_of(mount, "max_locks")["used"] == 0
 
 
 def test_one_user_cannot_take_all_leases(mount, job_of):
     job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)
     job("os.makedirs", job.path("triton"), exist_ok=True)
     job("agent_limits.begin_entries", job.path("triton"), 20, 60)
-    assert limit(mount, "max_leases")["highest"] == limit(mount, "max_leases")["most"]
+    assert limit_of(mount, "max_leases")["highest"] == limit_of(mount, "max_leases")["most"]
     other("os.makedirs", other.path("triton/victim"))
     assert not other.exists("triton/victim/__grp__kernel.json")
     assert "triton/victim/__grp__kernel.json" in (mount.path / ".cacheshim/flights").read_text()
     job("agent_limits.let_go")
-    wait_until(lambda: limit(mount, "max_leases")["used"] <= 1, what="the end of the leases")
+    wait_until(lambda: limit_of(mount, "max_leases")["used"] <= 1, what="the end of the leases")
 
 
 def test_waiting_requests_of_one_user_are_limited(mount_limiting, job_of):
@@ -138,9 +125,9 @@ def test_waiting_requests_of_one_user_are_limited(mount_limiting, job_of):
     fd = holder("os.open", holder.path("triton/f"), os.O_RDWR)
     holder("fcntl.flock", fd, 2)
     assert job("agent_limits.wait_for_locks", job.path("triton/f"), 8) == ["ENOLCK"] * 3
-    assert limit(mount, "max_waiters")["used"] == 5
+    assert limit_of(mount, "max_waiters")["used"] == 5
     job.kill()
-    wait_until(lambda: limit(mount, "max_waiters")["used"] == 0, what="the end of the waits")
+    wait_until(lambda: limit_of(mount, "max_waiters")["used"] == 0, what="the end of the waits")
 
 
 def test_jobs_of_one_user_are_limited(mount_limiting, job_of):
@@ -167,8 +154,8 @@ def test_requests_of_one_user_are_limited(mount_limiting, job_of):
     assert job("agent_limits.request_many", control, wait, 30) == (20, "EAGAIN")
     assert job_of(mount, "k", VICTIM)("agent_limits.request_many", control, wait, 20) == (20, None)
     job("agent_limits.let_go")
-    wait_until(lambda: limit(mount, "max_requests")["highest"] == 20 and
-               limit(mount, "max_requests")["used"] == 20, what="the end of the requests")
+    wait_until(lambda: limit_of(mount, "max_requests")["highest"] == 20 and
+               limit_of(mount, "max_requests")["used"] == 20, what="the end of the requests")
     assert job("agent_limits.request_many", control, wait, 30) == (20, "EAGAIN")
 
 

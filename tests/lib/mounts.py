@@ -148,6 +148,11 @@ def run_mounting(argv, log):
         return subprocess.CompletedProcess(argv, code, "", file.read())
 
 
+def limit_of(mount, name):
+    """Returns the object of `status --json` for one limit of users."""
+    return next(one for one in mount.status()["limits"] if one["limit"] == name)
+
+
 class Overlay:
     """A plain overlay over its own directories: `lowers` (the first on top), `upper`, `work`."""
 

@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "fuse/nodes": {"fuse/limits", "store", "common"},
     "fuse/jobs": {"fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"},
     **{f"fuse/services/{name}": {"fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}
-       for name in ("eviction", "freshness", "locks", "publishing", "shared_files",
+       for name in ("eviction", "freshness", "locks", "publishing", "quota", "shared_files",
                     "single_flight")},
     **{name: {"fuse/services", "fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}
        for name in ("fuse/control", "fuse/vfs")},

@@ -14,17 +14,20 @@ def joined(literals):
     return "".join(re.findall(r'"([^"]*)"', literals))
 
 
+def shown(key, standard):
+    return f"{int(standard) >> 40} TiB" if key.endswith("_size") else standard
+
+
 def offences(repository):
     rows = ROW.findall((repository / "common/limits.def").read_text())
     listed = re.findall(r"^\| (`max_.*) \|$", (repository / "docs/limits.md").read_text(), re.MULTILINE)
-    expected = [f"`{key}` | {standard} | {'–' if error == 'none' else error} | {joined(what)} | {joined(effect)}"
+    expected = [f"`{key}` | {shown(key, standard)} | {'–' if error == 'none' else error} | {joined(what)} | {joined(effect)}"
                 for _, key, standard, error, what, effect in rows]
-    charged = set(re.findall(r"\btake\([^;]*Limit::k(\w+)|\bcharge\([^;]*Limit::k(\w+)",
+    charged = set(re.findall(r"\b(?:take|charge|Charge|charge\w*)\([^;]*Limit::k(\w+)",
                              "".join(file.read_text() for file in sorted((repository / "fuse").rglob("*.cc")))))
-    names = {name for pair in charged for name in pair}
     return ([f"docs/limits.md lacks the row '| {row} |'" for row in expected if row not in listed] +
             [f"docs/limits.md has the row '| {row} |'" for row in listed if row not in expected] +
-            [f"nobody is charged for '{row[1]}'" for row in rows if row[0] not in names] +
+            [f"nobody is charged for '{row[1]}'" for row in rows if row[0] not in charged] +
             ([] if rows else ["the table has no rows"]))
 
 

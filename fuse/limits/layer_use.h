@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "common/result.h"
+#include "fuse/limits/user_limits.h"
+#include "store/sys/free_space.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// What a mount permits its layers to take. All parts must outlive the layers.
+struct LayerQuota {
+  UserLimits& limits;
+  FreeSpace& space;            // of the layers' file system
+  std::function<void()> wake;  // a layer should be measured. Called with locks held; must not block
+};
+
+struct LayerSize {
+  std::uint64_t bytes = 0;
+  std::uint64_t files = 0;  // names of files, directories and other objects
+};
+
+// What one layer takes of its owner's limits (max_layer_size, max_layer_files).
+//
+// The daemon adds what each request may add to the layer, so that no request can exceed a limit. It does not subtract
+// what a request removes or overwrites: only the file system knows that. So the count is too high, until the layer is
+// measured (LayerMeter). A layer is measured while its owner has taken more than three quarters of a limit, so that a
+// user notices the estimate only if he writes and removes a quarter of his limit in a second. Layers of users without
+// limits are not counted.
+//
+// Thread-safe.
+class LayerUse {
+ public:
+  // `quota` may be null: there are no limits.
+  explicit LayerUse(const LayerQuota* quota) : quota_(quota) {}
+
+  // Call before the layer grows. Errors: ENOSPC if the file system has no room but that for root; EDQUOT if the owner
+  // has reached a limit, or has as much in layers as is free.
+  Status grow(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
+  // Call when the layer has grown without a call of grow(). Returns true if the owner is over the limit now.
+  bool note_grown(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
+  // Call when the layer holds objects that were never counted, and when the layer was removed.
+  void adopt();
+  void clear() EXCLUDES(mutex_);
+
+  // Whether the layer should be measured.
+  bool is_due() const EXCLUDES(mutex_);
+  bool is_near_limit() const EXCLUDES(mutex_);
+  // Call before and after the layer is measured. What it grows by meanwhile is added to `found`.
+  void begin_measuring() EXCLUDES(mutex_);
+  void end_measuring(uid_t owner, const LayerSize& found) EXCLUDES(mutex_);
+  LayerSize size() const EXCLUDES(mutex_);
+
+ private:
+  bool charge_to(UserAccount& account) REQUIRES(mutex_);
+  bool try_grow(const LayerSize& added) REQUIRES(mutex_);
+  bool is_near() const REQUIRES(mutex_);
+
+  const LayerQuota* const quota_;
+  std::atomic<bool> is_unmeasured_{false};
+  mutable Mutex mutex_;
+  UserAccount* account_ GUARDED_BY(mutex_) = nullptr;
+  Charge bytes_ GUARDED_BY(mutex_);
+  Charge files_ GUARDED_BY(mutex_);
+  LayerSize grown_ GUARDED_BY(mutex_);  // since begin_measuring()
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <unordered_map>
+
+#include "common/result.h"
+#include "fuse/jobs/job_table.h"
+#include "fuse/limits/layer_use.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/nodes/open_files.h"
+#include "fuse/services/quota/silent_growth.h"
+#include "store/sys/event_loop.h"
+#include "store/sys/mutex.h"
+#include "store/sys/task_queue.h"
+
+namespace cacheshim {
+
+// Measures the layers whose owners are near a limit (LayerUse), one at a time. A walk through a layer takes as long as
+// its owner's files make it take, so a walk of 1 s is followed by kRest s in which this layer is not measured.
+class LayerMeter {
+ public:
+  using Clock = EventLoop::Clock;
+  static constexpr std::chrono::seconds kInterval{1};
+  static constexpr int kRest = 20;
+
+  // All must outlive this object. The walks run on `tasks`.
+  LayerMeter(const JobTable& jobs, const NodeTable& nodes, const OpenFiles& open_files,
+             TaskQueue& tasks)
+      : jobs_(jobs), nodes_(nodes), open_files_(open_files), tasks_(tasks) {}
+
+  // Call when a layer may be due. Takes no lock. `wake` makes an event loop call tend() soon; it is called only if the
+  // loop does not do so in any case: a user may be near a limit with every request.
+  template <class Wake>
+  void request(const Wake& wake) {
+    if (!is_requested_.exchange(true)) wake();
+  }
+  // For an event loop: measures one layer if it is time. Returns when to call it again.
+  Clock::time_point tend();
+  // The files that this object measures once a second; call request() after SilentGrowth::add().
+  SilentGrowth& silent_growth() { return silent_growth_; }
+  // Measures the job's layer now. Takes long; call with no lock held. Errors: those of reading a directory; the count
+  // then stays.
+  Status measure(Job& job) const;
+
+ private:
+  bool begin_one(Clock::time_point now);
+  bool is_time_for(const Job& job, Clock::time_point now) const EXCLUDES(mutex_);
+  void note_measured(const Job& job, Clock::time_point began) EXCLUDES(mutex_);
+  LayerSize size_of_nameless(const Job& job) const;
+
+  const JobTable& jobs_;
+  const NodeTable& nodes_;
+  const OpenFiles& open_files_;
+  TaskQueue& tasks_;
+  SilentGrowth silent_growth_{tasks_};
+  std::atomic<bool> is_requested_{false};
+  std::atomic<bool> is_measuring_{false};
+  struct Past {
+    Clock::time_point began{};
+    Clock::time_point next{};  // not before
+  };
+  mutable Mutex mutex_;
+  std::unordered_map<const Job*, Past> past_ GUARDED_BY(mutex_);  // the last walk of each job
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "fuse/jobs/job.h"
+#include "fuse/nodes/handle.h"
+#include "store/sys/mutex.h"
+#include "store/sys/task_queue.h"
+
+namespace cacheshim {
+
+// The growth of files that the kernel writes by itself (IoModes): no request tells the daemon of it.
+//
+// The files are measured once a second, and when they are closed. The kernel offers no way to stop such a write. So if
+// a user is over his limit of layers when one of these files has grown, the daemon empties the file and never publishes
+// the layer, whose files may be incomplete. A user who is near the limit gets no such files (LayerUse::is_near_limit()),
+// so this happens only to one who writes a quarter of his limit through files that he opened before.
+//
+// Thread-safe.
+class SilentGrowth {
+ public:
+  // The work that may wait for a job's lock runs on `tasks`, which must outlive this object.
+  explicit SilentGrowth(TaskQueue& tasks) : tasks_(tasks) {}
+
+  // Call when `handle` has been opened for writing; `st`: the file's attributes. Call remove() before its descriptor is
+  // closed.
+  void add(const FileHandle& handle, const struct stat& st) EXCLUDES(mutex_);
+  void remove(const FileHandle& handle) EXCLUDES(mutex_);
+  // Measures all files. Returns false if there is none.
+  bool count() EXCLUDES(mutex_);
+
+ private:
+  struct File {
+    Job* job;
+    std::uint64_t blocks;
+  };
+  static bool count_one(int fd, File& file);
+  void empty(int fd, Job& job);
+
+  TaskQueue& tasks_;
+  Mutex mutex_{LockRank::kSilentGrowth};  // held across fstat(2) and ftruncate(2)
+  std::unordered_map<const FileHandle*, File> files_ GUARDED_BY(mutex_);
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "common/result.h"
+
+namespace cacheshim {
+
+// How many bytes the users of a file system may still take. A file system keeps blocks for root (statvfs.f_bavail
+// excludes them), and a daemon that runs as root must not give these to the users that it serves: the kernel would let
+// it. Measures the file system at most every kLifetime, and more often when it is nearly full. Thread-safe; takes no
+// lock.
+class FreeSpace {
+ public:
+  struct State {
+    std::uint64_t available = 0;  // bytes, without those that are kept for root
+    std::uint64_t total = 0;      // bytes; 0: the file system does not say
+  };
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLifetime{100};
+  // The sources of the two values, for unit tests.
+  struct System {
+    std::function<Result<State>(int directory)> measure;
+    std::function<Clock::time_point()> now;
+  };
+
+  // `directory`: an open directory of the file system, which must stay open; -1: no file system, so nothing is full.
+  explicit FreeSpace(int directory);
+  FreeSpace(int directory, System system) : directory_(directory), system_(std::move(system)) {}
+
+  // Call before the daemon writes `bytes` for a user. Returns false if so many are not available; the caller then fails
+  // with ENOSPC.
+  [[nodiscard]] bool take(std::uint64_t bytes);
+  // Returns the bytes that were available at the last measurement; the largest value before the first one.
+  std::uint64_t last_available() const { return last_available_.load(std::memory_order_relaxed); }
+  // Measures now. Returns a state with total = 0 if the file system cannot be measured.
+  State measure();
+
+ private:
+  const int directory_;
+  const System system_;
+  // Relaxed: the values are only estimates, no other data depend on them.
+  std::atomic<std::int64_t> left_{0};   // what may be taken before the next measurement
+  std::atomic<std::int64_t> until_{0};  // when the measurement becomes too old, in ticks of Clock
+  std::atomic<std::uint64_t> last_available_{~std::uint64_t{0}};
+};
+
+}  // namespace cacheshim

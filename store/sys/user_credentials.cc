@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sys/user_credentials.h"
+
+#include <linux/magic.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+
+namespace cacheshim {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+constexpr std::uint32_t kResource = 1U << CAP_SYS_RESOURCE;
+constexpr long kF2fs = 0xf2f52010;
+
+// File systems that keep blocks for a user id; for all others it makes no difference.
+bool keeps_blocks(int fd) {
+  struct statfs st {};
+  if (::fstatfs(fd, &st) == -1) return false;
+  return st.f_type == EXT4_SUPER_MAGIC || st.f_type == kF2fs;
+}
+
+__user_cap_header_struct header() { return {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0}; }
+
+// A failure leaves the thread's capabilities as they are.
+void set_capabilities(const std::array<__user_cap_data_struct, 2>& sets) {
+  __user_cap_header_struct mine = header();
+  (void)::syscall(SYS_capset, &mine, sets.data());
+}
+
+}  // namespace
+
+UserCredentials::UserCredentials(int fd) {
+  if (::geteuid() != 0 || !keeps_blocks(fd)) return;
+  __user_cap_header_struct mine = header();
+  if (::syscall(SYS_capget, &mine, before_.data()) == -1) return;
+  is_changed_ = true;
+  (void)::setfsuid(kNobody);  // only for this thread; reports no errors, and drops capabilities
+  auto sets = before_;
+  sets[0].effective &= ~kResource;
+  set_capabilities(sets);
+}
+
+UserCredentials::~UserCredentials() {
+  if (!is_changed_) return;
+  (void)::setfsuid(0);
+  set_capabilities(before_);
+}
+
+}  // namespace cacheshim

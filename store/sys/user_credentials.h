@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <linux/capability.h>
+
+#include <array>
+
+namespace cacheshim {
+
+// While this object exists, the calling thread has no right to the blocks that the file system of the open file `fd`
+// keeps for root (ext4(5), -m): these are for root's user id and for CAP_SYS_RESOURCE. The thread keeps its other
+// capabilities, without which a write would clear set-id bits. Does nothing if the process is not root, and on file
+// systems that keep no blocks.
+class UserCredentials {
+ public:
+  explicit UserCredentials(int fd);
+  ~UserCredentials();
+  UserCredentials(const UserCredentials&) = delete;
+  UserCredentials& operator=(const UserCredentials&) = delete;
+
+ private:
+  bool is_changed_ = false;
+  std::array<__user_cap_data_struct, 2> before_{};
+};
+
+}  // namespace cacheshim

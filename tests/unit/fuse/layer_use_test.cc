@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/limits/layer_use.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "store/sys/free_space.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr uid_t kUser = 1000, kOther = 1001, kRoot = 0;
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class LayerUseTest : public ::testing::Test {
+ protected:
+  static UserLimits::Options options() {
+    UserLimits::Options made{.own_uid = 77};
+    value_of(made.most, Limit::kLayerSize) = 100 * kMiB;
+    value_of(made.most, Limit::kLayerFiles) = 10;
+    return made;
+  }
+  std::uint64_t used(Limit limit) { return limits_.account(kUser).used(limit); }
+
+  FreeSpace::State free_{.available = 1000 * kMiB, .total = 2000 * kMiB};
+  FreeSpace space_{0, {.measure = [this](int) { return free_; }, .now = FreeSpace::Clock::now}};
+  UserLimits limits_{options()};
+  int wakes_ = 0;
+  LayerQuota quota_{limits_, space_, [this] { ++wakes_; }};
+  LayerUse layer_{&quota_};
+};
+
+TEST_F(LayerUseTest, GrowthBeyondALimitFailsAndCountsNothing) {
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 100 * kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 1}).failed_with(EDQUOT));
+  EXPECT_EQ(used(Limit::kLayerSize), 100 * kMiB);
+  EXPECT_EQ(used(Limit::kLayerFiles), 1U);
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 0, .files = 9}));
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 0, .files = 1}).failed_with(EDQUOT));
+}
+
+TEST_F(LayerUseTest, AllLayersOfAUserShareTheLimit) {
+  LayerUse second(&quota_);
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 60 * kMiB, .files = 1}));
+  EXPECT_TRUE(second.grow(kUser, {.bytes = 60 * kMiB, .files = 1}).failed_with(EDQUOT));
+  EXPECT_TRUE(second.grow(kOther, {.bytes = 60 * kMiB, .files = 1}));
+  layer_.clear();
+  EXPECT_EQ(used(Limit::kLayerSize), 0U);
+}
+
+TEST_F(LayerUseTest, RootAndLayersWithoutQuotaAreNotLimited) {
+  EXPECT_TRUE(layer_.grow(kRoot, {.bytes = 900 * kMiB, .files = 100}));
+  EXPECT_EQ(layer_.size().files, 0U);
+  LayerUse plain(nullptr);
+  EXPECT_TRUE(plain.grow(kUser, {.bytes = 900 * kMiB, .files = 100}));
+  EXPECT_FALSE(plain.is_due());
+}
+
+// Root may begin a user's job, and write to its layer first.
+TEST_F(LayerUseTest, TheOwnerIsChargedAsSoonAsItIsKnown) {
+  EXPECT_TRUE(layer_.grow(kOther, {.bytes = kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
+  EXPECT_EQ(limits_.account(kOther).used(Limit::kLayerSize), 0U);
+  EXPECT_EQ(used(Limit::kLayerSize), 2 * kMiB);
+}
+
+TEST_F(LayerUseTest, IsDueNearALimitAndCorrectedByAMeasurement) {
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 75 * kMiB, .files = 1}));
+  EXPECT_FALSE(layer_.is_due());
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.is_due());
+  EXPECT_EQ(wakes_, 1);
+  layer_.begin_measuring();
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));  // the walk may have missed it
+  layer_.end_measuring(kUser, {.bytes = 10 * kMiB, .files = 2});
+  EXPECT_EQ(layer_.size().bytes, 11 * kMiB);
+  EXPECT_EQ(layer_.size().files, 3U);
+  EXPECT_FALSE(layer_.is_due());
+}
+
+TEST_F(LayerUseTest, ALayerOfAnEarlierDaemonIsDue) {
+  layer_.adopt();
+  EXPECT_TRUE(layer_.is_due());
+  layer_.begin_measuring();
+  layer_.end_measuring(kUser, {.bytes = 150 * kMiB, .files = 1});
+  EXPECT_EQ(used(Limit::kLayerSize), 150 * kMiB);
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 0}).failed_with(EDQUOT));
+}
+
+TEST_F(LayerUseTest, GrowthThatTheKernelHasWrittenIsCountedBeyondTheLimit) {
+  EXPECT_FALSE(layer_.note_grown(kUser, {.bytes = 100 * kMiB, .files = 0}));
+  EXPECT_TRUE(layer_.note_grown(kUser, {.bytes = 1, .files = 0}));
+  EXPECT_TRUE(layer_.is_near_limit());
+}
+
+TEST_F(LayerUseTest, BlocksThatAreKeptForRootAreNotGiven) {
+  free_.available = 0;
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 0}).failed_with(ENOSPC));
+  EXPECT_TRUE(layer_.grow(kRoot, {.bytes = 0, .files = 1}).failed_with(ENOSPC));
+  EXPECT_EQ(used(Limit::kLayerSize), 0U);
+}
+
+TEST_F(LayerUseTest, AUserLeavesAsMuchFreeAsHeHas) {
+  free_.available = 60 * kMiB;
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 40 * kMiB, .files = 1}));
+  free_.available = 20 * kMiB;
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 15 * kMiB, .files = 1}));  // measures
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 0}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer_.is_due());
+  LayerUse small(&quota_);
+  EXPECT_TRUE(small.grow(kOther, {.bytes = 10 * kMiB, .files = 1}));
+}
+
+}  // namespace
+}  // namespace cacheshim
