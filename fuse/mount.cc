@@ -60,6 +60,8 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
                   .invalidator = invalidation,
                   .direct = options.direct,
                   .layer_keep = options.layer_keep,
+                  .space = store_space,
+                  .on_full = [this] { resuming_.wake(); },
                   .is_awaited = [this] { return single_flight.any(); },
                   .note_arrival =
                       [this](const Job& job, const std::string& path, const std::string& entry) {

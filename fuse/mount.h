@@ -124,6 +124,7 @@ class Mount {
   Counters counters;
   UserLimits limits;  // before the parts that charge users
   FreeSpace layer_space{store.layers()};
+  FreeSpace store_space{store.staging()};
   NodeTable nodes;
   HandleTable handles;
   OpenFiles open_files;
@@ -181,6 +182,8 @@ class Mount {
   std::atomic<bool> is_closing_{false};
   EventLoop::Task reopening_{loop, "allowing waits again",
                              [this](const auto&) { return reopen_if_due(); }};
+  EventLoop::Task resuming_{loop, "resuming publishing",
+                            [this](const auto&) { return publishing.resume_if_room(); }};
   EventLoop::Task measuring_{loop, "measuring layers",
                              [this](const auto&) { return layer_meter.tend(); }};
   EventLoop::Task tending_{loop, "tending jobs and the store", [this](const auto&) { return tend(); }};

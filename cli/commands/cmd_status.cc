@@ -58,6 +58,15 @@ std::string policy_text(const std::string& policy) {
   return policy;
 }
 
+std::string publishing_text(const json& status) {
+  const std::uint64_t full_since = count_of(status, "store_full_since");
+  if (full_since == 0) return policy_text(text_of(status, "publish"));
+  const std::int64_t stopped =
+      std::max<std::int64_t>(0, ::time(nullptr) - static_cast<std::int64_t>(full_since));
+  return fmt::format("stopped for {}: the store is full; goes on when more is free",
+                     format_duration(std::chrono::seconds(stopped)));
+}
+
 std::string publishers_text(const std::string& publishers) {
   return publishers == "every local user" ? publishers + " may publish" : publishers;
 }
@@ -129,7 +138,7 @@ void show_status(const StatusArguments& arguments) {
       {"store", store_text(text_of(status, "store"))},
       {"layers", text_of(status, "layers")},
       {"daemon", daemon_text(status)},
-      {"publishing", policy_text(text_of(status, "publish"))},
+      {"publishing", publishing_text(status)},
       {"who may publish", publishers_text(text_of(status, "publishers"))},
       {"raw changes", freshness_text(status)},
       {"requests", "come by " + text_of(status, "requests")},

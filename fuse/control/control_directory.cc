@@ -104,6 +104,8 @@ std::string status_json(Mount& mount) {
   if (const Flights* const flights = mount.single_flight.flights(); flights != nullptr) {
     for (const uid_t uid : flights->excluded_users()) json["excluded_builders"].push_back(uid);
   }
+  const std::time_t full_since = mount.publishing.room().full_since();
+  json["store_full_since"] = full_since == 0 ? Json(nullptr) : Json(full_since);
   json["limits"] = limits_json(mount.limits);
   Json names = Json::array();
   for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);

@@ -17,6 +17,8 @@ struct PublishReport {
   std::uint64_t refused = 0;     // left out: the job may not publish
   // a unit was left out because a file of it is open for writing: try again when it is closed
   bool busy = false;
+  // a unit was left out because the store's file system has no room (ENOSPC, EDQUOT): try again later
+  bool is_full = false;
   // The layer has a new version of a file that completes the base's entry, but the job is not known
   // to have opened that entry.
   bool is_unread_rebuild = false;

@@ -80,6 +80,7 @@ PublishReport& PublishReport::operator+=(const PublishReport& other) {
   incomplete += other.incomplete;
   refused += other.refused;
   busy = busy || other.busy;
+  is_full = is_full || other.is_full;
   paths.insert(paths.end(), other.paths.begin(), other.paths.end());
   copies.insert(copies.end(), other.copies.begin(), other.copies.end());
   return *this;
@@ -98,6 +99,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   if (!hooks.why_refused().empty()) return refuse(unit, hooks);
   const MutexLock entry_lock(lock_of(unit));
   bool busy = false;
+  bool is_full = false;
   bool is_rejected = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks, is_rejected);
@@ -110,7 +112,8 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
     if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
-    if (is_news && !busy) {
+    is_full = report.failed_with(ENOSPC) || report.failed_with(EDQUOT);
+    if (is_news && !busy && !is_full) {
       spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
                    std::strerror(report.error().code()));
     }
@@ -119,6 +122,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   PublishReport nothing;
   nothing.incomplete = 1;
   nothing.busy = busy;
+  nothing.is_full = is_full;
   return nothing;
 }
 

@@ -52,7 +52,8 @@ class Publisher {
       REQUIRES_SHARED(overlay.mutex());
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no
   // entry. A failure is reported as `incomplete`, and the layer keeps its files. Logs the reason,
-  // unless a file is open for writing (then also reports `busy`) or the unit keeps changing.
+  // unless a file is open for writing (then also reports `busy`), the unit keeps changing, or the store has no room
+  // (then also reports `is_full`; the caller logs it).
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
   // Records that a job that may not publish (or not yet) has rejected the base's entry.

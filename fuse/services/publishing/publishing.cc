@@ -31,7 +31,8 @@ std::function<void()> once(std::function<void()> answer, std::shared_ptr<void> h
 Publishing::Publishing(const Parts& parts)
     : parts_(parts),
       publisher_(parts.store, parts.entries, parts.counters),
-      rejections_(parts.store, parts.entries, parts.nodes, parts.jobs, publisher_, parts.direct) {}
+      rejections_(parts.store, parts.entries, parts.nodes, parts.jobs, publisher_, parts.direct),
+      room_(parts.space) {}
 
 void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
                            std::vector<NodeId> held, Answer answer) {
@@ -95,7 +96,9 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
       for (const std::string& path : paths) {
         const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
         if (entry.empty()) continue;
+        if (postpone_if_full(job, entry)) continue;
         const PublishReport one = publisher_.publish(job.overlay, entry, job.publishing);
+        if (one.is_full) note_full(job, entry);
         count(job, one);
         parts_.note_arrival(job, path, entry);
         report += one;
@@ -125,19 +128,44 @@ void Publishing::count(Job& job, const PublishReport& report) {
   if (report.entries > 0) parts_.note_published(job);
 }
 
+// Processes that wait for the entry are told of it: the layer of its job has it.
+bool Publishing::postpone_if_full(Job& job, const std::string& entry) {
+  if (room_.has_room()) return false;
+  note_full(job, entry);
+  parts_.note_arrival(job, entry, entry);
+  return true;
+}
+
+void Publishing::note_full(Job& job, const std::string& entry) {
+  room_.note_full();
+  job.pending.postpone(entry);
+  parts_.on_full();
+}
+
 PublishReport Publishing::publish_entry(Job& job, const std::string& entry) {
+  if (postpone_if_full(job, entry)) return {};
   PublishReport report = publisher_.publish(job.overlay, entry, job.publishing);
   count(job, report);
   rejections_.note_published(job, entry, report);
   if (report.busy) {
     job.pending.postpone(entry);
   } else {
+    if (report.is_full) note_full(job, entry);
     parts_.note_arrival(job, entry, entry);
   }
   return report;
 }
 
+EventLoop::Clock::time_point Publishing::resume_if_room() {
+  constexpr std::chrono::seconds kInterval{1};
+  if (!room_.is_full()) return EventLoop::kNever;
+  if (!room_.take_resumption()) return EventLoop::Clock::now() + kInterval;
+  for (Job* job : parts_.jobs.all()) retry_postponed(*job);
+  return EventLoop::kNever;
+}
+
 void Publishing::retry_postponed(Job& job) {
+  if (room_.is_full()) return;  // resume_if_room() retries
   for (const std::string& entry : job.pending.take_postponed()) {
     job.unsettled.begin_publishing();
     tasks_.post([this, &job, entry] {

@@ -13,8 +13,11 @@
 #include "fuse/jobs/job_table.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/publishing/rejection_watch.h"
+#include "fuse/services/publishing/store_room.h"
 #include "store/base/store.h"
 #include "store/publish/publisher.h"
+#include "store/sys/event_loop.h"
+#include "store/sys/free_space.h"
 #include "store/sys/task_queue.h"
 
 namespace cacheshim {
@@ -32,6 +35,8 @@ class Publishing {
     Invalidator& invalidator;
     const DirectAccess* direct;  // may be null
     std::chrono::seconds layer_keep;
+    FreeSpace& space;               // of the store's file system
+    std::function<void()> on_full;  // calls resume_if_room() soon; must not block
     // `is_awaited` returns whether any process waits for a name. `note_arrival` notifies the
     // waiters for `path` of a change to it; `completed` is the entry that the change has completed,
     // or "".
@@ -48,6 +53,7 @@ class Publishing {
   Publisher& publisher() { return publisher_; }
   const Publisher& publisher() const { return publisher_; }
   const RejectionWatch& rejections() const { return rejections_; }
+  const StoreRoom& room() const { return room_; }
 
   // Publishes the entry that a change of `path` has just completed, if there is one and the job's policy is kComplete,
   // then calls `answer`. `held`: the directories whose locks the request to be answered holds.
@@ -62,8 +68,12 @@ class Publishing {
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
   // Makes the job's view show the base's files of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
-  // Publishes the entries that were complete while one of their files was open for writing.
+  // Publishes the entries that were complete while one of their files was open for writing, or while the store was
+  // full.
   void retry_postponed(Job& job);
+  // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns when to call it
+  // again.
+  EventLoop::Clock::time_point resume_if_room();
 
   // ---- These functions take long. They may call `progress` on the calling thread.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
@@ -77,11 +87,14 @@ class Publishing {
  private:
   void count(Job& job, const PublishReport& report);
   PublishReport publish_entry(Job& job, const std::string& entry);
+  void note_full(Job& job, const std::string& entry);
+  bool postpone_if_full(Job& job, const std::string& entry);
   std::size_t drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());
 
   const Parts parts_;
   Publisher publisher_;
   const RejectionWatch rejections_;
+  StoreRoom room_;
   TaskQueue tasks_{4};
 };
 
