@@ -60,6 +60,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
                   .invalidator = invalidation,
                   .direct = options.direct,
                   .layer_keep = options.layer_keep,
+                  .limits = limits,
                   .space = store_space,
                   .on_full = [this] { resuming_.wake(); },
                   .is_awaited = [this] { return single_flight.any(); },
@@ -213,6 +214,7 @@ void Mount::allow_waits() {
 }
 
 void Mount::finish_tasks() {
+  upkeep.stop();
   tasks.stop();
   publishing.stop();
   claim_invalidation.stop();

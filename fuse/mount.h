@@ -28,6 +28,7 @@
 #include "fuse/services/freshness/cache_timeouts.h"
 #include "fuse/services/freshness/claim_invalidation.h"
 #include "fuse/services/freshness/invalidation.h"
+#include "fuse/services/freshness/node_pruner.h"
 #include "fuse/services/freshness/pending_unlinks.h"
 #include "fuse/services/locks/job_batons.h"
 #include "fuse/services/locks/lock_removals.h"
@@ -111,9 +112,9 @@ class Mount {
   }
   std::uint64_t direct_opens() const;  // opens that bypassed the mount, of all jobs
   // Makes the layers that are due be measured soon; see LayerMeter::request().
-  void request_measuring() {
-    layer_meter.request([this] { measuring_.wake(); });
-  }
+  void request_measuring() { layer_meter.request(measuring_); }
+  // Makes the kernel forget names soon; see NodePruner::request().
+  void request_pruning() { node_pruner.request(pruning_); }
   bool uses_io_uring() const { return uses_io_uring_; }
   bool is_base_local() const { return is_base_local_; }
 
@@ -156,7 +157,9 @@ class Mount {
   // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind
   // these.
   TaskQueue tasks{2};
-  LayerMeter layer_meter{jobs, nodes, open_files, tasks};
+  TaskQueue upkeep{2};  // for work that users cause without waiting for it
+  LayerMeter layer_meter{jobs, nodes, open_files, upkeep};
+  NodePruner node_pruner{{jobs, nodes, open_files, limits, invalidation, upkeep}};
   Ticker ticker{prompt_loop};
 
  private:
@@ -182,6 +185,8 @@ class Mount {
   std::atomic<bool> is_closing_{false};
   EventLoop::Task reopening_{loop, "allowing waits again",
                              [this](const auto&) { return reopen_if_due(); }};
+  EventLoop::Task pruning_{loop, "pruning nodes",
+                           [this](const auto&) { return node_pruner.tend(); }};
   EventLoop::Task resuming_{loop, "resuming publishing",
                             [this](const auto&) { return publishing.resume_if_room(); }};
   EventLoop::Task measuring_{loop, "measuring layers",

@@ -114,4 +114,15 @@ std::vector<NodeNames::NamedNode> NodeNames::all_of(const Job* job) const {
   return all;
 }
 
+std::vector<NodeNames::NamedNode> NodeNames::some_files_of(
+    const Job* job, std::size_t most, const std::function<bool(NodeIndex)>& is_wanted) const {
+  const ReaderLock lock(tree_.mutex);
+  std::vector<NamedNode> some;
+  tree_.for_each_of(job, [&](NodeIndex index, const Node& node) {
+    if (some.size() >= most || node.is_dir || node.has_further_names() || !is_wanted(index)) return;
+    some.push_back({index, node.parent, node.name.get()});
+  });
+  return some;
+}
+
 }  // namespace cacheshim

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,10 @@ class NodeNames {
     std::string name;
   };
   std::vector<NamedNode> all_of(const Job* job) const;
+  // Returns up to `most` of the job's files whose only name this is and for which `is_wanted(node)` is true. `is_wanted`
+  // may take no lock of the daemon, except OpenFiles'.
+  std::vector<NamedNode> some_files_of(const Job* job, std::size_t most,
+                                       const std::function<bool(NodeIndex)>& is_wanted) const;
 
  private:
   NodeTree& tree_;

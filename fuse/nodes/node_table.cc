@@ -14,6 +14,15 @@ bool NodeTable::is_known(NodeIndex index) const {
   return tree_.is_in_use(index);
 }
 
+void NodeTable::charge_to(const Job& job, UserAccount& account) {
+  {
+    const ReaderLock lock(tree_.mutex);
+    if (tree_.is_charged_to(&job, account)) return;
+  }
+  const WriterLock lock(tree_.mutex);
+  tree_.charge_to(&job, account);
+}
+
 bool NodeTable::is_removed(NodeIndex index, const Job& job) const {
   const ReaderLock lock(tree_.mutex);
   if (!tree_.is_in_use(index)) return false;

@@ -50,6 +50,8 @@ class NodeTable {
   NodeInfo info(NodeIndex node) const;
   // Whether the node is in use, and stands for an object of the job's layer that has lost its last name.
   bool is_removed(NodeIndex node, const Job& job) const;
+  // Charges `account` for the job's nodes (Limit::kNodes). Idempotent, and fast if the account is the same as before.
+  void charge_to(const Job& job, UserAccount& account);
   // Takes no lock.
   NodeState& state(NodeIndex node) const { return tree_.at(node).state; }
   // Returns the path from the view's root, "" for the root itself. Errors: ESTALE if the node or a

@@ -49,6 +49,7 @@ NodeIndex NodeTree::make(const NodeName& name, NodeKind kind, Job* job) {
   node.kind = kind;
   node.job = job;
   node.ino = kOwnInode | index;
+  count(job, 1);
   attach(index, name);
   return index;
 }
@@ -58,7 +59,30 @@ NodeIndex NodeTree::make_nameless(Job* job) {
   Node& node = at(index);
   node.job = job;
   node.name = copy_of("");
+  count(job, 1);
   return index;
+}
+
+// The nodes that the job has before its first user is known are few, and are counted as none: count() never gives back
+// more than it has taken.
+void NodeTree::charge_to(const Job* job, UserAccount& account) {
+  const std::uint64_t nodes = paid_.contains(job) ? paid_[job].charge.count() : 0;
+  Charge charge(&account, Limit::kNodes);
+  charge.set(nodes);
+  paid_[job] = {&account, std::move(charge)};
+}
+
+bool NodeTree::is_charged_to(const Job* job, const UserAccount& account) const {
+  const auto paid = paid_.find(job);
+  return paid != paid_.end() && paid->second.account == &account;
+}
+
+void NodeTree::count(const Job* job, int change) {
+  if (job == nullptr) return;
+  const auto paid = paid_.find(job);
+  if (paid == paid_.end()) return;
+  const std::uint64_t nodes = paid->second.charge.count();
+  if (change > 0 || nodes > 0) paid->second.charge.set(nodes + static_cast<std::uint64_t>(change));
 }
 
 bool NodeTree::has_name(const Node& node, const NodeName& name) const {
@@ -157,6 +181,7 @@ void NodeTree::free_if_unused(NodeIndex index) {
     }
     held.let_go(node.extra->object);
   }
+  count(node.job, -1);
   nodes_.release(index);
   ++freed_;
   for (const NodeIndex parent : parents) drop_child(parent);

@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "common/unique_fd.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/nodes/arena.h"
 #include "fuse/nodes/held_objects.h"
 #include "fuse/nodes/name_index.h"
@@ -36,6 +38,9 @@ class NodeTree {
     return found != nullptr && found->name != nullptr;
   }
   std::uint32_t size() const { return nodes_.in_use(); }
+  // Charges `account` for the job's nodes, those that it has now and later ones.
+  void charge_to(const Job* job, UserAccount& account) REQUIRES(mutex);
+  bool is_charged_to(const Job* job, const UserAccount& account) const REQUIRES_SHARED(mutex);
   // Frees the node if it has no lookups and no children, and then each parent to which this
   // applies.
   void free_if_unused(NodeIndex node) REQUIRES(mutex);
@@ -72,10 +77,17 @@ class NodeTree {
  private:
   bool has_name(const Node& node, const NodeName& name) const REQUIRES_SHARED(mutex);
   void drop_child(NodeIndex parent) REQUIRES(mutex);
+  void count(const Job* job, int change) REQUIRES(mutex);
 
   Arena<Node> nodes_;
   NameIndex by_name_ GUARDED_BY(mutex);
   std::size_t freed_ GUARDED_BY(mutex) = 0;
+  // The number of each job's nodes, from its first charge_to() on.
+  struct Paid {
+    UserAccount* account;
+    Charge charge;
+  };
+  std::unordered_map<const Job*, Paid> paid_ GUARDED_BY(mutex);
 };
 
 }  // namespace cacheshim

@@ -30,6 +30,9 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
   }
   if (info.removed) return completion.complete(Errno(ENOENT));
   info.job->use.touch();
+  if (const Status may_add = check_nodes(*info.job, parent, name); !may_add) {
+    return completion.complete(may_add.error());
+  }
   const auto find = [&] {
     const ReaderLock lock(info.job->overlay.mutex());
     return answers_.find_entry(*info.job, parent, name);
@@ -51,6 +54,17 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
   mount_.invalidation.gone_before_answer(
       gone, parent_ino,
       [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+}
+
+// Errors: ENFILE if the view's user has as many nodes as he may have, and the kernel does not know the name yet.
+Status Names::check_nodes(const Job& job, NodeRef parent, std::string_view name) {
+  UserAccount& account = mount_.limits.account(job.views.owner().value_or(0));
+  if (!account.is_near(Limit::kNodes)) return {};
+  mount_.request_pruning();
+  const bool is_full = account.used(Limit::kNodes) >= account.most(Limit::kNodes);
+  if (!is_full || mount_.nodes.names().find(parent.node, name) != 0) return {};
+  account.note_refusal(Limit::kNodes);
+  return Errno(ENFILE);
 }
 
 void Names::forget(NodeId ino, std::uint64_t count) {

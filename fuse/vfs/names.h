@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "fuse/vfs/answers.h"
 #include "fuse/vfs/flight_requests.h"
@@ -48,6 +49,7 @@ class Names {
 
   Result<Entry> make_entry(NodeId parent, const std::string& name,
                            const std::function<Status(Overlay&, const std::string&)>& make);
+  Status check_nodes(const Job& job, NodeRef parent, std::string_view name);
   // Returns the path that the object had.
   Result<std::string> remove_name(const Request& request, NodeId parent, const std::string& name,
                                   const RemoveName& remove);

@@ -163,6 +163,7 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
     job = found;
   }
   const ViewSlot slot = job->views.enter(caller);
+  mount_.nodes.charge_to(*job, mount_.limits.account(job->views.owner().value_or(0)));
   if (is_whole && job->views.shares_uids()) {
     return own_entry(mount_.jobs_dir, name + "@", NodeKind::kJobLink, kAskAlways, job);
   }

@@ -39,7 +39,10 @@ def create_many(directory, count):
 def fill(path, mib, flags=os.O_CREAT | os.O_RDWR):
     """Writes `mib` MiB in pieces of 64 KiB. Returns the number of bytes that were written, and the name of the error
     that ended the writing; keeps the file open."""
-    fd = os.open(path, flags, 0o644)
+    try:
+        fd = os.open(path, flags, 0o644)
+    except OSError as error:
+        return 0, errno.errorcode[error.errno]
     _held.append(fd)
     piece = os.urandom(1 << 16)
     done = 0

@@ -42,7 +42,7 @@ def test_writes_beyond_the_limit_fail_with_edquot(mount_limiting, job_of):
     fd = job("os.open", job.path("triton/d/f"), os.O_RDWR)
     assert job("os.pwrite", fd, b"x" * 4096, 0) == 4096
     assert fill(job_of(mount, "l", HOSTILE), "triton/h", 1)[1] == "EDQUOT"
-    other("os.makedirs", other.path("triton"))
+    other("os.makedirs", other.path("triton"), exist_ok=True)
     assert fill(other, "triton/f", 3) == (3 * MIB, None)
     root = job_of(mount, "r", 0)
     root("os.makedirs", root.path("triton"), exist_ok=True)
@@ -63,7 +63,7 @@ def test_removed_files_can_be_written_again(mount_limiting, job_of):
 def test_an_open_file_without_a_name_counts(mount_limiting, job_of):
     mount = mount_limiting('max_layer_size = "4M"')
     job = job_of(mount, "j", HOSTILE)
-    job("os.makedirs", job.path("triton"))
+    job("os.makedirs", job.path("triton"), exist_ok=True)
     assert fill(job, "triton/f", 10)[1] == "EDQUOT"
     job("os.unlink", job.path("triton/f"))
     wait_until(lambda: limit_of(mount, "max_layer_files")["used"] <= 2, what="the measurement of the layer")
@@ -101,7 +101,7 @@ def test_a_file_that_the_kernel_writes_is_emptied(mount_limiting, job_of):
     """With passthrough, no request tells the daemon of the writes."""
     mount = mount_limiting('max_layer_size = "8M"')
     job = job_of(mount, "j", HOSTILE)
-    job("os.makedirs", job.path("triton"))
+    job("os.makedirs", job.path("triton"), exist_ok=True)
     done, error = fill(job, "triton/f", 64, flags=os.O_CREAT | os.O_WRONLY)
     if error is None:  # the kernel can write by itself
         wait_until(lambda: job("os.path.getsize", job.path("triton/f")) < 64 * MIB, what="the emptying of the file")
@@ -119,7 +119,7 @@ def test_layers_do_not_take_the_blocks_that_are_kept_for_root(mount_limiting, di
     mount = mount_limiting("max_layer_size = 0", "--layers", layers)
     job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)
     for one in (job, other):
-        one("os.makedirs", one.path("triton"))
+        one("os.makedirs", one.path("triton"), exist_ok=True)
     assert fill(job, "triton/f", 128, flags=os.O_CREAT | flags)[1] == "ENOSPC"
     assert fill(other, "triton/f", 128, flags=os.O_CREAT | flags)[1] == "ENOSPC"
     os.sync()
@@ -137,6 +137,6 @@ def test_one_user_leaves_half_of_the_disk(mount_limiting, disk, job_of):
     mount = mount_limiting("", "--layers", layers)
     job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)
     for one in (job, other):
-        one("os.makedirs", one.path("triton"))
+        one("os.makedirs", one.path("triton"), exist_ok=True)
     assert fill(job, "triton/f", 128)[1] == "EDQUOT"
     assert fill(other, "triton/f", 16) == (16 * MIB, None)

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import shutil
+import subprocess
 
 import mounts
 import pytest
@@ -157,6 +158,63 @@ def test_requests_of_one_user_are_limited(mount_limiting, job_of):
     wait_until(lambda: limit_of(mount, "max_requests")["highest"] == 20 and
                limit_of(mount, "max_requests")["used"] == 20, what="the end of the requests")
     assert job("agent_limits.request_many", control, wait, 30) == (20, "EAGAIN")
+
+
+def group_of(job, key):
+    return f'{{"child_paths": {{"kernel.cubin": "{job.path("triton", key, "kernel.cubin")}"}}}}'.encode()
+
+
+@pytest.fixture
+def many_names(store):
+    (store / "triton").mkdir()
+    for number in range(FILES):
+        (store / "triton" / str(number)).touch()
+    return [f"triton/{number}" for number in range(FILES)]
+
+
+def test_names_that_a_user_holds_are_limited(mount_limiting, many_names, job_of):
+    mount = mount_limiting("max_nodes = 400")
+    job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)
+    paths = [job.path(name) for name in many_names]
+    taken, error = job("agent_limits.open_each", paths, os.O_PATH)
+    assert error == "ENFILE" and 300 <= taken <= 400
+    assert other("agent_limits.open_each", [other.path(name) for name in many_names[:200]], os.O_PATH) == (200, None)
+    assert limit_of(mount, "max_nodes")["refused"] > 0
+    job("agent_limits.let_go")
+    wait_until(lambda: job("agent_limits.open_each", paths[1000:1200], os.O_PATH)[1] is None or
+               job("agent_limits.let_go"), what="the release of the names")
+
+
+def test_the_kernel_forgets_names_of_a_user_near_the_limit(mount_limiting, many_names, job_of):
+    mount = mount_limiting("max_nodes = 400")
+    job = job_of(mount, "j", HOSTILE)
+    for first in range(0, FILES, 100):
+        job("agent_limits.stat_each", [job.path(name) for name in many_names[first:first + 100]])
+    assert limit_of(mount, "max_nodes")["highest"] <= 400
+
+
+def test_entries_that_wait_for_publishing_are_limited(mount_store, disk, scratch, job_of):
+    store, layers, config = disk("store", 64), scratch / "layers", scratch / "limits.toml"
+    layers.mkdir()
+    config.write_text("flight_timeout = 0\n[limits]\nmax_publishing = 1\n")  # leases are files of the store
+    mount = mount_store(store, "--config", config, "--layers", layers)
+    slow, job = job_of(mount, "j", HOSTILE), job_of(mount, "j", HOSTILE)
+    for key in ("SLOW", "FAST"):
+        job.put(key, "kernel.cubin", b"x")
+        job.write(f"triton/{key}/new", group_of(job, key))
+    subprocess.run(["fsfreeze", "--freeze", store], check=True)  # publishing now takes as long as the test likes
+    try:
+        slow.start("os.rename", slow.path("triton/SLOW/new"), slow.path("triton/SLOW/__grp__kernel.json"))
+        wait_until(lambda: limit_of(mount, "max_publishing")["used"] == 1, what="the publishing of the first entry")
+        job("os.rename", job.path("triton/FAST/new"), job.path("triton/FAST/__grp__kernel.json"))
+        assert limit_of(mount, "max_publishing")["refused"] == 1
+        assert job.exists("triton/FAST/__grp__kernel.json")
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", store], check=True)
+    slow.result()
+    assert mount.base("triton/SLOW").exists()
+    job.write("triton/x", b"x")  # its close tries again
+    wait_until(lambda: mount.base("triton/FAST").exists(), what="the publishing of the postponed entry")
 
 
 def test_status_has_a_line_for_each_limit(mount_limiting, job_of):

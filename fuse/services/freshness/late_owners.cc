@@ -47,7 +47,7 @@ LateOwners::State LateOwners::queue_if_late(const Notice& notice) {
   const State found = state(notice.owner);
   if (found == State::kInTime) return found;
   Owner& late = owners_[notice.owner];
-  if (notice.kind == Notice::Kind::kName && late.queued.size() >= kMostNames) return found;
+  if (notice.is_of_name() && late.queued.size() >= kMostNames) return found;
   late.queued.insert(notice);
   late.news.notify_one();
   return found;

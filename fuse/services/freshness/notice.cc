@@ -31,7 +31,9 @@ fuse_out_header header_of(std::int32_t code, std::size_t body_bytes) {
 void NoticeWriter::send(const Notice& notice) const {
   switch (notice.kind) {
     case Notice::Kind::kName:
-      return send_name(notice);
+      return send_name(notice, kExpireOnly);
+    case Notice::Kind::kForget:
+      return send_name(notice, 0);
     case Notice::Kind::kNode:
       return send_node(notice.directory, kFromTheFirstPage);
     case Notice::Kind::kAttributes:
@@ -41,13 +43,13 @@ void NoticeWriter::send(const Notice& notice) const {
   }
 }
 
-void NoticeWriter::send_name(const Notice& notice) const {
+void NoticeWriter::send_name(const Notice& notice, std::uint32_t flags) const {
   fuse_notify_inval_entry_out body{};
   body.parent = notice.directory;
   body.namelen = static_cast<std::uint32_t>(notice.name.size());
   // The last word is `flags` since 6.2 and `padding` before: the same position with either name.
   static_assert(sizeof body == 16);
-  std::memcpy(reinterpret_cast<char*>(&body) + 12, &kExpireOnly, sizeof kExpireOnly);
+  std::memcpy(reinterpret_cast<char*>(&body) + 12, &flags, sizeof flags);
   fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notice.name.size() + 1);
   iovec parts[] = {{&header, sizeof header},
                    {&body, sizeof body},

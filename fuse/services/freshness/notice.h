@@ -18,6 +18,7 @@ struct Notice {
   using DirectoryId = std::uint64_t;  // node id, as in the kernel's requests
   enum class Kind : std::uint8_t {
     kName,        // `name` in `directory`: the kernel must look it up again
+    kForget,      // as kName; the kernel also forgets the name's node, unless it is in use
     kNode,        // `directory`, here any node: its attributes and its data or listing
     kAttributes,  // as kNode, but only the attributes
     kEpoch,       // all names; requires kernel support (NoticeWriter::set_protocol)
@@ -25,7 +26,8 @@ struct Notice {
 
   // Whether the kernel may delay the invalidation: for as long as a process of `owner` holds the directory's lock, or a
   // page of its listing.
-  bool can_block() const { return kind == Kind::kName || kind == Kind::kNode; }
+  bool can_block() const { return is_of_name() || kind == Kind::kNode; }
+  bool is_of_name() const { return kind == Kind::kName || kind == Kind::kForget; }
   bool operator<(const Notice& other) const {
     return std::tie(directory, kind, name) < std::tie(other.directory, other.kind, other.name);
   }
@@ -56,7 +58,7 @@ class NoticeWriter {
  private:
   static constexpr unsigned kEpochProtocol = 44;  // Linux 6.16
 
-  void send_name(const Notice& notice) const;
+  void send_name(const Notice& notice, std::uint32_t flags) const;
   void send_node(Notice::DirectoryId node, std::int64_t offset) const;
   void send_epoch() const;
 

@@ -56,7 +56,7 @@ bool NoticeQueue::stop() {
 bool NoticeQueue::targets_any(const std::vector<Notice::DirectoryId>& held) const {
   return std::any_of(queue_.begin(), queue_.end(), [&](const auto& batch) {
     return std::any_of(batch->notices.begin(), batch->notices.end(), [&](const Notice& notice) {
-      return notice.kind == Notice::Kind::kName &&
+      return notice.is_of_name() &&
              std::find(held.begin(), held.end(), notice.directory) != held.end();
     });
   });

@@ -48,9 +48,15 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
     if (is_awaited) parts_.note_arrival(job, path, entry);
     return answer();
   }
+  auto charge = pay_for(job);
+  if (charge == nullptr) {
+    job.pending.postpone(entry);
+    if (is_awaited) parts_.note_arrival(job, path, entry);
+    return answer();
+  }
   job.unsettled.begin_publishing();
   auto holding = parts_.invalidator.hold(held);
-  tasks_.post([this, &job, entry, held = std::move(held),
+  tasks_.post([this, &job, entry, held = std::move(held), charge = std::move(charge),
                answer = once(std::move(answer), std::move(holding))] {
     PublishReport report;
     (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
@@ -59,6 +65,13 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
                      [&] { parts_.invalidator.published(report, job, held, answer); }))
       answer();
   });
+}
+
+// Returns null if the job's user has reached the limit.
+std::shared_ptr<Charge> Publishing::pay_for(const Job& job) const {
+  UserAccount& account = parts_.limits.account(job.views.owner().value_or(0));
+  auto charge = Charge::take(&account, Limit::kPublishing);
+  return charge ? std::make_shared<Charge>(*std::move(charge)) : nullptr;
 }
 
 void Publishing::note_built(Job& job, const std::string& path) {
@@ -167,8 +180,13 @@ EventLoop::Clock::time_point Publishing::resume_if_room() {
 void Publishing::retry_postponed(Job& job) {
   if (room_.is_full()) return;  // resume_if_room() retries
   for (const std::string& entry : job.pending.take_postponed()) {
+    auto charge = pay_for(job);
+    if (charge == nullptr) {
+      job.pending.postpone(entry);
+      continue;
+    }
     job.unsettled.begin_publishing();
-    tasks_.post([this, &job, entry] {
+    tasks_.post([this, &job, entry, charge = std::move(charge)] {
       PublishReport report;
       (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
       job.unsettled.end_publishing();

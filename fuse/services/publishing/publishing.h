@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/counters.h"
 #include "fuse/jobs/invalidator.h"
 #include "fuse/jobs/job_table.h"
+#include "fuse/limits/user_limits.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/publishing/rejection_watch.h"
 #include "fuse/services/publishing/store_room.h"
@@ -35,6 +37,7 @@ class Publishing {
     Invalidator& invalidator;
     const DirectAccess* direct;  // may be null
     std::chrono::seconds layer_keep;
+    UserLimits& limits;
     FreeSpace& space;               // of the store's file system
     std::function<void()> on_full;  // calls resume_if_room() soon; must not block
     // `is_awaited` returns whether any process waits for a name. `note_arrival` notifies the
@@ -56,7 +59,7 @@ class Publishing {
   const StoreRoom& room() const { return room_; }
 
   // Publishes the entry that a change of `path` has just completed, if there is one and the job's policy is kComplete,
-  // then calls `answer`. `held`: the directories whose locks the request to be answered holds.
+  // then calls `answer`. Postpones it if its user has reached a limit, or if the store is full. `held`: the directories whose locks the request to be answered holds.
   void completed(Job& job, const std::string& path, Arrival arrival, std::vector<NodeId> held,
                  Answer answer);
   // Call when an object has just been created, or has just got its name.
@@ -68,8 +71,8 @@ class Publishing {
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
   // Makes the job's view show the base's files of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
-  // Publishes the entries that were complete while one of their files was open for writing, or while the store was
-  // full.
+  // Publishes the entries that were postponed: one of their files was open for writing, the store was full, or their
+  // user had reached a limit.
   void retry_postponed(Job& job);
   // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns when to call it
   // again.
@@ -87,6 +90,7 @@ class Publishing {
  private:
   void count(Job& job, const PublishReport& report);
   PublishReport publish_entry(Job& job, const std::string& entry);
+  std::shared_ptr<Charge> pay_for(const Job& job) const;
   void note_full(Job& job, const std::string& entry);
   bool postpone_if_full(Job& job, const std::string& entry);
   std::size_t drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());

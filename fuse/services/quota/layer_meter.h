@@ -30,11 +30,10 @@ class LayerMeter {
              TaskQueue& tasks)
       : jobs_(jobs), nodes_(nodes), open_files_(open_files), tasks_(tasks) {}
 
-  // Call when a layer may be due. Takes no lock. `wake` makes an event loop call tend() soon; it is called only if the
-  // loop does not do so in any case: a user may be near a limit with every request.
-  template <class Wake>
-  void request(const Wake& wake) {
-    if (!is_requested_.exchange(true)) wake();
+  // Call when a layer may be due. Takes no lock. Wakes `task`, which calls tend(), only if that is not about to be called
+  // in any case: a user may be near a limit with every request.
+  void request(const EventLoop::Task& task) {
+    if (!is_requested_.exchange(true)) task.wake();
   }
   // For an event loop: measures one layer if it is time. Returns when to call it again.
   Clock::time_point tend();

@@ -105,8 +105,7 @@ TEST_F(LayerUseTest, AUserLeavesAsMuchFreeAsHeHas) {
   free_.available = 60 * kMiB;
   EXPECT_TRUE(layer_.grow(kUser, {.bytes = 40 * kMiB, .files = 1}));
   free_.available = 20 * kMiB;
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 15 * kMiB, .files = 1}));  // measures
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 0}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 15 * kMiB, .files = 1}).failed_with(EDQUOT));
   EXPECT_TRUE(layer_.is_due());
   LayerUse small(&quota_);
   EXPECT_TRUE(small.grow(kOther, {.bytes = 10 * kMiB, .files = 1}));

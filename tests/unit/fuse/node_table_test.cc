@@ -194,5 +194,45 @@ TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
   EXPECT_EQ(path(y), "d/x");
 }
 
+// The table only compares the pointers of jobs.
+TEST(NodeCharges, EachNodeOfAJobCountsUntilItIsForgotten) {
+  UserLimits limits({});
+  UserAccount& user = limits.account(1000);
+  UserAccount& next = limits.account(1001);
+  NodeTable nodes;
+  Job* const job = reinterpret_cast<Job*>(0x1000);
+  Job* const other = reinterpret_cast<Job*>(0x2000);
+  const NodeIndex jobs = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  const NodeIndex root =
+      nodes.intern_own(jobs, "job", NodeKind::kObject, job);  // before its user is known
+  nodes.charge_to(*job, user);
+  const auto add = [&](Job* owner, const char* name, ino_t inode) {
+    return nodes.intern(root, name, owner, {object(S_IFREG, inode), false});
+  };
+  const NodeIndex x = add(job, "x", 2);
+  (void)add(job, "y", 3);
+  (void)add(job, "x", 2);
+  (void)add(other, "z", 4);
+  EXPECT_EQ(user.used(Limit::kNodes), 2U);
+  nodes.charge_to(*job, next);
+  EXPECT_EQ(user.used(Limit::kNodes), 0U);
+  EXPECT_EQ(next.used(Limit::kNodes), 2U);
+  nodes.forget(x, 2);
+  EXPECT_EQ(next.used(Limit::kNodes), 1U);
+}
+
+TEST_F(NodeTableTest, FilesToForgetAreNeitherDirectoriesNorUnwanted) {
+  const NodeIndex x = file("x", 2);
+  const NodeIndex y = file("y", 3);
+  const NodeIndex linked = file("z", 4, true, 2);
+  nodes_.names().add_link(linked, directory_, "also", object(S_IFREG, 4, 2));
+  const auto some =
+      nodes_.names().some_files_of(nullptr, 10, [&](NodeIndex node) { return node != y; });
+  ASSERT_EQ(some.size(), 1U);
+  EXPECT_EQ(some[0].node, x);
+  EXPECT_EQ(some[0].name, "x");
+  EXPECT_TRUE(nodes_.names().some_files_of(nullptr, 0, [](NodeIndex) { return true; }).empty());
+}
+
 }  // namespace
 }  // namespace cacheshim
