@@ -158,7 +158,9 @@ class Mount {
   // these.
   TaskQueue tasks{2};
   TaskQueue upkeep{2};  // for work that users cause without waiting for it
-  LayerMeter layer_meter{jobs, nodes, open_files, upkeep};
+  LayerMeter layer_meter{jobs, nodes, open_files, upkeep, [this](NodeId node) {
+                           invalidation.notifier().invalidate_attributes({node});
+                         }};
   NodePruner node_pruner{{jobs, nodes, open_files, limits, invalidation, upkeep}};
   Ticker ticker{prompt_loop};
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <unordered_map>
+#include <utility>
 
 #include "common/result.h"
 #include "fuse/jobs/job_table.h"
@@ -27,8 +28,12 @@ class LayerMeter {
 
   // All must outlive this object. The walks run on `tasks`.
   LayerMeter(const JobTable& jobs, const NodeTable& nodes, const OpenFiles& open_files,
-             TaskQueue& tasks)
-      : jobs_(jobs), nodes_(nodes), open_files_(open_files), tasks_(tasks) {}
+             TaskQueue& tasks, SilentGrowth::Invalidate invalidate)
+      : jobs_(jobs),
+        nodes_(nodes),
+        open_files_(open_files),
+        tasks_(tasks),
+        silent_growth_(tasks, std::move(invalidate)) {}
 
   // Call when a layer may be due. Takes no lock. Wakes `task`, which calls tend(), only if that is not about to be called
   // in any case: a user may be near a limit with every request.
@@ -53,7 +58,7 @@ class LayerMeter {
   const NodeTable& nodes_;
   const OpenFiles& open_files_;
   TaskQueue& tasks_;
-  SilentGrowth silent_growth_{tasks_};
+  SilentGrowth silent_growth_;
   std::atomic<bool> is_requested_{false};
   std::atomic<bool> is_measuring_{false};
   struct Past {

@@ -37,7 +37,7 @@ void SilentGrowth::remove(const FileHandle& handle) {
   const MutexLock lock(mutex_);
   const auto found = files_.find(&handle);
   if (found == files_.end()) return;
-  if (count_one(handle.fd.get(), found->second)) empty(handle.fd.get(), *found->second.job);
+  if (count_one(handle.fd.get(), found->second)) empty(handle);
   files_.erase(found);
 }
 
@@ -45,14 +45,16 @@ bool SilentGrowth::count() {
   const MutexLock lock(mutex_);
   for (auto& [handle, file] : files_) {
     if (!count_one(handle->fd.get(), file)) continue;
-    empty(handle->fd.get(), *file.job);
+    empty(*handle);
     file.blocks = 0;
   }
   return !files_.empty();
 }
 
-void SilentGrowth::empty(int fd, Job& job) {
-  const Status emptied = ::ftruncate(fd, 0) == -1 ? Status(Errno::last()) : Status();
+void SilentGrowth::empty(const FileHandle& handle) {
+  Job& job = *handle.job;
+  const Status emptied = ::ftruncate(handle.fd.get(), 0) == -1 ? Status(Errno::last()) : Status();
+  invalidate_(encode({handle.node, handle.slot}));
   spdlog::warn(
       "job '{}' has exceeded max_layer_size by a file that the kernel writes by itself: {}; its layer is not published",
       job.id, emptied ? "the file is now empty" : std::strerror(emptied.error().code()));

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
+#include <utility>
 
 #include "fuse/jobs/job.h"
 #include "fuse/nodes/handle.h"
@@ -23,8 +25,11 @@ namespace cacheshim {
 // Thread-safe.
 class SilentGrowth {
  public:
+  // Makes the kernel ask for the attributes of a node again. Takes no lock of a job.
+  using Invalidate = std::function<void(NodeId)>;
   // The work that may wait for a job's lock runs on `tasks`, which must outlive this object.
-  explicit SilentGrowth(TaskQueue& tasks) : tasks_(tasks) {}
+  SilentGrowth(TaskQueue& tasks, Invalidate invalidate)
+      : tasks_(tasks), invalidate_(std::move(invalidate)) {}
 
   // Call when `handle` has been opened for writing; `st`: the file's attributes. Call remove() before its descriptor is
   // closed.
@@ -39,9 +44,10 @@ class SilentGrowth {
     std::uint64_t blocks;
   };
   static bool count_one(int fd, File& file);
-  void empty(int fd, Job& job);
+  void empty(const FileHandle& handle);
 
   TaskQueue& tasks_;
+  const Invalidate invalidate_;
   Mutex mutex_{LockRank::kSilentGrowth};  // held across fstat(2) and ftruncate(2)
   std::unordered_map<const FileHandle*, File> files_ GUARDED_BY(mutex_);
 };
