@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kBytesOfName = 4096;  // a new object needs at most about one block
 // A user may always take so many bytes, even if fewer are free afterwards.
-constexpr std::uint64_t kSmallLayers = 16 << 20;
+constexpr std::uint64_t kSmallLayers = 1 << 30;
 
 }  // namespace
 

@@ -133,10 +133,12 @@ def test_layers_do_not_take_the_blocks_that_are_kept_for_root(mount_limiting, di
 
 
 def test_one_user_leaves_half_of_the_disk(mount_limiting, disk, job_of):
-    layers = disk("layers", 128)
+    layers = disk("layers", 8192)
     mount = mount_limiting("", "--layers", layers)
     job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)
     for one in (job, other):
         one("os.makedirs", one.path("triton"), exist_ok=True)
-    assert fill(job, "triton/f", 128)[1] == "EDQUOT"
+    done, error = job("agent_limits.reserve", job.path("triton/f"), 8192)
+    assert error == "EDQUOT" and done > 2048 * MIB
+    assert free_of(layers)[0] >= 0.45 * 8192 * MIB * 0.88
     assert fill(other, "triton/f", 16) == (16 * MIB, None)

@@ -102,13 +102,19 @@ TEST_F(LayerUseTest, BlocksThatAreKeptForRootAreNotGiven) {
 }
 
 TEST_F(LayerUseTest, AUserLeavesAsMuchFreeAsHeHas) {
-  free_.available = 60 * kMiB;
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 40 * kMiB, .files = 1}));
-  free_.available = 20 * kMiB;
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 15 * kMiB, .files = 1}).failed_with(EDQUOT));
-  EXPECT_TRUE(layer_.is_due());
-  LayerUse small(&quota_);
-  EXPECT_TRUE(small.grow(kOther, {.bytes = 10 * kMiB, .files = 1}));
+  constexpr std::uint64_t kGiB = 1 << 30;
+  UserLimits::Options many{.own_uid = 77};
+  value_of(many.most, Limit::kLayerSize) = 100 * kGiB;
+  UserLimits limits(many);
+  LayerQuota quota{limits, space_, [] {}};
+  LayerUse layer(&quota);
+  free_.available = 6 * kGiB;
+  EXPECT_TRUE(layer.grow(kUser, {.bytes = 4 * kGiB, .files = 1}));
+  free_.available = 2 * kGiB;
+  EXPECT_TRUE(layer.grow(kUser, {.bytes = kGiB + 1, .files = 1}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer.is_due());
+  LayerUse small(&quota);
+  EXPECT_TRUE(small.grow(kOther, {.bytes = kGiB, .files = 1}));
 }
 
 }  // namespace
