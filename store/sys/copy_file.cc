@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "store/sys/data_range.h"
 #include "store/sys/new_object.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
@@ -20,6 +21,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
+constexpr off_t kSliceBytes = off_t{64} << 20;
 
 Status copy_by_hand(int source, int target, off_t begin, off_t end) {
   const auto buffer = std::make_unique<char[]>(kBufferBytes);
@@ -55,23 +57,54 @@ Status copy_range(int source, int target, off_t begin, off_t end) {
   return {};
 }
 
-Status copy_data(int source, int target, const struct stat& st, off_t size) {
+Status copy_data(int source, int target, off_t size, const IsWanted& is_wanted) {
   if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
-  constexpr off_t kBlock = 512;  // the unit of st_blocks
-  // The file has no holes.
-  if (st.st_blocks * kBlock >= st.st_size) return copy_range(source, target, 0, size);
   for (off_t at = 0; at < size;) {
-    const off_t data = ::lseek(source, at, SEEK_DATA);
-    if (data == -1 && errno == ENXIO) break;  // the rest of the file is a hole
-    const off_t begin = data == -1 ? at : data;
-    const off_t hole = data == -1 ? size : ::lseek(source, begin, SEEK_HOLE);
-    const off_t end = std::min(size, hole == -1 ? size : hole);
-    if (begin >= size) break;
-    CACHESHIM_CHECK(copy_range(source, target, begin, end));
+    if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
+    const DataRange range = next_data(source, at, size);
+    const off_t end = std::min(range.end, range.begin + kSliceBytes);
+    CACHESHIM_CHECK(copy_range(source, target, range.begin, end));
     at = end;
   }
   return sys::set_size(target, size);
 }
+
+// Reads one of two files that are compared. Serves holes without reading them.
+class ComparedFile {
+ public:
+  ComparedFile(int fd, off_t size) : fd_(fd), size_(size) {}
+
+  // Returns the first data at or after `at`. Requires: `at` does not decrease, and is in the file.
+  const DataRange& data_from(off_t at) {
+    if (at >= range_.end) range_ = next_data(fd_, at, size_);
+    return range_;
+  }
+  // Returns up to where the file is only data, or only a hole, from `at`.
+  off_t same_kind_until(off_t at) {
+    const DataRange& range = data_from(at);
+    return at < range.begin ? range.begin : range.end;
+  }
+  // Fills `buffer` with [at, at + count), which must be of one kind. Returns false if the file has
+  // shrunk.
+  Result<bool> read(char* buffer, std::size_t count, off_t at) {
+    if (at < data_from(at).begin) {
+      std::memset(buffer, 0, count);
+      return true;
+    }
+    for (std::size_t have = 0; have < count;) {
+      const ssize_t more = ::pread(fd_, buffer + have, count - have, at + static_cast<off_t>(have));
+      if (more == -1) return Errno::last();
+      if (more == 0) return false;
+      have += static_cast<std::size_t>(more);
+    }
+    return true;
+  }
+
+ private:
+  const int fd_;
+  const off_t size_;
+  DataRange range_{0, 0};
+};
 
 bool is_wanted_first(const std::string& xattr) {
   return xattr.starts_with("user.") && !is_overlay_xattr(xattr);
@@ -125,32 +158,33 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
 Status copy_file(int source, int target, const CopyOptions& options) {
   CACHESHIM_TRY(st, sys::stat_fd(source));
   const off_t size = std::min(st.st_size, options.keep_bytes);
-  if (size > 0) CACHESHIM_CHECK(copy_data(source, target, st, size));
+  if (size > 0) CACHESHIM_CHECK(copy_data(source, target, size, options.is_wanted));
   if (options.is_for_base) return copy_times(target, st);
   return copy_attributes(source, target, st, options.keep_owner);
 }
 
-Result<bool> have_equal_content(int left, int right) {
+Result<bool> have_equal_content(int left, int right, const IsWanted& is_wanted) {
   CACHESHIM_TRY(left_st, sys::stat_fd(left));
   CACHESHIM_TRY(right_st, sys::stat_fd(right));
   if (left_st.st_dev == right_st.st_dev && left_st.st_ino == right_st.st_ino) return true;
   if (left_st.st_size != right_st.st_size) return false;
+  const off_t size = left_st.st_size;
+  ComparedFile ours(left, size);
+  ComparedFile theirs(right, size);
   const auto buffer = std::make_unique<char[]>(2 * kBufferBytes);
   char* const other = buffer.get() + kBufferBytes;
-  for (off_t at = 0; at < left_st.st_size;) {
-    const ssize_t count = ::pread(left, buffer.get(), kBufferBytes, at);
-    if (count == -1) return Errno::last();
-    if (count == 0) return false;
-    ssize_t have = 0;
-    while (have < count) {
-      const ssize_t more =
-          ::pread(right, other + have, static_cast<std::size_t>(count - have), at + have);
-      if (more == -1) return Errno::last();
-      if (more == 0) return false;
-      have += more;
-    }
-    if (std::memcmp(buffer.get(), other, static_cast<std::size_t>(count)) != 0) return false;
-    at += count;
+  for (off_t at = 0; at < size;) {
+    if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
+    // What is a hole in both files is equal.
+    at = std::max(at, std::min(ours.data_from(at).begin, theirs.data_from(at).begin));
+    if (at >= size) break;
+    const off_t end = std::min(ours.same_kind_until(at), theirs.same_kind_until(at));
+    const auto count = std::min<std::size_t>(kBufferBytes, static_cast<std::size_t>(end - at));
+    CACHESHIM_TRY(is_whole, ours.read(buffer.get(), count, at));
+    CACHESHIM_TRY(is_other_whole, theirs.read(other, count, at));
+    if (!is_whole || !is_other_whole) return false;
+    if (std::memcmp(buffer.get(), other, count) != 0) return false;
+    at += static_cast<off_t>(count);
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/result.h"
+#include "store/sys/slices.h"
 
 namespace cacheshim {
 
@@ -19,13 +20,14 @@ struct CopyOptions {
   // Whether to copy only data and times. `target` then keeps its mode, and gets no xattrs: for a
   // job's file that enters the base.
   bool is_for_base = false;
+  IsWanted is_wanted = {};
 };
 
 // Makes the empty regular file `target`, open for writing, a copy of `source`: data (by reflink if
 // the file system shares extents, otherwise copy_file_range(2), otherwise read and write; holes are
 // preserved if the file system reports them), user.* xattrs, mode and times. The offsets of both
-// descriptors are undefined afterwards. Thread-safe. Errors: those of the system calls, including
-// ENOSPC; `target` is then incomplete.
+// descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED (slices.h), those of the
+// system calls, including ENOSPC; `target` is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
 // Copies everything that copy_file() copies, except the data. `st` is the source's. Either
@@ -36,7 +38,8 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
 // permitted (give_away() of new_object.h): the object then still belongs to the service account.
 Result<bool> copy_owner(int target, const struct stat& st);
 
-// Whether two regular files have the same bytes.
-Result<bool> have_equal_content(int left, int right);
+// Whether two regular files have the same bytes. Does not read holes that both have. The offsets of
+// both descriptors are undefined afterwards. Errors: ECANCELED (slices.h), those of read(2).
+Result<bool> have_equal_content(int left, int right, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "common/result.h"
+#include "store/sys/slices.h"
 
 namespace cacheshim {
 
+// The maximum size of a file that has a digest: 1 TiB. Any user can create a larger file with
+// ftruncate(2) in no time and without using space, and its digest would take minutes.
+inline constexpr off_t kMostDigestBytes = off_t{1} << 40;
+
 // Returns the xxh3-128 of a regular file's bytes, as 32 hex digits, the high half first. Does not
-// change the descriptor's offset. Thread-safe. Errors: those of read(2).
-Result<std::string> digest_of(int fd);
+// read holes. The descriptor's offset is undefined afterwards. Thread-safe for different
+// descriptions. Errors: EOVERFLOW for a file of more than kMostDigestBytes, ECANCELED (slices.h),
+// those of read(2).
+Result<std::string> digest_of(int fd, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim
