@@ -19,7 +19,7 @@ constexpr std::array kNames = {
     "SilentGrowth",     "removals",    "lock cycles",   "NamedLocks",
     "LockQueue",        "LockTable",   "JobViews",      "OriginLog's file",
     "IoModes",          "ViewFilter",  "NodeTable",     "PendingUnlinks",
-    "Ticker",           "NoticeQueue", "a leaf",
+    "Ticker",           "FairQueue",   "NoticeQueue",   "a leaf",
 };
 static_assert(kNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);
 

@@ -21,7 +21,7 @@
 //     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
 //   LeaseTable::mutex                   with no lock held but closing_mutex_ or end_mutex
 //     ViewFilter::mutex_, NodeTree …
-//   Ticker::mutex_                      with no lock held
+//   Ticker::mutex_, FairQueue::mutex_   with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_
 //     OverlayState::mutex               one job's at a time; shared, or exclusively
@@ -79,6 +79,7 @@ enum class LockRank : std::uint8_t {
   kNodeTable,
   kPendingUnlinks,
   kTicker,
+  kFairQueue,
   kNotices,
   kLeaf,  // no lock is taken under it
 };
