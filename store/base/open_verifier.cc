@@ -100,8 +100,8 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
       const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;
     }
-    const std::string fault = fault_of(store_.base(), file);
-    if (!fault.empty() && fault != kMissing) return "'" + file.path + "': " + fault;
+    const auto fault = fault_of(store_.base(), file);  // cannot fail, because it is always wanted
+    if (fault && !fault->empty() && *fault != kMissing) return "'" + file.path + "': " + *fault;
     const MutexLock lock(mutex_);
     seen_[file.path] = stamp_of(*st);
   }

@@ -95,25 +95,27 @@ std::string path_fault_of(int base, const std::string& mount_path, const EntryMa
   return names && *names ? "names files outside of the mount's cache" : "";
 }
 
-std::string fault_of(int base, const AuditFile& file) {
+Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted) {
   if (file.digest.empty()) {  // a symlink
-    return sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW) ? "" : kMissing;
+    const auto object = sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW);
+    return std::string(object ? "" : kMissing);
   }
   const auto opened = open_quietly(base, file.path);
-  if (opened.failed_with(ENOENT)) return kMissing;
-  if (!opened) return std::strerror(opened.error().code());
+  if (opened.failed_with(ENOENT)) return std::string(kMissing);
+  if (!opened) return std::string(std::strerror(opened.error().code()));
   const auto st = sys::stat_fd(opened->get());
-  if (!st || !S_ISREG(st->st_mode)) return "no regular file";
+  if (!st || !S_ISREG(st->st_mode)) return std::string("no regular file");
   if (static_cast<std::uint64_t>(st->st_size) != file.size) {
     return fmt::format("{} bytes, {} on record", st->st_size, file.size);
   }
-  const auto digest = digest_of(opened->get());
-  if (!digest) return std::strerror(digest.error().code());
-  return *digest == file.digest ? "" : "other content than on record";
+  const auto digest = digest_of(opened->get(), is_wanted);
+  if (digest.failed_with(ECANCELED)) return digest.error();
+  if (!digest) return std::string(std::strerror(digest.error().code()));
+  return std::string(*digest == file.digest ? "" : "other content than on record");
 }
 
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
-                                 const VerifyProgress& progress) {
+                                 const VerifyProgress& progress, const IsWanted& is_wanted) {
   CACHESHIM_TRY(recorded, recorded_units(store.audit()));
   VerifyReport report;
   std::uint64_t done = 0;
@@ -122,7 +124,8 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
     if (is_wholly_gone(store.base(), files)) continue;
     for (const auto& [path, file] : files) {
       if (row_of(entries.class_of(path)).changes_in_place) continue;
-      std::string fault = fault_of(store.base(), file);
+      if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
+      CACHESHIM_TRY(fault, fault_of(store.base(), file, is_wanted));
       if (fault.empty()) {
         ++report.files;
         report.bytes += file.size;

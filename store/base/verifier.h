@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "store/base/base_units.h"
+#include "store/sys/slices.h"
 
 // Compares the base's files with the recorded digests.
 namespace cacheshim {
@@ -28,8 +29,8 @@ struct VerifyReport {
 };
 
 inline constexpr const char* kMissing = "missing";
-// Returns the error of a file of the base, "" if it is as recorded.
-std::string fault_of(int base, const AuditFile& file);
+// Returns the error of a file of the base, "" if it is as recorded. Errors: ECANCELED (slices.h).
+Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted = {});
 
 // Returns the error of a file of the base that names paths outside the mount (EntryRule::paths_in),
 // however it got into the base; "" for any other file, and if the file cannot be read.
@@ -42,8 +43,8 @@ using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t tota
 // change. For a symlink, only checks that it exists. Also reads all files that name paths
 // (EntryRule::paths_in): an entry that names paths outside the mount is useless to every job and
 // counts as damaged. With `repair`, moves damaged units to trash as a whole; the caller must then
-// hold the lock of Store::try_lock_base(). Errors: those of reading the records.
+// hold the lock of Store::try_lock_base(). Errors: those of reading the records, ECANCELED (slices.h).
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
-                                 const VerifyProgress& progress);
+                                 const VerifyProgress& progress, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

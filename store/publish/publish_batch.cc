@@ -19,20 +19,20 @@ constexpr std::size_t kMostBatchEntries = 1024;
 
 }  // namespace
 
-// Stages a unit that is completely new to the base, ready to be synced. Takes no EntryLock, because
-// a single rename adds the unit to the base. Returns nothing for any other unit and after any
+// Stages a unit that is completely new to the base, ready to be synced. Takes no turn, because a
+// single rename adds the unit to the base. Returns nothing for any other unit and after any
 // conflict; publish() handles those.
 std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
                                                          const std::string& unit,
-                                                         PublishHooks& hooks) {
+                                                         PublishHooks& hooks,
+                                                         const IsWanted& is_wanted) {
   if (!hooks.why_refused().empty()) return std::nullopt;
   if (sys::open_beneath(store_.base(), unit, O_PATH | O_NOFOLLOW)) return std::nullopt;
-  auto stage = begin_stage(overlay, unit);
+  auto stage = begin_stage(overlay, unit, is_wanted);
   if (!stage || stage->is_group || stage->files.empty()) return std::nullopt;
   const auto agrees = stage_files(*stage, hooks);
-  if (!agrees || !*agrees || !stage->is_new || stage->replaces() || !stage->seal()) {
-    return std::nullopt;
-  }
+  if (!agrees || !*agrees || !stage->is_new || stage->replaces()) return std::nullopt;
+  if (!stage->add_digests() || !stage->seal()) return std::nullopt;
   return *std::move(stage);
 }
 
@@ -47,16 +47,16 @@ Status Publisher::sync_batch(const std::vector<Stage>& batch) const {
 }
 
 PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& batch,
-                                       PublishHooks& hooks) {
+                                       PublishHooks& hooks, const IsWanted& is_wanted) {
   PublishReport report;
   const Status synced = sync_batch(batch);
   for (const Stage& stage : batch) {
-    if (synced && commit(overlay, stage, hooks)) {
-      record(stage, stage.unit, hooks);
+    if (synced && commit(overlay, stage, stage.unit, hooks)) {
       report += account(stage);
       (void)hooks.note_kept(stage.unit, "");
     } else {
-      report += publish(overlay, stage.unit, hooks);  // publish() also reports the error
+      // publish() also reports the error.
+      report += publish(overlay, stage.unit, hooks, is_wanted);
     }
   }
   batch.clear();
@@ -64,26 +64,27 @@ PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& bat
 }
 
 PublishReport Publisher::publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                                     const Progress& progress) {
+                                     const Progress& progress, const IsWanted& is_wanted) {
   PublishReport report;
   const auto units = units_of(overlay, job_succeeded);
   std::vector<Stage> batch;
   std::size_t files = 0;
   std::uint64_t done = 0;
   const auto flush = [&] {
-    report += publish_batch(overlay, batch, hooks);
+    report += publish_batch(overlay, batch, hooks, is_wanted);
     files = 0;
   };
   for (const Candidate& candidate : units) {
+    if (!is_still_wanted(is_wanted)) break;
     progress(done++, units.size());
     if (!candidate.is_due) {
       ++report.incomplete;
-    } else if (auto stage = try_stage_new(overlay, candidate.unit, hooks)) {
+    } else if (auto stage = try_stage_new(overlay, candidate.unit, hooks, is_wanted)) {
       files += stage->files.size();
       batch.push_back(*std::move(stage));
       if (files >= kMostBatchFiles || batch.size() >= kMostBatchEntries) flush();
     } else {
-      report += publish(overlay, candidate.unit, hooks);
+      report += publish(overlay, candidate.unit, hooks, is_wanted);
     }
   }
   flush();

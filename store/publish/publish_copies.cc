@@ -22,14 +22,15 @@ PublishReport Publisher::drop_copies(Overlay& overlay, const std::string& unit,
                                      PublishHooks& hooks) {
   if (!hooks.why_refused().empty()) return {};
   if (!sys::open_beneath(store_.base(), unit, O_PATH | O_NOFOLLOW)) return {};
-  const MutexLock entry_lock(lock_of(unit));
-  auto stage = begin_stage(overlay, unit);
+  const auto staging = staging_lock(overlay, unit);
+  const MutexLock lock(*staging);
+  auto stage = begin_stage(overlay, unit, {});
   if (!stage || stage->files.empty() || !base_has_all(*stage)) return {};
   const auto are_equal = stage_files(*stage, hooks);
   const bool is_all = are_equal && *are_equal && !stage->is_new &&
                       std::all_of(stage->files.begin(), stage->files.end(),
                                   [](const StagedFile& file) { return file.in_base; });
-  return is_all && commit(overlay, *stage, hooks) ? account(*stage) : PublishReport{};
+  return is_all && commit(overlay, *stage, unit, hooks) ? account(*stage) : PublishReport{};
 }
 
 }  // namespace cacheshim

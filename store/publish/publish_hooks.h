@@ -17,7 +17,7 @@ struct PublishingJob {
 };
 
 // The daemon's knowledge of files in use. Must not call back into the overlay or the publisher. The
-// publisher may hold the unit's EntryLock during each call. It holds Overlay::mutex() only where a
+// publisher may hold the unit's locks during each call. It holds Overlay::mutex() only where a
 // comment says so.
 class PublishHooks {
  public:

@@ -34,9 +34,9 @@ std::string Publisher::why_not_due(const Overlay& overlay, const EntryRef& ref,
   return fmt::format("its entry is not complete: what completes it is {}", rule_text(*ref.rule));
 }
 
-Result<UnitPlan> Publisher::try_plan(Overlay& overlay, const std::string& unit,
-                                     PublishHooks& hooks) {
-  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
+Result<UnitPlan> Publisher::try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
+                                     const IsWanted& is_wanted) {
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit, is_wanted));
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   UnitPlan plan{unit, 0, 0, ""};
   if (!agrees_with_base) {
@@ -51,7 +51,8 @@ Result<UnitPlan> Publisher::try_plan(Overlay& overlay, const std::string& unit,
   return plan;
 }
 
-UnitPlan Publisher::plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks) {
+UnitPlan Publisher::plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks,
+                         const IsWanted& is_wanted) {
   const auto kept = [&](std::string why) { return UnitPlan{candidate.unit, 0, 0, std::move(why)}; };
   if (const std::string why = hooks.why_refused(); !why.empty()) {
     return kept("the job may not publish: " + why);
@@ -63,18 +64,20 @@ UnitPlan Publisher::plan(Overlay& overlay, const Candidate& candidate, PublishHo
     std::string why = why_not_due(overlay, *ref, false);
     return kept(why.empty() ? "it has become complete just now" : std::move(why));
   }
-  const MutexLock entry_lock(lock_of(candidate.unit));
-  auto planned = try_plan(overlay, candidate.unit, hooks);
+  const auto staging = staging_lock(overlay, candidate.unit);
+  const MutexLock lock(*staging);
+  auto planned = try_plan(overlay, candidate.unit, hooks, is_wanted);
   return planned ? *std::move(planned) : kept(why_kept(planned.error()));
 }
 
 std::vector<UnitPlan> Publisher::plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                                          const Progress& progress) {
+                                          const Progress& progress, const IsWanted& is_wanted) {
   std::vector<UnitPlan> plans;
   const auto units = units_of(overlay, job_succeeded);
   for (const Candidate& candidate : units) {
+    if (!is_still_wanted(is_wanted)) break;
     progress(plans.size(), units.size());
-    plans.push_back(plan(overlay, candidate, hooks));
+    plans.push_back(plan(overlay, candidate, hooks, is_wanted));
   }
   return plans;
 }

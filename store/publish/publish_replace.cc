@@ -29,12 +29,6 @@ bool can_complete(const EntryRule& rule, std::string_view name) {
   return rule.completes(name) || rule.completes_alone(name) || rule.completes_at_end(name);
 }
 
-BaseVersion version_of(int base, const std::string& unit) {
-  const auto object = sys::open_beneath(base, unit, O_PATH | O_NOFOLLOW);
-  const auto st = object ? sys::stat_fd(object->get()) : object.error();
-  return st ? BaseVersion{st->st_dev, st->st_ino} : BaseVersion{};
-}
-
 // Returns the files of a unit of the base, without scratch names, locks and batons. Returns nothing
 // if they cannot be listed, or if there are more than kMostFiles.
 std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entries,
@@ -195,15 +189,16 @@ bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const st
     };
     if (std::any_of(files->begin(), files->end(), shows)) return false;
   }
-  return rejected_.may_replace(unit, version_of(store_.base(), unit), *files);
+  return rejected_.may_replace(unit, stage.base, *files);
 }
 
-Result<PublishReport> Publisher::replace(Overlay& overlay, const std::string& unit,
-                                         PublishHooks& hooks) {
-  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
+// Replaces the version of the entry that `rejected` was compared with.
+Result<PublishReport> Publisher::replace(Overlay& overlay, const Stage& rejected,
+                                         const std::string& unit, PublishHooks& hooks) {
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit, rejected.is_wanted));
   stage.why_replaces = "its readers have rejected it";
   CACHESHIM_TRY(is_staged, stage_files(stage, hooks));
-  if (!is_staged || stage.files.empty()) return Errno(ESTALE);
+  if (!is_staged || stage.files.empty() || stage.base != rejected.base) return Errno(ESTALE);
   CACHESHIM_TRY(report, complete(overlay, stage, unit, hooks));
   rejected_.note_replaced(unit);
   spdlog::warn("jobs have rejected '{}' and built it anew: the build of job '{}' replaces it", unit,

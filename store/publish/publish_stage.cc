@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "store/sys/copy_file.h"
+#include "store/sys/digest.h"
 #include "store/sys/job_xattrs.h"
 #include "store/sys/new_object.h"
 #include "store/sys/sys.h"
@@ -25,6 +26,12 @@ mode_t published_mode(mode_t mode, bool opens_all) {
 }
 
 }  // namespace
+
+BaseVersion version_of(int base, const std::string& path) {
+  const auto object = sys::open_beneath(base, path, O_PATH | O_NOFOLLOW);
+  const auto st = object ? sys::stat_fd(object->get()) : object.error();
+  return st ? BaseVersion{st->st_dev, st->st_ino} : BaseVersion{};
+}
 
 Publisher::Stage::Stage(int staging, UniqueFd directory, std::string name, std::string unit_path)
     : unit(std::move(unit_path)),
@@ -67,7 +74,7 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   }
   // Another file system, or one without hard links: copy instead.
   CACHESHIM_TRY(target, sys::open_beneath(directory_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
-  return copy_file(source, target.get(), {.is_for_base = true});
+  return copy_file(source, target.get(), {.is_for_base = true, .is_wanted = is_wanted});
 }
 
 // Gives the files to the service account, which owns the base: with owner=keep, the previous owner
@@ -116,7 +123,17 @@ Status Publisher::Stage::sync() const {
   return {};
 }
 
-Result<bool> Publisher::Stage::are_equal(const StagedFile& file, int source, int theirs) {
+Status Publisher::Stage::add_digests() {
+  for (StagedFile& file : files) {
+    if (file.in_base || !file.link_target.empty()) continue;
+    CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), tree_path(file.rest), O_RDONLY));
+    CACHESHIM_TRY(digest, digest_of(fd.get(), is_wanted));
+    file.digest = std::move(digest);
+  }
+  return {};
+}
+
+Result<bool> Publisher::Stage::are_equal(const StagedFile& file, int source, int theirs) const {
   CACHESHIM_TRY(st, sys::stat_fd(theirs));
   if ((st.st_mode & S_IFMT) != (file.source.st_mode & S_IFMT)) return false;
   if (!file.link_target.empty()) {
@@ -124,7 +141,7 @@ Result<bool> Publisher::Stage::are_equal(const StagedFile& file, int source, int
     return target == file.link_target;
   }
   CACHESHIM_TRY(readable, sys::reopen(theirs, O_RDONLY));
-  return have_equal_content(source, readable.get());
+  return have_equal_content(source, readable.get(), is_wanted);
 }
 
 }  // namespace cacheshim

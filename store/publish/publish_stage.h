@@ -14,6 +14,9 @@
 // Used only by the files of store/publish/ that implement Publisher.
 namespace cacheshim {
 
+// Returns the version of an object of the base; that of no object if it does not exist.
+BaseVersion version_of(int base, const std::string& path);
+
 struct Publisher::StagedFile {
   std::string rest;         // the path within the unit; "" if the unit is a file itself
   struct stat source {};    // the layer's file when it was staged
@@ -22,6 +25,7 @@ struct Publisher::StagedFile {
   bool completes = false;
   bool is_linked = false;  // staged as another name of the layer's file, not as a copy
   bool in_base = false;    // the base already has an equal file
+  BaseVersion base;        // that file
 };
 
 // A unit that is being published: a directory in staging, in which "tree" is the unit's directory
@@ -49,20 +53,24 @@ struct Publisher::Stage {
   // change its attributes until the layer loses the name.
   bool is_sealed(const StagedFile& file, int object, const struct stat& now) const;
   Status add_symlink(const StagedFile& file) const;
+  // Sets the digests of the files that are new to the base. Errors: ECANCELED (slices.h).
+  Status add_digests();
   Status sync() const;
   // Whether the base's file `theirs`, an O_PATH descriptor, equals the file to be published, whose
   // content is read from `source`.
-  static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
+  Result<bool> are_equal(const StagedFile& file, int source, int theirs) const;
 
-  std::string unit;        // of an entry that consists of several files: their directory
-  bool is_group = false;   // the unit is an entry of several files
+  std::string unit;       // of an entry that consists of several files: their directory
+  bool is_group = false;  // the unit is an entry of several files
   // Whether to publish files that only their creator may read as readable by all users.
   bool opens_all = false;
-  UniqueFd upper;          // the layer's directory when the stage was made
+  IsWanted is_wanted;
+  UniqueFd upper;  // the layer's directory when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> directories;  // parents first; the unit's own is ""
-  bool is_new = false;               // the base has no object of this name, or the unit replaces it
-  std::string why_replaces;          // why the unit replaces the base's entry; "" if it does not
+  bool is_new = false;       // the base has no object of this name, or the unit replaces it
+  BaseVersion base;          // the object that the base had when the unit was compared
+  std::string why_replaces;  // why the unit replaces the base's entry; "" if it does not
   bool replaces() const { return !why_replaces.empty(); }
 
  private:

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "store/overlay/layer_upkeep.h"
@@ -25,10 +25,8 @@ namespace {
 // one, the unit stays in the layer.
 constexpr int kMostAttempts = 3;
 
-// An entry with more files than fit gets several records. Escaped names take up to six times as many
-// bytes, and readers skip a line of more than kRecordLimits.
-constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostFieldBytes = 128;  // of a file's size and digest
+// How long a job waits for another job that publishes the same unit. Most publish in a few ms.
+constexpr std::chrono::milliseconds kLongestTurn{100};
 
 // Whether a symlink's target contains no "..", so that it leads downwards from anywhere.
 bool leads_down(std::string_view target) {
@@ -36,12 +34,6 @@ bool leads_down(std::string_view target) {
     if (take_component(target) == "..") return false;
   }
   return true;
-}
-
-bool is_same_file(const struct stat& left, const struct stat& right) {
-  return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
-         left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
-         left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
 }
 
 // Waits until no process can write to the file; returns false after 50 ms. After the last handle is
@@ -61,6 +53,7 @@ bool wait_until_unwritable(int fd) {
 
 std::string Publisher::why_kept(Errno error) {
   if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EOVERFLOW) return "a file of it is larger than 1 TiB";
   if (error.code() == EFBIG) return "a file that names paths is too large, or nested too deeply";
   if (error.code() == EPERM) {
     return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
@@ -95,19 +88,23 @@ PublishReport Publisher::refuse(const std::string& unit, PublishHooks& hooks) {
   return report;
 }
 
-PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks) {
+PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
+                                 const IsWanted& is_wanted) {
   if (!hooks.why_refused().empty()) return refuse(unit, hooks);
-  const MutexLock entry_lock(lock_of(unit));
+  const auto staging = staging_lock(overlay, unit);
+  const MutexLock lock(*staging);
+  const UnitTurns::Turn turn(turns_, unit, kLongestTurn);
   bool busy = false;
   bool is_full = false;
   bool is_rejected = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    Result<PublishReport> report = try_publish(overlay, unit, hooks, is_rejected);
+    Result<PublishReport> report = try_publish(overlay, unit, hooks, is_wanted, is_rejected);
     if (report) {
       if (report->conflicts == 0) (void)hooks.note_kept(unit, "");
       return *std::move(report);
     }
     if (report.failed_with(ESTALE)) continue;  // the unit has changed while it was staged
+    if (report.failed_with(ECANCELED)) break;  // nobody wants to know why the unit stays
     if (!hooks.why_refused().empty()) return refuse(unit, hooks);
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
     if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
@@ -115,7 +112,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
     is_full = report.failed_with(ENOSPC) || report.failed_with(EDQUOT);
     if (is_news && !busy && !is_full) {
       spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
-                   std::strerror(report.error().code()));
+                   why_kept(report.error()));
     }
     break;
   }
@@ -127,12 +124,13 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 }
 
 // Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it
-// contains an object that must not be published, EACCES if its job may not publish, otherwise those
-// of the system calls. Sets `is_rejected` if it records that the job has rejected the base's entry;
-// leaves it set if an earlier attempt did.
+// contains an object that must not be published, EACCES if its job may not publish, EOVERFLOW if a
+// file is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if
+// it records that the job has rejected the base's entry; leaves it set if an earlier attempt did.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
-                                             PublishHooks& hooks, bool& is_rejected) {
-  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
+                                             PublishHooks& hooks, const IsWanted& is_wanted,
+                                             bool& is_rejected) {
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit, is_wanted));
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   const bool is_anew = completes_anew(stage, unit);
@@ -142,7 +140,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
     CACHESHIM_TRY(published, complete(overlay, stage, unit, hooks));
     report = std::move(published);
   } else if (is_rejected && may_replace(overlay, stage, unit, hooks)) {
-    return replace(overlay, unit, hooks);
+    return replace(overlay, stage, unit, hooks);
   } else {
     (void)hooks.note_kept(unit, kOtherVersion);
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
@@ -152,68 +150,24 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   return report;
 }
 
-Result<PublishReport> Publisher::complete(Overlay& overlay, const Stage& stage,
-                                          const std::string& unit, PublishHooks& hooks) {
+Result<PublishReport> Publisher::complete(Overlay& overlay, Stage& stage, const std::string& unit,
+                                          PublishHooks& hooks) {
+  CACHESHIM_CHECK(stage.add_digests());
   CACHESHIM_CHECK(stage.seal());
   CACHESHIM_CHECK(sync(stage));
-  CACHESHIM_CHECK(commit(overlay, stage, hooks));
-  record(stage, unit, hooks);
+  CACHESHIM_CHECK(commit(overlay, stage, unit, hooks));
   return account(stage);
 }
 
-void Publisher::record(const Stage& stage, const std::string& unit,
-                       const PublishHooks& hooks) const {
-  if (stage.replaces()) record_replaced(stage, unit);
-  PublishingJob by = hooks.identity();
-  AuditRecord record;
-  record.unit = unit;
-  record.job = std::move(by.job);
-  record.cycle = std::move(by.cycle);
-  record.uid = by.uid;
-  std::size_t bytes = 0;
-  Status kept;
-  const auto append = [&] {
-    if (kept && !record.files.empty()) kept = store_.audit().append(record);
-    record.files.clear();
-    bytes = 0;
-  };
-  for (const StagedFile& file : stage.files) {
-    if (file.in_base) continue;
-    record.files.push_back(
-        {stage.path_of(file), static_cast<std::uint64_t>(file.source.st_size), file.digest});
-    bytes += record.files.back().path.size() + kMostFieldBytes;
-    if (bytes > kMostRecordBytes) append();
-  }
-  append();
-  if (!kept) {
-    spdlog::error("cannot record that '{}' was published: {}; 'verify' will not know it", unit,
-                  std::strerror(kept.error().code()));
-  }
-}
-
-PublishReport Publisher::account(const Stage& stage) const {
-  PublishReport report;
-  for (const StagedFile& file : stage.files) {
-    if (file.in_base) report.copies.push_back(stage.path_of(file));
-    if (file.in_base) continue;
-    ++report.files;
-    report.bytes += static_cast<std::uint64_t>(file.source.st_size);
-    report.paths.push_back(stage.path_of(file));
-  }
-  report.entries = report.files > 0 ? 1 : 0;
-  counters_.entries_published.fetch_add(report.entries);
-  counters_.files_published.fetch_add(report.files);
-  counters_.bytes_published.fetch_add(report.bytes);
-  return report;
-}
-
 // Lists the unit's files; none if there is no layer.
-Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const std::string& unit) {
+Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const std::string& unit,
+                                                const IsWanted& is_wanted) {
   const auto ref = entries_.find(unit);
   const bool is_group = ref && ref->rule->files.size() > 1;
   CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1),
                                    is_group ? std::string(parent_path(unit)) : unit));
   stage.is_group = is_group;
+  stage.is_wanted = is_wanted;
   {
     const ReaderLock lock(overlay.mutex());
     if (!overlay.has_layer()) return stage;
@@ -241,6 +195,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
     std::vector<std::string> directories;
     CACHESHIM_CHECK(collect(stage, "", directories));
     while (!directories.empty()) {  // no recursion: a job may create trees of any depth
+      if (!is_still_wanted(stage.is_wanted)) return Errno(ECANCELED);
       const std::string rest = std::move(directories.back());
       directories.pop_back();
       CACHESHIM_CHECK(collect_directory(stage, rest, directories));
@@ -342,20 +297,26 @@ bool Publisher::may_point_to(std::string_view path, std::string_view target) con
 }
 
 // Compares the unit with the base and stages the missing files. Returns false if a file that both
-// have differs. Needs no lock, because files of the base do not change any more.
+// have differs. Needs no lock, because files of the base do not change any more, and commit() fails
+// if another publisher has added or replaced files meanwhile.
 Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
   if (!stage.is_group) {
     const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
     stage.is_new = existing.failed_with(ENOENT);
     if (!existing && !stage.is_new) return existing.error();
-    if (existing && !stage.replaces() && is_of_no_use(stage.unit)) {
-      stage.why_replaces = "holds paths of another mount";
+    if (existing) {
+      CACHESHIM_TRY(st, sys::stat_fd(existing->get()));
+      stage.base = {st.st_dev, st.st_ino};
+      if (!stage.replaces() && is_of_no_use(stage.unit)) {
+        stage.why_replaces = "holds paths of another mount";
+      }
     }
     stage.is_new = stage.is_new || stage.replaces();
   }
   for (const std::string& directory : stage.directories)
     CACHESHIM_CHECK(stage.make_directory(directory));
   for (StagedFile& file : stage.files) {
+    if (!is_still_wanted(stage.is_wanted)) return Errno(ECANCELED);
     CACHESHIM_TRY(agrees, stage_file(stage, file, hooks));
     if (!agrees) return false;
   }
@@ -377,6 +338,7 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     if (!wait_until_unwritable(source.get())) return Errno(EBUSY);
     CACHESHIM_TRY(st, sys::stat_fd(source.get()));
     if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
+    if (st.st_size > kMostDigestBytes) return Errno(EOVERFLOW);
     file.source = st;
     CACHESHIM_TRY(is_foreign, has_foreign_paths(stage.upper.get(), stage.path_of(file)));
     if (is_foreign) return Errno(EPERM);
@@ -385,8 +347,10 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
       stage.is_new ? Result<UniqueFd>(Errno(ENOENT))
                    : sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
   if (theirs) {
+    CACHESHIM_TRY(st, sys::stat_fd(theirs->get()));
     file.in_base = true;
-    return Stage::are_equal(file, source.get(), theirs->get());
+    file.base = {st.st_dev, st.st_ino};
+    return stage.are_equal(file, source.get(), theirs->get());
   }
   // ENOTDIR, ELOOP: the base has a file in place of our directory.
   if (!theirs.failed_with(ENOENT)) return false;
@@ -395,8 +359,6 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     return true;
   }
   CACHESHIM_CHECK(stage.add_file(file, source.get()));
-  CACHESHIM_TRY(digest, digest_of(source.get()));
-  file.digest = std::move(digest);
   return true;
 }
 
@@ -408,92 +370,10 @@ Status Publisher::sync(const Stage& stage) const {
   return stage.sync();
 }
 
-Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
-  CACHESHIM_CHECK(ensure_base_parents(stage.unit));
-  const WriterLock lock(overlay.mutex());
-  if (!hooks.why_refused().empty()) return Errno(EACCES);  // the reason may be newer than the stage
-  if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
-  const Status added = add_to_base(stage);
-  // Another daemon has published the entry, or removed the one to be replaced: compare again.
-  if (added.failed_with(EEXIST)) return Errno(ESTALE);
-  if (stage.replaces() && added.failed_with(ENOENT)) return Errno(ESTALE);
-  CACHESHIM_CHECK(added);
-  if (stage.replaces()) put_in_trash(stage);
-  drop_from_layer(overlay, stage, hooks);
-  return {};
-}
-
-bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
-                             PublishHooks& hooks) const {
-  if (!overlay.has_layer()) return false;
-  const auto is_same = [&](const StagedFile& file) REQUIRES_SHARED(overlay.mutex()) {
-    const bool is_file = file.link_target.empty();
-    const int flags = is_file ? O_RDONLY | O_NONBLOCK : O_PATH;
-    const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
-    if (!now || (is_file && sys::can_be_written(now->get()))) return false;
-    const auto st = sys::stat_fd(now->get());
-    if (!st || !is_same_file(*st, file.source)) return false;
-    // A linked file has exactly two names: the layer's and the staged one. By a third name the job
-    // could write to it.
-    const bool is_alone =
-        !file.is_linked || (st->st_nlink == 2 && stage.is_sealed(file, now->get(), *st));
-    return is_alone && !hooks.is_being_written(st->st_dev, st->st_ino);
-  };
-  return std::all_of(stage.files.begin(), stage.files.end(), is_same);
-}
-
-Status Publisher::add_to_base(const Stage& stage) const {
-  if (stage.is_new) {
-    if (stage.replaces()) CACHESHIM_CHECK(carry_locks(stage));
-    CACHESHIM_TRY(parent,
-                  sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
-    return sys::rename_at(stage.directory(), std::string(Stage::kTree), parent.get(),
-                          std::string(base_name(stage.unit)),
-                          stage.replaces() ? RENAME_EXCHANGE : RENAME_NOREPLACE);
-  }
-  for (const StagedFile& file : stage.files) {
-    if (file.in_base) continue;
-    const std::string path = stage.path_of(file);
-    CACHESHIM_CHECK(ensure_base_parents(path));
-    CACHESHIM_TRY(parent,
-                  sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
-    CACHESHIM_CHECK(sys::rename_at(stage.directory(), Stage::tree_path(file.rest), parent.get(),
-                                   std::string(base_name(path)), RENAME_NOREPLACE));
-  }
-  return {};
-}
-
-Status Publisher::ensure_base_parents(const std::string& path) const {
-  const std::string directory(parent_path(path));
-  if (directory.empty()) return {};
-  if (sys::open_beneath(store_.base(), directory, O_PATH | O_DIRECTORY)) return {};
-  CACHESHIM_CHECK(ensure_base_parents(directory));
-  CACHESHIM_TRY(parent,
-                sys::open_beneath(store_.base(), parent_path(directory), O_RDONLY | O_DIRECTORY));
-  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(directory)), 0755);
-  if (!made && !made.failed_with(EEXIST)) return made;
-  return {};
-}
-
-// The base now has all files. If a step fails from here on, the layer only keeps an equal copy.
-void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
-  for (const StagedFile& file : stage.files) {
-    const std::string path = stage.path_of(file);
-    const auto published = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
-    const auto st = published ? sys::stat_fd(published->get()) : published.error();
-    if (!st || !drop_file(overlay, path)) continue;
-    hooks.published(path, *st);
-  }
-  for (auto directory = stage.directories.rbegin(); directory != stage.directories.rend();
-       ++directory) {  // parents come first in the list
-    const std::string path = join_path(stage.unit, *directory);
-    if (!stage.is_group) (void)clear_opaque(overlay, path);
-    prune_empty_dir(overlay, path);
-  }
-}
-
-Mutex& Publisher::lock_of(const std::string& unit) {
-  return locks_[std::hash<std::string>{}(unit) % locks_.size()].mutex;
+// Two publishers of one job's unit would each find the other's links of the files, and take them for
+// names by which the job could write to the files.
+std::shared_ptr<Mutex> Publisher::staging_lock(const Overlay& overlay, const std::string& unit) {
+  return staging_locks_.of(fmt::format("{} {}", fmt::ptr(&overlay), unit));
 }
 
 }  // namespace cacheshim

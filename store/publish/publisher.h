@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -18,16 +17,20 @@
 #include "store/publish/publish_hooks.h"
 #include "store/publish/publish_types.h"
 #include "store/publish/rejected_entries.h"
+#include "store/publish/unit_locks.h"
 #include "store/sys/mutex.h"
+#include "store/sys/slices.h"
 
 // Publishing: moves a job's complete entries from its layer into the base, one at a time.
 //
-// Files are staged beside the base: as a hard link of the layer's file or, if the file has other
-// names or the base is on another file system, as a copy. They are synced. Then commit() checks
-// under Overlay::mutex() that no process has changed the layer's files or can write to them, and
-// renames a new entry in as a whole directory. Files are added to an existing entry only if all
-// files that both have are equal; the completing file is added last. So the first writer wins;
-// publish_replace.cc has the exceptions.
+// Files are compared with the base and staged beside it: as a hard link of the layer's file or, if
+// the file has other names or the base is on another file system, as a copy. They are read for their
+// digests, and synced. Then commit() checks under the unit's lock that the base is as it was
+// compared, and under Overlay::mutex() that no process has changed the layer's files or can write to
+// them, and renames a new entry in as a whole directory. Files are added to an existing entry only
+// if all files that both have are equal; the completing file is added last. So the first writer
+// wins; publish_replace.cc has the exceptions. No other job waits while files are compared, staged
+// and read, because that may take long.
 namespace cacheshim {
 
 class Publisher {
@@ -52,9 +55,9 @@ class Publisher {
       REQUIRES_SHARED(overlay.mutex());
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no
   // entry. A failure is reported as `incomplete`, and the layer keeps its files. Logs the reason,
-  // unless a file is open for writing (then also reports `busy`), the unit keeps changing, or the store has no room
-  // (then also reports `is_full`; the caller logs it).
-  PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
+  // unless a file is open for writing (then also reports `busy`), the unit keeps changing, its publishing is no longer
+  // wanted, or the store has no room (then also reports `is_full`; the caller logs it).
+  PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
   // Records that a job that may not publish (or not yet) has rejected the base's entry.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
@@ -68,12 +71,16 @@ class Publisher {
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
   // Publishes all complete units; with `job_succeeded` also the units whose completeness is
   // unknown: entries whose names do not show it (EntryRule::says_when_complete()), entries of a
-  // profile that is a guess, and files that belong to no entry or no known cache.
+  // profile that is a guess, and files that belong to no entry or no known cache. Stops when its
+  // result is no longer wanted; the layer keeps what is not published by then.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                            const Progress& progress) EXCLUDES(overlay.mutex());
-  // Returns the plan of publish_all() by unit, and changes nothing.
+                            const Progress& progress, const IsWanted& is_wanted = {})
+      EXCLUDES(overlay.mutex());
+  // Returns the plan of publish_all() by unit, and changes nothing. The plan is not complete if it
+  // is no longer wanted.
   std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                                 const Progress& progress) EXCLUDES(overlay.mutex());
+                                 const Progress& progress, const IsWanted& is_wanted = {})
+      EXCLUDES(overlay.mutex());
   // Returns why the unit of `ref` is not published yet, judged by its names and its profile's rules,
   // for messages; "" if it is due.
   std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
@@ -87,11 +94,12 @@ class Publisher {
   struct Stage;
 
   Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
-                                    bool& is_rejected);
-  Result<PublishReport> complete(Overlay& overlay, const Stage& stage, const std::string& unit,
+                                    const IsWanted& is_wanted, bool& is_rejected);
+  Result<PublishReport> complete(Overlay& overlay, Stage& stage, const std::string& unit,
                                  PublishHooks& hooks);
-  Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit)
-      EXCLUDES(overlay.mutex());
+  Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit,
+                            const IsWanted& is_wanted) EXCLUDES(overlay.mutex());
+  std::shared_ptr<Mutex> staging_lock(const Overlay& overlay, const std::string& unit);
   bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
   // From this number of files on, one syncfs(2) is faster than an fsync(2) per file.
@@ -110,16 +118,21 @@ class Publisher {
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;
-  Status commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+
+  // ---- publish_commit.cc
+  Status commit(Overlay& overlay, const Stage& stage, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
-  Status add_to_base(const Stage& stage) const;
-  PublishReport account(const Stage& stage) const;
-  void record(const Stage& stage, const std::string& unit, const PublishHooks& hooks) const;
-  Status ensure_base_parents(const std::string& path) const;
+  Status commit_unlocked(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+      EXCLUDES(overlay.mutex());
+  bool is_base_unchanged(const Stage& stage) const;
   bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
       REQUIRES_SHARED(overlay.mutex());
+  Status add_to_base(const Stage& stage) const;
+  Status ensure_base_parents(const std::string& path) const;
   void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
       REQUIRES(overlay.mutex());
+  PublishReport account(const Stage& stage) const;
+  void record(const Stage& stage, const std::string& unit, const PublishHooks& hooks) const;
 
   // ---- publish_replace.cc
   Result<bool> has_foreign_paths(int root, const std::string& path) const;
@@ -133,7 +146,8 @@ class Publisher {
                     PublishHooks& hooks);
   bool may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
                    const PublishHooks& hooks) EXCLUDES(overlay.mutex());
-  Result<PublishReport> replace(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  Result<PublishReport> replace(Overlay& overlay, const Stage& rejected, const std::string& unit,
+                                PublishHooks& hooks);
 
   // ---- publish_select.cc
   bool holds_something(const Overlay& overlay, const std::string& directory) const
@@ -153,23 +167,24 @@ class Publisher {
 
   // ---- publish_batch.cc
   std::optional<Stage> try_stage_new(const Overlay& overlay, const std::string& unit,
-                                     PublishHooks& hooks);
+                                     PublishHooks& hooks, const IsWanted& is_wanted);
   Status sync_batch(const std::vector<Stage>& batch) const;
-  PublishReport publish_batch(Overlay& overlay, std::vector<Stage>& batch, PublishHooks& hooks);
+  PublishReport publish_batch(Overlay& overlay, std::vector<Stage>& batch, PublishHooks& hooks,
+                              const IsWanted& is_wanted);
 
   // ---- publish_plan.cc
-  UnitPlan plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks);
-  Result<UnitPlan> try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
-  struct EntryLock {
-    Mutex mutex{LockRank::kPublishedEntry};
-  };
-  Mutex& lock_of(const std::string& unit);
+  UnitPlan plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks,
+                const IsWanted& is_wanted);
+  Result<UnitPlan> try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
+                            const IsWanted& is_wanted);
 
   const Store& store_;
   const EntryMap& entries_;
   Counters& counters_;
   RejectedEntries rejected_;
-  std::array<EntryLock, 64> locks_;  // indexed by a hash of the unit
+  UnitLocks staging_locks_{LockRank::kStagedUnit};  // of one job's units; see staging_lock()
+  UnitLocks commit_locks_{LockRank::kCommittedUnit};
+  UnitTurns turns_;
   std::atomic<unsigned> stage_count_{0};
 };
 

@@ -14,12 +14,31 @@ namespace cacheshim {
 namespace {
 
 constexpr std::array kNames = {
-    "the end of a job", "a listing",   "a shared file", "an entry being published",
-    "closing",          "Flights",     "JobTable",      "Overlay",
-    "SilentGrowth",     "removals",    "lock cycles",   "NamedLocks",
-    "LockQueue",        "LockTable",   "JobViews",      "OriginLog's file",
-    "IoModes",          "ViewFilter",  "NodeTable",     "PendingUnlinks",
-    "Ticker",           "FairQueue",   "NoticeQueue",   "a leaf",
+    "the end of a job",
+    "a listing",
+    "a shared file",
+    "a unit being staged",
+    "a unit being published",
+    "closing",
+    "Flights",
+    "JobTable",
+    "Overlay",
+    "SilentGrowth",
+    "removals",
+    "lock cycles",
+    "NamedLocks",
+    "LockQueue",
+    "LockTable",
+    "JobViews",
+    "OriginLog's file",
+    "IoModes",
+    "ViewFilter",
+    "NodeTable",
+    "PendingUnlinks",
+    "Ticker",
+    "FairQueue",
+    "NoticeQueue",
+    "a leaf",
 };
 static_assert(kNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);
 

@@ -10,8 +10,10 @@
 // declaration says so.
 //
 //   Job::end_mutex                      the end of a job
-//     Publisher::EntryLock              one entry at a time
-//       Overlay …, RejectedEntries::mutex_
+//     Publisher::staging_locks_         one unit of one job at a time
+//       Overlay …, UnitTurns::mutex_, RejectedEntries::mutex_
+//       Publisher::commit_locks_        one unit at a time
+//         Overlay …
 //     LeaseTable …
 //   DirHandle::mutex                    a directory's listing is read
 //     JobTable …, Overlay …
@@ -61,7 +63,8 @@ enum class LockRank : std::uint8_t {
   kJobEnd,
   kListing,
   kSharedFile,
-  kPublishedEntry,
+  kStagedUnit,
+  kCommittedUnit,
   kClosing,
   kFlights,
   kJobTable,

@@ -5,6 +5,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 #include "store/overlay/changes.h"
 #include "store/overlay/copy_up.h"
 #include "store/publish/publisher.h"
+#include "store/sys/digest.h"
 #include "tests/unit/support/overlay_fixture.h"
 
 namespace cacheshim {
@@ -28,7 +30,10 @@ class Hooks : public PublishHooks {
   std::string why_refused() const override {
     return refuse_at_look > 0 && ++looks >= refuse_at_look ? "since then" : refused;
   }
-  PublishingJob identity() const override { return {"j1", "2", 20001}; }
+  PublishingJob identity() const override {
+    if (once_compared) std::exchange(once_compared, nullptr)();
+    return {"j1", "2", 20001};
+  }
   void published(const std::string& path, const struct stat&) override { paths.insert(path); }
 
   std::set<ino_t> writing;
@@ -38,6 +43,8 @@ class Hooks : public PublishHooks {
   std::string refused;
   int refuse_at_look = 0;
   mutable int looks = 0;
+  // Called once, after a unit that the base has was compared with the base.
+  mutable std::function<void()> once_compared;
 };
 
 class PublisherTest : public OverlayTest {
@@ -274,6 +281,87 @@ TEST_F(PublisherTest, APlanReportsWhatWouldBeDoneAndDoesNothing) {
   for (const UnitPlan& plan : publisher_->plan_all(overlay_, hooks_, true, [](auto, auto) {})) {
     EXPECT_EQ(plan.why_kept, "the job may not publish: why not");
   }
+}
+
+TEST_F(PublisherTest, AFileOfMoreThanTheMaximumStaysInTheLayer) {
+  begin("K");
+  put("fam/K/done-a", "1");
+  if (::truncate((scratch_ / "upper/fam/K/done-a").c_str(), kMostDigestBytes + 1) != 0) {
+    GTEST_SKIP() << "no files of this size here";
+  }
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  EXPECT_EQ(hooks_.kept["fam/K"], "a file of it is larger than 1 TiB");
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+TEST_F(PublisherTest, PublishingStopsWhenItIsNoLongerWanted) {
+  for (const char* key : {"A", "B"}) {
+    begin(key);
+    put("fam/" + std::string(key) + "/done-a", "1");
+  }
+  const auto ignore = [](auto, auto) {};
+  // Each publish_all() gets further than the one before it, until both entries are published.
+  int published = 0;
+  bool is_one_published = false;
+  for (int most = 0; published < 2; ++most) {
+    ASSERT_LT(most, 100);
+    int looks = 0;
+    (void)publisher_->publish_all(overlay_, hooks_, true, ignore, [&] { return ++looks <= most; });
+    published = static_cast<int>(scratch_.exists("base/fam/A")) +
+                static_cast<int>(scratch_.exists("base/fam/B"));
+    is_one_published = is_one_published || published == 1;
+    EXPECT_EQ(get("fam/A/done-a") + get("fam/B/done-a"), "11");
+  }
+  EXPECT_TRUE(is_one_published);
+  EXPECT_TRUE(publisher_->plan_all(overlay_, hooks_, true, ignore, [] { return false; }).empty());
+}
+
+// Another job may publish the same entry while this job's files are compared or read.
+TEST_F(PublisherTest, ABaseThatChangesAfterTheComparisonIsComparedAgain) {
+  for (const char* key : {"K", "L"}) {
+    begin(key);
+    put("fam/" + std::string(key) + "/a", "same");
+    put("fam/" + std::string(key) + "/done-a", "mine");
+    scratch_.write("base/fam/" + std::string(key) + "/a", "same");
+  }
+  hooks_.once_compared = [&] {
+    scratch_.write("base/fam/K/new", "other");
+    std::filesystem::rename(scratch_ / "base/fam/K/new", scratch_ / "base/fam/K/a");
+  };
+  EXPECT_EQ(publish("fam/K").conflicts, 1U);
+  EXPECT_FALSE(scratch_.exists("base/fam/K/done-a"));
+  hooks_.once_compared = [&] { scratch_.write("base/fam/L/done-a", "mine"); };
+  EXPECT_EQ(publish("fam/L").conflicts, 0U);
+  EXPECT_FALSE(scratch_.exists("upper/fam/L/done-a"));
+}
+
+TEST(UnitLocks, UnitsDoNotShareLocks) {
+  UnitLocks locks{LockRank::kStagedUnit};
+  const auto held = locks.of("fam/A");
+  for (int unit = 0; unit < 1000; ++unit) {
+    EXPECT_NE(locks.of("fam/" + std::to_string(unit)), held);
+  }
+  EXPECT_EQ(locks.of("fam/A"), held);
+}
+
+TEST(UnitTurns, AJobWaitsForItsTurnOnlyForSomeTime) {
+  using std::chrono::milliseconds;
+  UnitTurns turns;
+  const auto first = std::make_unique<UnitTurns::Turn>(turns, "fam/A", milliseconds(0));
+  EXPECT_TRUE(first->is_held());
+  EXPECT_TRUE(UnitTurns::Turn(turns, "fam/B", milliseconds(0)).is_held());
+  EXPECT_FALSE(UnitTurns::Turn(turns, "fam/A", milliseconds(1)).is_held());
+  EXPECT_FALSE(UnitTurns::Turn(turns, "fam/A", milliseconds(1)).is_held());
+}
+
+TEST(UnitTurns, AJobGetsItsTurnWhenTheOneBeforeItEnds) {
+  constexpr std::chrono::hours kForever{24};
+  UnitTurns turns;
+  auto first = std::make_unique<UnitTurns::Turn>(turns, "fam/A", kForever);
+  auto second = std::async(std::launch::async,
+                           [&] { return UnitTurns::Turn(turns, "fam/A", kForever).is_held(); });
+  first.reset();
+  EXPECT_TRUE(second.get());
 }
 
 TEST_F(PublisherTest, ModesInTheBaseAreSetByTheStore) {
