@@ -18,6 +18,7 @@ namespace {
 constexpr std::chrono::seconds kShortestIdleInterval{1};
 constexpr std::chrono::milliseconds kFirstSearchInterval{100};
 constexpr std::chrono::seconds kAnswerDeadline{1};
+constexpr std::chrono::seconds kFinishDeadline{10};
 
 // Descriptors that the daemon needs for itself, and for files that no user pays for: the lock files of the base
 // (HeldObjects), watches, the store's directories.
@@ -117,7 +118,7 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
   single_flight.start(loop, store, options.flight_timeout);
   idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
-    tasks.post([this, &job] {
+    tasks.post(job.views.owner().value_or(sys::own_uid()), [this, &job] {
       if (!idle_jobs_->may_end(job)) return;
       (void)publishing.end_job(job, Outcome::kNone, [](auto, auto) {});
     });
@@ -214,6 +215,7 @@ void Mount::allow_waits() {
 }
 
 void Mount::finish_tasks() {
+  publishing.finish_within(kFinishDeadline);
   upkeep.stop();
   tasks.stop();
   publishing.stop();

@@ -40,6 +40,7 @@
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
 #include "store/sys/event_loop.h"
+#include "store/sys/fair_queue.h"
 #include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
@@ -100,8 +101,9 @@ class Mount {
   // Call if the mount stays after all: allows waits again. Does nothing after close_waits().
   void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
-  // Finishes queued tasks and their invalidations. Call while requests are still served: a request may wait for a task,
-  // and an invalidation for the reply to a request. Later tasks are dropped.
+  // Finishes queued tasks and their invalidations, except publishing that would take more than 10 s. Call while requests
+  // are still served: a request may wait for a task, and an invalidation for the reply to a request. Later tasks are
+  // dropped.
   void finish_tasks();
   // Call after the last request. The records of active jobs stay for the next daemon.
   void stop();
@@ -154,9 +156,9 @@ class Mount {
   SharedFiles shared_files{store, nodes, base_locks.files};
   JobBatons batons{entries, nodes, jobs};
   StoreKeeper keeper;
-  // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind
-  // these.
-  TaskQueue tasks{2};
+  // For control requests and the ends of idle jobs. Publishing has a queue of its own, because a job's end waits for
+  // the job's publishing.
+  FairQueue tasks{{.threads = 32, .running = 4}};
   TaskQueue upkeep{2};  // for work that users cause without waiting for it
   LayerMeter layer_meter{jobs, nodes, open_files, upkeep, [this](NodeId node) {
                            invalidation.notifier().invalidate_attributes({node});

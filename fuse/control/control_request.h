@@ -10,11 +10,11 @@
 #include "fuse/control/control_session.h"
 #include "fuse/control/inspector.h"
 #include "fuse/jobs/caller.h"
+#include "fuse/mount.h"
 #include "store/publish/publisher.h"
+#include "store/sys/slices.h"
 
 namespace cacheshim {
-
-class Mount;
 
 // A request of the control directory while it is executed. Its accessors return an empty text, or false, for a field
 // that is absent or of another type.
@@ -30,6 +30,12 @@ struct ControlRequest {
   }
   bool flag(const char* name) const {
     return fields.contains(name) && fields[name].is_boolean() && fields[name].get<bool>();
+  }
+  // Whether the client still waits, and the mount is not being closed.
+  IsWanted wanted() const {
+    return [session = session, &mount = mount] {
+      return session->is_waiting() && !mount.is_closing();
+    };
   }
   Publisher::Progress progress(const char* what) const {
     return [session = session, what](std::uint64_t done, std::uint64_t total) {

@@ -31,8 +31,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostWaiting = 1024;  // requests; limited, because any user may send them
-
 Json describe(const PublishReport& report) {
   return {{"ok", true},
           {"entries", report.entries},
@@ -278,6 +276,11 @@ void end_job(const ControlRequest& request) {
   const bool failed = wanted == "failure" || job->use.a_run_failed;
   const auto report = request.mount.publishing.end_job(
       *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
+  if (job->life.is_active() && request.mount.is_closing()) {
+    return request.session->refuse(
+        fmt::format("the mount is being closed; job '{}' has not ended", job->id),
+        kExitUnavailable);
+  }
   Json answer = describe(report);
   answer["ended"] = true;
   const JobPublishing::Total total = job->publishing.total();
@@ -289,7 +292,8 @@ void plan_publishing(const ControlRequest& request, Job& job) {
   PublishReport total;
   PlanRows plan;
   for (const UnitPlan& unit : request.mount.publishing.publisher().plan_all(
-           job.overlay, job.publishing, false, request.progress("looking at entries"))) {
+           job.overlay, job.publishing, false, request.progress("looking at entries"),
+           request.wanted())) {
     const bool is_kept = !unit.why_kept.empty();
     Json line;
     put_name(line, "entry", unit.unit);
@@ -312,8 +316,8 @@ void publish_job(const ControlRequest& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_publishing(request, *job);
-  request.session->answer(
-      describe(request.mount.publishing.publish_job(*job, request.progress("publishing entries"))));
+  request.session->answer(describe(request.mount.publishing.publish_job(
+      *job, request.progress("publishing entries"), request.wanted())));
 }
 
 void plan_discarding(const ControlRequest& request, const Job& job) {
@@ -391,33 +395,57 @@ void explain(const ControlRequest& request) {
     return request.session->refuse(
         fmt::format("uid {} may not look up '{}'", inspector.uid(), path), kExitFailed);
   }
-  request.session->answer(explain_path(request.mount, job, path, inspector));
+  const auto explained = explain_path(request.mount, job, path, inspector, request.wanted());
+  if (explained) request.session->answer(*explained);
 }
+
+// How a request is carried out.
+enum class Kind {
+  kShort,     // at once, on the thread that has received it
+  kLong,      // in its user's turn; dropped when its client has gone or the mount is being closed
+  kLongMust,  // in its user's turn, whether or not its client waits
+};
 
 struct Operation {
   void (*run)(const ControlRequest&);
-  bool takes_long;
+  Kind kind;
 };
 
-// Runs the operation. The client gets an answer even if the operation throws.
+// Runs the operation. The client gets an answer even if the operation throws, or stops because the mount is being
+// closed.
 void run_operation(const Operation& operation, const ControlRequest& request) {
-  if (run_guarded("a control request", [&] { operation.run(request); })) return;
+  const bool may_stop = operation.kind == Kind::kLong;
+  const bool has_run = run_guarded("a control request", [&] {
+    if (!may_stop || request.wanted()()) operation.run(request);
+  });
   (void)run_guarded("its answer", [&] {
-    request.session->refuse("the daemon failed at it; see its log", kExitFailed);
+    if (!has_run) {
+      request.session->refuse("the daemon failed at it; see its log", kExitFailed);
+    } else if (may_stop && request.mount.is_closing()) {
+      request.session->refuse("the mount is being closed", kExitUnavailable);
+    }
   });
 }
 
 const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> kOperations = {
-      {"job-list", {list_jobs, false}},     {"job-show", {show_job, false}},
-      {"job-start", {start_job, false}},    {"job-end", {end_job, true}},
-      {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
-      {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
-      {"reopen", {reopen_mount, false}},    {"waiting", {list_waiting, false}},
-      {"explain", {explain, true}},         {"gc", {collect_garbage, true}},
-      {"verify", {verify, true}},           {"job-layer", {show_layer, true}},
+      {"job-list", {list_jobs, Kind::kShort}},     {"job-show", {show_job, Kind::kShort}},
+      {"job-start", {start_job, Kind::kShort}},    {"job-end", {end_job, Kind::kLongMust}},
+      {"job-publish", {publish_job, Kind::kLong}}, {"job-discard", {discard_job, Kind::kLongMust}},
+      {"job-wait", {wait_for_job, Kind::kShort}},  {"close", {close_mount, Kind::kLongMust}},
+      {"reopen", {reopen_mount, Kind::kShort}},    {"waiting", {list_waiting, Kind::kShort}},
+      {"explain", {explain, Kind::kLong}},         {"gc", {collect_garbage, Kind::kLong}},
+      {"verify", {verify, Kind::kLong}},           {"job-layer", {show_layer, Kind::kLong}},
   };
   return kOperations;
+}
+
+// Returns the user whose turn the request takes. If root ends the jobs of several users, those of one user must not
+// delay those of others.
+FairUser user_of(const ControlRequest& request) {
+  if (request.caller.uid != 0) return request.caller.uid;
+  const Job* job = request.mount.jobs.find(request.text("job"));
+  return {job != nullptr ? job->views.owner().value_or(0) : 0, /*is_by_root=*/true};
 }
 
 }  // namespace
@@ -429,12 +457,17 @@ void run_control_request(Mount& mount, const Caller& caller, const nlohmann::jso
   if (op == "explain") request.inspector.emplace(caller);
   const auto found = operations().find(op);
   if (found == operations().end()) {
-    session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
-  } else if (!found->second.takes_long) {
-    run_operation(found->second, request);
-  } else if (!mount.tasks.try_post(
-                 [operation = found->second, request] { run_operation(operation, request); },
-                 kMostWaiting)) {
+    return session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
+  }
+  Operation operation = found->second;
+  const bool changes_nothing = operation.kind == Kind::kLongMust && request.flag("dry_run");
+  if (changes_nothing) operation.kind = Kind::kLong;
+  if (operation.kind == Kind::kShort) return run_operation(operation, request);
+  FairTask task{user_of(request), [operation, request] { run_operation(operation, request); }};
+  if (operation.kind == Kind::kLong) {
+    task.is_wanted = [session] { return session->is_waiting(); };
+  }
+  if (!mount.tasks.try_post(std::move(task))) {
     session->refuse("too many requests wait already; try again", kExitFailed);
   }
 }

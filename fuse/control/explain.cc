@@ -28,7 +28,7 @@ struct History {
 // directory.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
-  const Status read = audit.read([&](AuditRecord record) {
+  const Status read = audit.read_naming(base_name(unit), [&](AuditRecord record) {
     if (record.unit != unit) return;
     if (record.event != AuditRecord::Event::kPublish) {
       if (!history.gone || history.gone->time < record.time) history.gone = std::move(record);
@@ -97,16 +97,19 @@ void add_history(Json& json, const History& history, bool with_digest) {
   }
 }
 
-void add_object(Json& json, const Opened& opened, const struct stat& st, bool with_digest) {
+Status add_object(Json& json, const Opened& opened, const struct stat& st, bool with_digest,
+                  const IsWanted& is_wanted) {
   json["kind"] = S_ISDIR(st.st_mode) ? "directory" : S_ISLNK(st.st_mode) ? "symlink" : "file";
-  if (!S_ISREG(st.st_mode)) return;
+  if (!S_ISREG(st.st_mode)) return {};
   json["size"] = st.st_size;
-  if (!with_digest) return;
+  if (!with_digest) return {};
   // Reading the file must not count as a use for eviction.
   auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);
   if (readable.failed_with(EPERM)) readable = sys::reopen(opened.fd.get(), O_RDONLY);
-  const auto digest = readable ? digest_of(readable->get()) : readable.error();
+  const auto digest = readable ? digest_of(readable->get(), is_wanted) : readable.error();
+  if (digest.failed_with(ECANCELED)) return digest.error();
   if (digest) json["xxh3"] = *digest;
+  return {};
 }
 
 Result<Opened> open_seen(const Mount& mount, const Job* job, const std::string& path) {
@@ -168,7 +171,8 @@ Json describe(const RejectedEntries::Summary& summary) {
   return json;
 }
 
-Json explain_path(Mount& mount, Job* job, const std::string& path, const Inspector& inspector) {
+Result<Json> explain_path(Mount& mount, Job* job, const std::string& path,
+                          const Inspector& inspector, const IsWanted& is_wanted) {
   const EntryMap& entries = mount.entries;
   const auto ref = entries.find(path);
   const std::string unit = ref ? ref->unit() : path;
@@ -181,7 +185,7 @@ Json explain_path(Mount& mount, Job* job, const std::string& path, const Inspect
   json["from"] = !opened ? "nowhere" : opened->in_upper ? "layer" : "base";
   const auto st = opened ? sys::stat_fd(opened->fd.get()) : opened.error();
   const bool may_read = st && inspector.may_read(mount, *st, opened->in_upper);
-  if (st) add_object(json, *opened, *st, may_read);
+  if (st) CACHESHIM_CHECK(add_object(json, *opened, *st, may_read, is_wanted));
   json["profile"] = profile != nullptr ? Json(profile->name) : Json();
   if (profile != nullptr) {
     json["evidence"] = to_string(profile->evidence);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "store/publish/rejected_entries.h"
+#include "store/sys/slices.h"
 
 namespace cacheshim {
 
@@ -19,8 +20,8 @@ nlohmann::ordered_json describe(const RejectedEntries::Summary& summary);
 // Reports where a job's view gets `path` from, who published it and when, and why it is hidden or not published
 // (docs/control.md, "explain"). If `job` is null, reports on the base alone. Omits digests of content that `inspector`
 // may not read. Requires: the inspector may look up `path`. Reads all audit records, which can take long: call from a
-// task.
-nlohmann::ordered_json explain_path(Mount& mount, Job* job, const std::string& path,
-                                    const Inspector& inspector);
+// task. Errors: ECANCELED (slices.h).
+Result<nlohmann::ordered_json> explain_path(Mount& mount, Job* job, const std::string& path,
+                                            const Inspector& inspector, const IsWanted& is_wanted);
 
 }  // namespace cacheshim

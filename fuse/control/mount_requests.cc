@@ -39,6 +39,7 @@ void refuse_error(const ControlRequest& request, Errno error) {
   if (error.code() == EWOULDBLOCK) {
     return request.session->refuse("another gc or verify is at work on this store", kExitFailed);
   }
+  if (error.code() == ECANCELED) return;  // run_control_request() answers
   request.session->refuse(std::strerror(error.code()), kExitFailed);
 }
 
@@ -106,7 +107,8 @@ void collect_garbage(const ControlRequest& request) {
 void verify(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool repair = request.flag("repair");
-  const auto report = request.mount.keeper.verify(repair, request.progress("verifying entries"));
+  const auto report =
+      request.mount.keeper.verify(repair, request.progress("verifying entries"), request.wanted());
   if (!report) return refuse_error(request, report.error());
   Json damaged = Json::array();
   for (const DamagedFile& file : report->damaged) {

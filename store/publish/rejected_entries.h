@@ -91,7 +91,7 @@ class RejectedEntries {
   void note(const Rebuild& rebuild);
   // Whether the rebuild that was noted last may replace this version of the entry. `files` are all files of this
   // version. May read the audit records, once per version. That takes long if there are many: call from a thread of a
-  // TaskQueue.
+  // FairQueue.
   bool may_replace(const std::string& unit, const BaseVersion& version,
                    const std::vector<BaseFile>& files);
   void note_replaced(const std::string& unit);

@@ -76,13 +76,14 @@ Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
   return report;
 }
 
-Result<VerifyReport> StoreKeeper::verify(bool repair, const VerifyProgress& progress) {
+Result<VerifyReport> StoreKeeper::verify(bool repair, const VerifyProgress& progress,
+                                         const IsWanted& is_wanted) {
   UniqueFd lock;
   if (repair) {
     CACHESHIM_TRY(taken, store_.try_lock_base());
     lock = std::move(taken);
   }
-  CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress));
+  CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress, is_wanted));
   invalidator_.gone_and_wait(report.gone);
   for (const DamagedFile& file : report.damaged) {
     spdlog::warn("verify: '{}' is damaged: {}{}", file.path, file.why,
@@ -106,13 +107,13 @@ void StoreKeeper::tend() {
   }
 }
 
-void StoreKeeper::tend_if_due(TaskQueue& tasks) {
+void StoreKeeper::tend_if_due(FairQueue& tasks) {
   const auto now = std::chrono::steady_clock::now();
   const bool is_first = tended_ == std::chrono::steady_clock::time_point();
   if (!options_.is_tended || (!is_first && now - tended_ < options_.interval)) return;
   if (tending_.exchange(true)) return;  // the previous round is still running
   tended_ = now;
-  tasks.post([this] {
+  tasks.post(sys::own_uid(), [this] {
     (void)run_guarded("tending the store", [this] { tend(); });
     tending_ = false;
   });

@@ -17,7 +17,7 @@
 #include "store/base/store.h"
 #include "store/base/verifier.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/task_queue.h"
+#include "store/sys/fair_queue.h"
 
 namespace cacheshim {
 
@@ -43,9 +43,10 @@ class StoreKeeper {
   // Both functions take long. Errors of collect_garbage() and of a repair: EWOULDBLOCK while
   // another daemon or request does one of these.
   Result<EvictionReport> collect_garbage(bool dry_run);
-  Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
+  Result<VerifyReport> verify(bool repair, const VerifyProgress& progress,
+                              const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
-  void tend_if_due(TaskQueue& tasks);
+  void tend_if_due(FairQueue& tasks);
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on
   // which eviction depends, if its access and modification times are both older than

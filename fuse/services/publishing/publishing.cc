@@ -10,6 +10,7 @@
 
 #include "store/sys/guard.h"
 #include "store/sys/paths.h"
+#include "store/sys/sys.h"
 
 namespace cacheshim {
 namespace {
@@ -34,6 +35,10 @@ Publishing::Publishing(const Parts& parts)
       rejections_(parts.store, parts.entries, parts.nodes, parts.jobs, publisher_, parts.direct),
       room_(parts.space) {}
 
+void Publishing::post(const Job& job, std::function<void()> task) {
+  tasks_.post(job.views.owner().value_or(sys::own_uid()), std::move(task));
+}
+
 void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
                            std::vector<NodeId> held, Answer answer) {
   const bool is_wanted = job.policy.wanted() == PublishPolicy::kComplete;
@@ -56,8 +61,8 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
   }
   job.unsettled.begin_publishing();
   auto holding = parts_.invalidator.hold(held);
-  tasks_.post([this, &job, entry, held = std::move(held), charge = std::move(charge),
-               answer = once(std::move(answer), std::move(holding))] {
+  post(job, [this, &job, entry, held = std::move(held), charge = std::move(charge),
+             answer = once(std::move(answer), std::move(holding))] {
     PublishReport report;
     (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
     job.unsettled.end_publishing();
@@ -102,15 +107,16 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
   }
   job.unsettled.begin_publishing();
   auto holding = parts_.invalidator.hold(held);
-  tasks_.post([this, &job, paths = std::move(paths), held = std::move(held),
-               answer = once(std::move(answer), std::move(holding))] {
+  post(job, [this, &job, paths = std::move(paths), held = std::move(held),
+             answer = once(std::move(answer), std::move(holding))] {
     PublishReport report;
     (void)run_guarded("publishing what was built", [&] {
       for (const std::string& path : paths) {
         const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
         if (entry.empty()) continue;
         if (postpone_if_full(job, entry)) continue;
-        const PublishReport one = publisher_.publish(job.overlay, entry, job.publishing);
+        const PublishReport one =
+            publisher_.publish(job.overlay, entry, job.publishing, [this] { return is_in_time(); });
         if (one.is_full) note_full(job, entry);
         count(job, one);
         parts_.note_arrival(job, path, entry);
@@ -126,7 +132,7 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
 
 void Publishing::show_published(Job& job, const std::string& entry, Answer answer) {
   job.unsettled.begin_publishing();
-  tasks_.post([this, &job, entry, answer = once(std::move(answer), nullptr)] {
+  post(job, [this, &job, entry, answer = once(std::move(answer), nullptr)] {
     PublishReport report;
     (void)run_guarded("giving up copies",
                       [&] { report = publisher_.drop_copies(job.overlay, entry, job.publishing); });
@@ -139,6 +145,16 @@ void Publishing::show_published(Job& job, const std::string& entry, Answer answe
 void Publishing::count(Job& job, const PublishReport& report) {
   job.publishing.count(report);
   if (report.entries > 0) parts_.note_published(job);
+}
+
+void Publishing::finish_within(std::chrono::seconds time) {
+  const auto deadline = (Clock::now() + time).time_since_epoch().count();
+  Clock::rep none = Clock::time_point::max().time_since_epoch().count();
+  deadline_.compare_exchange_strong(none, deadline);
+}
+
+bool Publishing::is_in_time() const {
+  return Clock::now().time_since_epoch().count() < deadline_.load(std::memory_order_relaxed);
 }
 
 // Processes that wait for the entry are told of it: the layer of its job has it.
@@ -157,7 +173,8 @@ void Publishing::note_full(Job& job, const std::string& entry) {
 
 PublishReport Publishing::publish_entry(Job& job, const std::string& entry) {
   if (postpone_if_full(job, entry)) return {};
-  PublishReport report = publisher_.publish(job.overlay, entry, job.publishing);
+  PublishReport report =
+      publisher_.publish(job.overlay, entry, job.publishing, [this] { return is_in_time(); });
   count(job, report);
   rejections_.note_published(job, entry, report);
   if (report.busy) {
@@ -186,7 +203,7 @@ void Publishing::retry_postponed(Job& job) {
       continue;
     }
     job.unsettled.begin_publishing();
-    tasks_.post([this, &job, entry, charge = std::move(charge)] {
+    post(job, [this, &job, entry, charge = std::move(charge)] {
       PublishReport report;
       (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
       job.unsettled.end_publishing();
@@ -195,8 +212,10 @@ void Publishing::retry_postponed(Job& job) {
   }
 }
 
-PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progress) {
-  const PublishReport report = publisher_.publish_all(job.overlay, job.publishing, false, progress);
+PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progress,
+                                      const IsWanted& is_wanted) {
+  const PublishReport report =
+      publisher_.publish_all(job.overlay, job.publishing, false, progress, is_wanted);
   count(job, report);
   parts_.invalidator.published_and_wait(report, job);
   return report;
@@ -237,9 +256,16 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
   const bool failed = outcome == Outcome::kFailure;
   if (!failed && job.policy.wanted() != PublishPolicy::kNever) {
     const bool succeeded = outcome == Outcome::kSuccess;
-    report = publisher_.publish_all(job.overlay, job.publishing, succeeded, progress);
+    report = publisher_.publish_all(job.overlay, job.publishing, succeeded, progress,
+                                    [this] { return is_in_time(); });
     count(job, report);
     parts_.invalidator.published_and_wait(report, job);
+    if (!is_in_time()) {
+      spdlog::warn(
+          "job '{}' has not ended, because the daemon ends; the next daemon takes its layer over",
+          job.id);
+      return report;
+    }
   }
   (void)drop_layer(job, outcome);
   replies += job.finish(outcome);

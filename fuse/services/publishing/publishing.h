@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,8 +20,8 @@
 #include "store/base/store.h"
 #include "store/publish/publisher.h"
 #include "store/sys/event_loop.h"
+#include "store/sys/fair_queue.h"
 #include "store/sys/free_space.h"
-#include "store/sys/task_queue.h"
 
 namespace cacheshim {
 
@@ -79,15 +80,25 @@ class Publishing {
   EventLoop::Clock::time_point resume_if_room();
 
   // ---- These functions take long. They may call `progress` on the calling thread.
-  PublishReport publish_job(Job& job, const Publisher::Progress& progress);
+  // Stops when it is no longer wanted.
+  PublishReport publish_job(Job& job, const Publisher::Progress& progress,
+                            const IsWanted& is_wanted);
+  // The job stays active if the time of finish_within() is over.
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   // Discards the job's layer. Returns how many names of the job's view the kernel knew, including names of the base.
   std::uint64_t discard_job(Job& job);
 
+  // Call when the daemon ends. What is not published within `time` stays in the layers, for the next daemon. Later calls
+  // change nothing.
+  void finish_within(std::chrono::seconds time);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // Runs `task` when it is the turn of the job's user.
+  void post(const Job& job, std::function<void()> task);
+  bool is_in_time() const;
   void count(Job& job, const PublishReport& report);
   PublishReport publish_entry(Job& job, const std::string& entry);
   std::shared_ptr<Charge> pay_for(const Job& job) const;
@@ -99,7 +110,8 @@ class Publishing {
   Publisher publisher_;
   const RejectionWatch rejections_;
   StoreRoom room_;
-  TaskQueue tasks_{4};
+  std::atomic<Clock::rep> deadline_{Clock::time_point::max().time_since_epoch().count()};
+  FairQueue tasks_{{.threads = 64, .running = 4}};
 };
 
 }  // namespace cacheshim
