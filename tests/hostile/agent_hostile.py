@@ -5,12 +5,15 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import json
 import mmap
 import os
 import signal
 import struct
 import threading
 import time
+
+held = []  # the descriptors of requests whose answers have not been read
 
 
 def send_requests(control, count, text):
@@ -20,6 +23,68 @@ def send_requests(control, count, text):
         with contextlib.suppress(OSError):
             os.write(fd, text)
         os.close(fd)
+
+
+def ask(control, text):
+    """Sends a request; returns the last line of the reply."""
+    fd = os.open(control, os.O_RDWR)
+    try:
+        os.write(fd, text)
+        answer = b""
+        while chunk := os.read(fd, 1 << 16):
+            answer += chunk
+    finally:
+        os.close(fd)
+    return answer.splitlines()[-1]
+
+
+def hold_requests(control, count, text):
+    """Sends `count` requests, and keeps their files open."""
+    for _ in range(count):
+        fd = os.open(control, os.O_RDWR)
+        os.write(fd, text)
+        held.append(fd)
+
+
+def count_answers():
+    """Returns how many of the held requests have been answered. Each read returns within 250 ms."""
+    return sum(b'"progress"' not in os.read(fd, 1 << 16) for fd in held)
+
+
+def close_requests():
+    for fd in held:
+        os.close(fd)
+    held.clear()
+
+
+def make_hole(path, size):
+    with open(path, "wb") as file:
+        file.truncate(size)
+
+
+def write_at(path, offset, data):
+    fd = os.open(path, os.O_RDWR)
+    os.pwrite(fd, data, offset)
+    os.close(fd)
+
+
+def complete_entry(directory, count):
+    """Creates the file that completes an entry of Triton with the files that publish_holes() creates."""
+    children = {f"k{number}.cubin": f"{directory}/k{number}.cubin" for number in range(count)}
+    with open(f"{directory}/tmp.pid_1", "w", encoding="utf-8") as file:
+        json.dump({"child_paths": children}, file)
+    os.rename(f"{directory}/tmp.pid_1", f"{directory}/__grp__k.json")
+
+
+def publish_holes(cache, key, count, size, complete=True):
+    """Creates an entry of Triton with `count` files that are holes of `size` bytes. Returns when it is published."""
+    directory = f"{cache}/{key}"
+    os.makedirs(directory)
+    for number in range(count):
+        make_hole(f"{directory}/tmp.pid_2", size)
+        os.rename(f"{directory}/tmp.pid_2", f"{directory}/k{number}.cubin")
+    if complete:
+        complete_entry(directory, count)
 
 
 def make_deep(top, most, names=("d",)):

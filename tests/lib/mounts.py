@@ -231,11 +231,11 @@ class Mount:
     def daemon_pid(self):
         return self.status()["pid"]
 
-    def kill_daemon(self):
-        """Kills the daemon, which simulates a crash; returns when it is gone."""
+    def kill_daemon(self, how=signal.SIGKILL):
+        """Kills the daemon, which simulates a crash, or ends it with SIGTERM; returns when it is gone."""
         pid = self.daemon_pid()
         handle = os.pidfd_open(pid)
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        signal.pidfd_send_signal(handle, how)
         with os.fdopen(handle) as file:
             assert select.select([file], [], [], 20)[0], f"the daemon {pid} does not die"
 
