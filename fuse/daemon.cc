@@ -257,7 +257,6 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                        fmt::format("cannot write to store '{}': {}; nothing was mounted",
                                    options.store_dir, std::strerror(prepared.error().code()))};
   }
-  sweep_ended_layers(store.layers(), options.layer_keep.count());
   const std::string routes = compile_routes(options.profiles);
   auto run_directory = make_run_directory(options, routes);
   if (!run_directory) {

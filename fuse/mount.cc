@@ -217,6 +217,7 @@ void Mount::allow_waits() {
 void Mount::finish_tasks() {
   publishing.finish_within(kFinishDeadline);
   upkeep.stop();
+  keeper.stop_sweeping();
   tasks.stop();
   publishing.stop();
   claim_invalidation.stop();

@@ -141,13 +141,14 @@ std::time_t trashed_since(std::string_view name) {
   return since;
 }
 
-void sweep_trash(const Store& store, std::time_t keep_seconds) {
+void sweep_trash(const Store& store, std::time_t keep_seconds, const IsWanted& is_wanted) {
   const auto names = sys::list_dir(store.trash());
   if (!names) return;
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for (const sys::DirEntry& name : *names) {
     if (trashed_since(name.name) > oldest) continue;
-    (void)sys::remove_tree(store.trash(), name.name);  // if this fails, the next sweep tries again
+    // If this fails, the next sweep tries again.
+    (void)sys::remove_tree(store.trash(), name.name, is_wanted);
   }
 }
 

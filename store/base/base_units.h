@@ -10,6 +10,7 @@
 #include "common/result.h"
 #include "store/base/store.h"
 #include "store/profiles/entry_map.h"
+#include "store/sys/slices.h"
 
 // Divides the base into units of eviction: entries; files of a known family that belong to no
 // entry; each object directly in the directory of an unknown family. Files in the store's root
@@ -44,7 +45,7 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
 std::time_t trashed_since(std::string_view name);
 
 // Removes objects that have been in trash for at least `keep_seconds`, or whose names contain no
-// time.
-void sweep_trash(const Store& store, std::time_t keep_seconds);
+// time. Stops when it is no longer wanted (slices.h).
+void sweep_trash(const Store& store, std::time_t keep_seconds, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

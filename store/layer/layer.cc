@@ -18,6 +18,7 @@ namespace {
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
 constexpr unsigned kMostDaemons = 64;  // daemons of one node that have layers of the same job
+constexpr int kMostAttempts = 16;
 
 Status ensure_dir(int parent, const std::string& name, mode_t mode) {
   const Status made = sys::make_dir_at(parent, name, mode);
@@ -36,6 +37,24 @@ Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(directory, open_dir(layers, path));
   CACHESHIM_TRY(st, sys::stat_fd(directory.get()));
   return sys::is_private_dir(st, top.st_uid) ? Status() : Errno(EPERM);
+}
+
+// Makes the directory `path` of a layer, and that of its job. A thread that has removed the job's last
+// layer may remove the job's directory until it contains the new layer.
+Status ensure_layer_dir(int layers, const std::string& job, const std::string& path) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    CACHESHIM_CHECK(ensure_dir(layers, job, kPrivateMode));
+    Status made = check_own_dir(layers, job);
+    if (made) made = ensure_dir(layers, path, kPrivateMode);
+    if (!made.failed_with(ENOENT)) return made;
+  }
+  return Errno(ENOENT);
+}
+
+// Whether another process or thread holds the layer, for example because it is removing it.
+bool is_held(int layers, const std::string& path) {
+  const auto lock = sys::open_beneath(layers, join_path(path, kLockFile), O_RDWR);
+  return lock && sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK);
 }
 
 Outcome parse_outcome(const std::string& text) {
@@ -161,12 +180,10 @@ Status Layer::sync_names(int layers) const {
 }
 
 Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
-  CACHESHIM_CHECK(ensure_dir(layers, wanted.job, kPrivateMode));
-  CACHESHIM_CHECK(check_own_dir(layers, wanted.job));
   for (unsigned number = 1; number <= kMostDaemons; ++number) {
     std::string path = fmt::format("{}/{}@{}", wanted.job, wanted.cycle, wanted.node);
     if (number > 1) path += fmt::format(".{}", number);
-    CACHESHIM_CHECK(ensure_dir(layers, path, kPrivateMode));
+    CACHESHIM_CHECK(ensure_layer_dir(layers, wanted.job, path));
     CACHESHIM_CHECK(check_own_dir(layers, path));
     CACHESHIM_TRY(directory, open_dir(layers, path));
     CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLockFile, O_RDWR | O_CREAT, 0600));
@@ -231,18 +248,26 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   ended.outcome = outcome;
   ended.ended = std::time(nullptr);
   const Status saved = save(ended);
-  if (!keep) {
-    CACHESHIM_CHECK(sys::remove_tree(layers, path_));
-    // Fails if the job has layers of other cycles, which must stay.
-    (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
-    return {};
-  }
-  CACHESHIM_CHECK(saved);
+  if (keep) CACHESHIM_CHECK(saved);
   timespec now{};
   (void)::clock_gettime(CLOCK_REALTIME, &now);  // cannot fail for this clock
   const std::string kept =
       fmt::format("{}{}{}.{:09}", path_, kEndedLayerMark, now.tv_sec, now.tv_nsec);
-  return sys::rename_at(layers, path_, layers, kept);
+  CACHESHIM_CHECK(sys::rename_at(layers, path_, layers, kept));
+  path_ = kept;
+  // Without a record, sweep_ended_layers() removes the layer, however new it is.
+  return keep ? Status() : sys::unlink_at(directory_.get(), kLayerRecordFile);
+}
+
+// The lock file goes last, because is_held() finds a layer by it.
+Status Layer::remove(int layers, const IsWanted& is_wanted) {
+  for (const char* contents : {"upper", "work"}) {
+    CACHESHIM_CHECK(sys::remove_tree(directory_.get(), contents, is_wanted));
+  }
+  CACHESHIM_CHECK(sys::remove_tree(layers, path_, is_wanted));
+  // Fails if the job has other layers, which must stay.
+  (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
+  return {};
 }
 
 std::vector<Layer> take_orphans(int layers, const std::string& node) {
@@ -275,7 +300,7 @@ unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t s
   return count;
 }
 
-void sweep_ended_layers(int layers, std::time_t keep_seconds) {
+void sweep_ended_layers(int layers, std::time_t keep_seconds, const IsWanted& is_wanted) {
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for_each_layer(layers, [&](const std::string& job, const std::string& name) {
     if (name.find(kEndedLayerMark) == std::string::npos) return;
@@ -283,7 +308,8 @@ void sweep_ended_layers(int layers, std::time_t keep_seconds) {
     const auto text = sys::read_file(layers, join_path(path, kLayerRecordFile));
     const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
     if (record && record->ended > oldest) return;
-    (void)sys::remove_tree(layers, path);  // tried again at the next mount
+    if (!is_still_wanted(is_wanted) || is_held(layers, path)) return;
+    (void)sys::remove_tree(layers, path, is_wanted);  // if this fails, the next sweep tries again
   });
 }
 

@@ -10,6 +10,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/profiles/publish_policy.h"
+#include "store/sys/slices.h"
 
 // A job's layer on disk: LAYERS/<job>/<cycle>@<node>/{upper,work,meta.json,owner.lock}.
 namespace cacheshim {
@@ -78,10 +79,14 @@ class Layer {
   Result<UniqueFd> open_upper() const;
   Result<UniqueFd> open_work() const;
 
-  // Records the end. Then removes the directory or, with `keep`, renames it to
-  // "<name>.ended-<time>" for sweep_ended_layers(). The object keeps the lock until it is
-  // destroyed.
+  // Records the end, and renames the directory to "<name>.ended-<time>", in a time that does not
+  // depend on its contents. Without `keep`, also removes the record: call remove() next. The object
+  // keeps the lock until it is destroyed.
   Status end(int layers, Outcome outcome, bool keep);
+  // Removes the directory of an ended layer. Takes as long as the job has made files: call with no
+  // lock held that others need. If it fails, sweep_ended_layers() removes the rest. Errors:
+  // ECANCELED (slices.h).
+  Status remove(int layers, const IsWanted& is_wanted = {});
 
  private:
   Layer(UniqueFd directory, UniqueFd lock, std::string path)
@@ -106,7 +111,8 @@ std::vector<Layer> take_orphans(int layers, const std::string& node);
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 
-// Removes ended layers that ended at least `keep_seconds` ago, or that have no readable record.
-void sweep_ended_layers(int layers, std::time_t keep_seconds);
+// Removes ended layers that ended at least `keep_seconds` ago, or that have no readable record,
+// except those that a daemon holds. Stops when it is no longer wanted.
+void sweep_ended_layers(int layers, std::time_t keep_seconds, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

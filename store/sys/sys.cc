@@ -378,10 +378,11 @@ namespace {
 
 // Empties the directory `name` in `directory`, and removes it: removes its files, and moves the other objects into
 // `directory`.
-Status hoist(int directory, const std::string& name, unsigned& moved) {
+Status hoist(int directory, const std::string& name, unsigned& moved, const IsWanted& is_wanted) {
   CACHESHIM_TRY(deeper, open_beneath(directory, name, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(entries, read_dir(deeper.get()));
   for (const DirEntry& entry : entries) {
+    if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     if (entry.type != DT_DIR && unlink_at(deeper.get(), entry.name)) continue;
     Status status;
     do {
@@ -398,16 +399,17 @@ Status hoist(int directory, const std::string& name, unsigned& moved) {
 // Removes the contents of the open directory `directory`. If a subdirectory is not empty, moves its subdirectories up
 // into `directory`. Returns false if `directory` was already empty. `moved` numbers the new names, so that they are
 // unique.
-Result<bool> empty_once(int directory, unsigned& moved) {
+Result<bool> empty_once(int directory, unsigned& moved, const IsWanted& is_wanted) {
   CACHESHIM_TRY(entries, list_dir(directory));
   Status first;
   for (const DirEntry& entry : entries) {
+    if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     const Status removed = unlink_at(directory, entry.name);
     if (removed || removed.failed_with(ENOENT)) continue;
     Status status = removed;
     if (removed.failed_with(EISDIR) || removed.failed_with(EPERM)) {
       status = unlink_at(directory, entry.name, AT_REMOVEDIR);
-      if (status.failed_with(ENOTEMPTY)) status = hoist(directory, entry.name, moved);
+      if (status.failed_with(ENOTEMPTY)) status = hoist(directory, entry.name, moved, is_wanted);
     }
     if (!status && !status.failed_with(ENOENT) && first) first = status;
   }
@@ -418,14 +420,14 @@ Result<bool> empty_once(int directory, unsigned& moved) {
 }  // namespace
 
 // Uses neither recursion nor one descriptor per level: a job may make trees of any depth.
-Status remove_tree(int dir, const std::string& name) {
+Status remove_tree(int dir, const std::string& name, const IsWanted& is_wanted) {
   const Status removed = unlink_at(dir, name);
   if (removed || removed.failed_with(ENOENT)) return {};
   if (!removed.failed_with(EISDIR) && !removed.failed_with(EPERM)) return removed.error();
   CACHESHIM_TRY(directory, open_beneath(dir, name, O_RDONLY | O_DIRECTORY));
   unsigned moved = 0;
   for (;;) {
-    CACHESHIM_TRY(is_left, empty_once(directory.get(), moved));
+    CACHESHIM_TRY(is_left, empty_once(directory.get(), moved, is_wanted));
     if (!is_left) return unlink_at(dir, name, AT_REMOVEDIR);
   }
 }

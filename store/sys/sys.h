@@ -13,6 +13,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/sys/slices.h"
 
 // The system calls of the store and the daemon, each wrapped once. They return a result instead of
 // -1 and errno, and descriptors that close themselves and are O_CLOEXEC from the start. Functions
@@ -119,7 +120,7 @@ Status replace_file(int dir, const std::string& name, std::string_view bytes, mo
 
 // Removes `name` and everything below it; an absent name is not an error. If an object cannot be
 // removed, still tries the others in its directory, and returns the first error. The objects that
-// remain may have been moved up into `name` and renamed.
-Status remove_tree(int dir, const std::string& name);
+// remain may have been moved up into `name` and renamed. Errors: ECANCELED (slices.h).
+Status remove_tree(int dir, const std::string& name, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim::sys

@@ -7,11 +7,13 @@ import pathlib
 import subprocess
 
 import pytest
+from jobs import wait_until
 
 USER, STRANGER = 20001, 20002
 DEPTH = 9000
 MOST_BYTES = 8191  # the longest path of an object in a view
 MOST_LISTED = 10_000  # entries in the answer with a plan
+MANY = 50_000
 
 
 @pytest.fixture
@@ -55,6 +57,57 @@ def plant_chain(top, depth):
         os.close(here)
         here = deeper
     os.close(here)
+
+
+def plant_files(directory, count):
+    """Creates files as root, without the mount: a job needs more time for as many."""
+    directory.mkdir()
+    for number in range(count):
+        os.mknod(directory / str(number))
+
+
+@pytest.fixture
+def wide(mount, job_of):
+    """Four jobs of STRANGER, each with MANY files in its layer, which need a second to be removed."""
+    four = [job_of(mount, f"wide{number}", STRANGER) for number in range(4)]
+    for job in four:
+        job("os.makedirs", job.path("mine"), exist_ok=True)
+        [upper] = mount.uppers(job.job)
+        plant_files(upper / "mine/files", MANY)
+    return four
+
+
+def discard_all(mount, wide):
+    for job in wide:
+        request = json.dumps({"op": "job-discard", "job": job.job}).encode()
+        job("agent_hostile.hold_requests", str(mount.path / ".cacheshim/control"), 1, request)
+
+
+def layers_left(mount):
+    return len(list(mount.base(".cacheshim/layers").glob("wide*/*/upper")))
+
+
+def test_the_removal_of_many_files_delays_no_other_users_request(mount, job_of, wide):
+    victim = job_of(mount, "v", USER)
+    victim("os.makedirs", victim.path("mine"), exist_ok=True)
+    victim.write("mine/victim", b"x")
+    discard_all(mount, wide)
+    end = b'{"op":"job-end","job":"v","outcome":"success"}'
+    assert b'"ok":true' in victim("agent_hostile.ask", str(mount.path / ".cacheshim/control"), end)
+    assert layers_left(mount) > 1
+    wait_until(lambda: layers_left(mount) == 0, seconds=60, what="the removal")
+
+
+def test_a_view_answers_while_its_old_layer_is_removed(mount, wide):
+    discard_all(mount, wide)
+    for job in wide:
+        job("os.makedirs", job.path("mine"), exist_ok=True)
+        job.write("mine/new", b"x")
+        assert "files" not in job.listdir("mine")
+    assert layers_left(mount) > 4  # four new layers, and old ones
+    wait_until(lambda: layers_left(mount) == 4, seconds=60, what="the removal")
+    for job in wide:
+        assert job.read("mine/new") == b"x"
 
 
 @pytest.mark.timeout_s(60)

@@ -64,7 +64,7 @@ Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
   invalidator_.gone_and_wait(carry_out(store_, report));
   bool is_urgent = false;
   for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
-  sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds);
+  sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds, sweeping());
   if (!report.evicted.empty()) {
     spdlog::info("gc: {} entries with {} files and {} bytes evicted", report.evicted.size(),
                  report.files, report.bytes);
@@ -96,14 +96,14 @@ void StoreKeeper::tend() {
   const unsigned ended =
       end_abandoned_layers(store_.layers(), node_name(), started_, options_.layer_keep.count());
   if (ended > 0) spdlog::info("{} layers that no daemon holds any more were put away", ended);
-  sweep_ended_layers(store_.layers(), options_.layer_keep.count());
+  sweep_ended_layers(store_.layers(), options_.layer_keep.count(), sweeping());
   if (options_.limits.are_set()) {
     const auto collected = collect_garbage(/*dry_run=*/false);
     if (!collected && !collected.failed_with(EWOULDBLOCK)) {
       spdlog::error("gc: {}; tried again later", std::strerror(collected.error().code()));
     }
   } else {
-    sweep_trash(store_, is_base_local_ ? 0 : kTrashKeepSeconds);
+    sweep_trash(store_, is_base_local_ ? 0 : kTrashKeepSeconds, sweeping());
   }
 }
 

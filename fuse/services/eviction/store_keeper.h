@@ -47,6 +47,9 @@ class StoreKeeper {
                               const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(FairQueue& tasks);
+  // Call when the daemon ends: the removal of trees, which takes as long as jobs have made files,
+  // stops. The next daemon continues it.
+  void stop_sweeping() { is_ending_ = true; }
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on
   // which eviction depends, if its access and modification times are both older than
@@ -59,6 +62,9 @@ class StoreKeeper {
 
  private:
   void tend();
+  IsWanted sweeping() const {
+    return [this] { return !is_ending_; };
+  }
 
   const Store& store_;
   const EntryMap& entries_;
@@ -70,6 +76,7 @@ class StoreKeeper {
   std::atomic<bool> is_base_local_;
   std::chrono::steady_clock::time_point tended_{};
   std::atomic<bool> tending_{false};
+  std::atomic<bool> is_ending_{false};
 };
 
 }  // namespace cacheshim

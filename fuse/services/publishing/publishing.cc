@@ -221,11 +221,10 @@ PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progr
   return report;
 }
 
-// Removes the layer, and with it all names that only the layer had. Returns how many names of the job's view the kernel
-// knew, including names of the base.
-std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
+// Takes the layer from the job, and with it all names that only the layer had.
+Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
   Invalidator::Done invalidate;
-  std::size_t known = 0;
+  Dropped dropped;
   {
     const WriterLock lock(job.overlay.mutex());
     if (job.layer) {
@@ -234,6 +233,8 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
       if (!ended) {
         spdlog::error("cannot put away the layer of job '{}': {}; the next mount takes it up",
                       job.id, std::strerror(ended.error().code()));
+      } else if (!keep) {
+        dropped.layer = std::move(job.layer);
       }
       job.layer.reset();
       job.overlay.set_layer({}, {});
@@ -241,10 +242,20 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
     }
     job.forget_layer();
     invalidate = parts_.invalidator.layer_dropped(job);
-    known = parts_.nodes.names().drop_all(&job, job.view_root);
+    dropped.known = parts_.nodes.names().drop_all(&job, job.view_root);
   }
   invalidate();
-  return known;
+  return dropped;
+}
+
+// Holds no lock that other jobs or requests of this job need, because a job may have made any number of files.
+void Publishing::remove_layer(const Job& job, Dropped dropped) const {
+  if (!dropped.layer) return;
+  const Status removed =
+      dropped.layer->remove(parts_.store.layers(), [this] { return is_in_time(); });
+  if (removed || removed.failed_with(ECANCELED)) return;  // the next daemon continues
+  spdlog::error("cannot remove the layer of job '{}': {}; tried again later", job.id,
+                std::strerror(removed.error().code()));
 }
 
 PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
@@ -267,8 +278,9 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
       return report;
     }
   }
-  (void)drop_layer(job, outcome);
+  Dropped dropped = drop_layer(job, outcome);
   replies += job.finish(outcome);
+  remove_layer(job, std::move(dropped));
   const JobPublishing::Total total = job.publishing.total();
   spdlog::info(
       "job '{}' ended ({}): {} entries with {} files published, {} of these entries at its end; not "
@@ -280,7 +292,10 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
 
 std::uint64_t Publishing::discard_job(Job& job) {
   const MutexLock ending(job.end_mutex);
-  return drop_layer(job, Outcome::kSuccess);
+  Dropped dropped = drop_layer(job, Outcome::kSuccess);
+  const std::size_t known = dropped.known;
+  remove_layer(job, std::move(dropped));
+  return known;
 }
 
 }  // namespace cacheshim

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "fuse/services/publishing/rejection_watch.h"
 #include "fuse/services/publishing/store_room.h"
 #include "store/base/store.h"
+#include "store/layer/layer.h"
 #include "store/publish/publisher.h"
 #include "store/sys/event_loop.h"
 #include "store/sys/fair_queue.h"
@@ -104,7 +106,12 @@ class Publishing {
   std::shared_ptr<Charge> pay_for(const Job& job) const;
   void note_full(Job& job, const std::string& entry);
   bool postpone_if_full(Job& job, const std::string& entry);
-  std::size_t drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());
+  struct Dropped {
+    std::size_t known = 0;       // the job's names that the kernel knew, including names of the base
+    std::optional<Layer> layer;  // to be removed; none if it is kept
+  };
+  Dropped drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());
+  void remove_layer(const Job& job, Dropped dropped) const;
 
   const Parts parts_;
   Publisher publisher_;

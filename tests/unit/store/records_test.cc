@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <future>
 
 #include "store/base/store.h"
 #include "store/layer/layer.h"
@@ -162,9 +168,12 @@ TEST(Layer, IsRemovedAtItsEndOrKeptUntilItIsOld) {
   const UniqueFd layers = scratch.open_dir("layers");
   auto gone = Layer::take(layers.get(), wanted("gone"));
   ASSERT_TRUE(gone->end(layers.get(), Outcome::kSuccess, false));
+  ASSERT_TRUE(gone->remove(layers.get()));
   EXPECT_FALSE(scratch.exists("layers/gone"));
-  auto kept = Layer::take(layers.get(), wanted("kept"));
-  ASSERT_TRUE(kept->end(layers.get(), Outcome::kFailure, true));
+  {
+    auto kept = Layer::take(layers.get(), wanted("kept"));
+    ASSERT_TRUE(kept->end(layers.get(), Outcome::kFailure, true));
+  }
   EXPECT_FALSE(scratch.exists("layers/kept/0@node1"));
   sweep_ended_layers(layers.get(), 3600);
   EXPECT_TRUE(scratch.exists("layers/kept"));
@@ -172,6 +181,51 @@ TEST(Layer, IsRemovedAtItsEndOrKeptUntilItIsOld) {
   sweep_ended_layers(layers.get(), -1);
   EXPECT_FALSE(std::filesystem::exists(scratch / "layers/kept") &&
                !std::filesystem::is_empty(scratch / "layers/kept"));
+}
+
+// A job may have made any number of files, so its end must not wait until they are removed.
+TEST(Layer, TheEndRemovesNoFile) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  {
+    auto layer = Layer::take(layers.get(), wanted("j"));
+    scratch.write("layers/j/0@node1/upper/directory/file", "x");
+    ASSERT_TRUE(layer->end(layers.get(), Outcome::kSuccess, false));
+    EXPECT_FALSE(scratch.exists("layers/j/0@node1"));
+    EXPECT_EQ(scratch.read("layers/" + layer->path() + "/upper/directory/file"), "x");
+    // The job can begin again at once.
+    auto next = Layer::take(layers.get(), wanted("j"));
+    EXPECT_EQ(next->path(), "j/0@node1");
+    EXPECT_TRUE(layer->remove(layers.get(), [] { return false; }).failed_with(ECANCELED));
+    EXPECT_TRUE(scratch.exists("layers/" + layer->path() + "/upper/directory/file"));
+    // The daemon that removes a layer holds it.
+    sweep_ended_layers(layers.get(), 3600);
+    EXPECT_TRUE(scratch.exists("layers/" + layer->path()));
+    ASSERT_TRUE(layer->remove(layers.get()));
+    EXPECT_FALSE(scratch.exists("layers/" + layer->path()));
+    EXPECT_TRUE(scratch.exists("layers/j/0@node1"));
+    ASSERT_TRUE(next->end(layers.get(), Outcome::kSuccess, false));
+  }
+  // A daemon that died before the removal; the layer is too new to be removed if it were kept.
+  sweep_ended_layers(layers.get(), 3600, [] { return false; });
+  EXPECT_FALSE(std::filesystem::is_empty(scratch / "layers/j"));
+  sweep_ended_layers(layers.get(), 3600);
+  EXPECT_FALSE(scratch.exists("layers/j"));
+}
+
+TEST(Layer, IsTakenWhileAnotherThreadRemovesTheJobsDirectory) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  for (int round = 0; round < 500; ++round) {
+    ASSERT_TRUE(::mkdirat(layers.get(), "j", 0700) == 0 || errno == EEXIST);
+    auto removed = std::async(std::launch::async,
+                              [&] { return ::unlinkat(layers.get(), "j", AT_REMOVEDIR); });
+    auto layer = Layer::take(layers.get(), wanted("j"));
+    (void)removed.get();
+    ASSERT_TRUE(layer) << "round " << round;
+    ASSERT_TRUE(layer->end(layers.get(), Outcome::kSuccess, false));
+    ASSERT_TRUE(layer->remove(layers.get()));
+  }
 }
 
 TEST(LayerIndex, HidesWhatIsBelow) {
