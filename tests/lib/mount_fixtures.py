@@ -10,7 +10,6 @@ import os
 import pathlib
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import uuid
@@ -150,10 +149,7 @@ def mount(mount_store, store):
 @pytest.fixture
 def device(scratch):
     """Makes /dev/fuse accessible to everybody, as udev does; only in this run's mount namespace."""
-    node = scratch / "fuse"
-    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
-    node.chmod(0o666)
-    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
+    mounts.let_everybody_mount(scratch)
     yield
     # Lazily: a daemon whose mount has just been removed may still have it open.
     subprocess.run(["umount", "-l", "/dev/fuse"], check=True)

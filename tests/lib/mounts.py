@@ -9,6 +9,7 @@ import pathlib
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -27,6 +28,14 @@ def enter_private_mount_namespace():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "cannot make a private mount namespace (run as root)")
+
+
+def let_everybody_mount(scratch):
+    """Binds a device with mode 0666, as udev creates it, over /dev/fuse. Call in a private mount namespace."""
+    node = scratch / "fuse"
+    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
+    node.chmod(0o666)
+    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
 
 
 def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of the user beside the victim. Each function runs until it is killed.
+
+attacks.py ATTACK MOUNT PREFIX, or attacks.py burn SHARE…: a process for each share of a core.
+"""
+
+import contextlib
+import itertools
+import os
+import sys
+import time
+
+import agent_hostile
+import agent_limits
+
+PERIOD_S = 0.01
+HOLD_S = 0.5
+
+
+def notifications(mount, _prefix):
+    """Holds directories of its view in getdents(2), again and again, which blocks the daemon's invalidations there."""
+    while True:
+        child = os.fork()  # the server enters a user namespace, and these can be nested only 32 times
+        if child == 0:
+            agent_hostile.hang_in_listings([f"{mount}/triton", f"{mount}/triton/KEY0"])
+            time.sleep(HOLD_S)
+            agent_hostile.end_buffer()
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def holes(mount, _prefix):
+    """Publishes entries of files with holes of 10 GiB, and asks for the digest of one."""
+    triton, control = f"{mount}/triton", f"{mount}/.cacheshim/control"
+    os.makedirs(f"{triton}/HOLE", exist_ok=True)
+    agent_hostile.make_hole(f"{triton}/HOLE/k0.cubin", 10 << 30)
+    explain = b'{"op":"explain","path":"triton/HOLE/k0.cubin","job":"hostile"}'
+    for number in itertools.count():
+        agent_hostile.hold_requests(control, 24, explain)
+        agent_hostile.publish_holes(triton, f"HOLES-{os.getpid()}-{number}", 16, 10 << 30)
+        agent_hostile.close_requests()
+
+
+def limits(mount, prefix):
+    """Takes descriptors, locks, leases and requests until they are refused, lets them go, and begins again."""
+    triton = f"{mount}/triton"
+    for number in itertools.count():
+        agent_limits.lock_ranges(f"{triton}/locked", 20_000)
+        os.makedirs(f"{triton}/{prefix}L{number}", exist_ok=True)
+        agent_limits.begin_entries(f"{triton}/{prefix}L{number}", 4, 100)
+        agent_limits.request_many(f"{mount}/.cacheshim/control", b'{"op":"job-wait","job":"hostile"}', 300)
+        agent_limits.open_many(f"{triton}/KEY0/k0.cubin", 20_000)
+        agent_limits.let_go()
+
+
+def leases(mount, prefix):
+    """Looks up the names that the victim is going to build, each in a process that builds nothing."""
+    for number in itertools.count():
+        child = os.fork()
+        if child == 0:
+            entry = f"{mount}/triton/{prefix}{number}"
+            with contextlib.suppress(OSError):
+                os.makedirs(entry, exist_ok=True)
+                os.path.exists(f"{entry}/__grp__k.json")
+            time.sleep(5)
+            os._exit(0)
+        time.sleep(0.005)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def burn(*shares):
+    """Uses these shares of a core, one process each."""
+    for share in shares[1:]:
+        if os.fork() == 0:
+            shares = (share,)
+            break
+    busy = float(shares[0]) * PERIOD_S
+    while True:
+        began = time.monotonic()
+        while time.monotonic() - began < busy:
+            pass
+        time.sleep(max(0.0, began + PERIOD_S - time.monotonic()))
+
+
+globals()[sys.argv[1]](*sys.argv[2:])
