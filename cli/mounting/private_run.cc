@@ -58,10 +58,22 @@ void signal_all(const std::vector<pid_t>& pids, int signal) {
   for (const pid_t pid : pids) (void)::kill(pid, signal);  // it may have exited already
 }
 
-// Kills processes that the command left running, because they would keep the file system busy.
-void end_leftovers(pid_t daemon) {
+std::vector<pid_t> children_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid));
+  return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
+}
+
+// Returns the processes that the command left running.
+std::vector<pid_t> leftovers(pid_t daemon) {
   std::vector<pid_t> left = processes_of_this_namespace();
   std::erase(left, daemon);
+  for (const pid_t guard : children_of(daemon)) std::erase(left, guard);  // ConnectionGuard
+  return left;
+}
+
+// Kills processes that the command left running, because they would keep the file system busy.
+void end_leftovers(pid_t daemon) {
+  std::vector<pid_t> left = leftovers(daemon);
   if (left.empty()) return;
   print_line(fmt::format(
       "the command left {} process(es) running on its private mount; ending them", left.size()));
@@ -69,9 +81,7 @@ void end_leftovers(pid_t daemon) {
   for (const pid_t pid : left) {
     if (!is_gone_within(pid, kLeftoverMs)) break;
   }
-  left = processes_of_this_namespace();
-  std::erase(left, daemon);
-  signal_all(left, SIGKILL);
+  signal_all(leftovers(daemon), SIGKILL);
 }
 
 void end_daemon(const std::string& mount_point, pid_t daemon) {
@@ -85,15 +95,10 @@ void end_daemon(const std::string& mount_point, pid_t daemon) {
   (void)::waitpid(daemon, nullptr, 0);
 }
 
-std::vector<pid_t> children_of_this_process() {
-  std::ifstream file(fmt::format("/proc/self/task/{}/children", ::getpid()));
-  return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
-}
-
 // Kills orphans, which have become children of this process. They exist if the keeper was killed,
 // or if processes of the command have left the keeper's mount namespace.
 void end_orphans() {
-  for (auto left = children_of_this_process(); !left.empty(); left = children_of_this_process()) {
+  for (auto left = children_of(::getpid()); !left.empty(); left = children_of(::getpid())) {
     signal_all(left, SIGTERM);
     for (const pid_t pid : left) {
       if (!is_gone_within(pid, kDaemonTermMs)) (void)::kill(pid, SIGKILL);

@@ -3,15 +3,47 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/unique_fd.h"
+#include <cstring>
+#include <limits>
 
 namespace cacheshim {
+namespace {
 
-Status abort_connection(dev_t device) {
+// Not SIGTERM: a service manager sends that to all processes of the service, while the daemon still answers requests.
+constexpr int kParentDied = SIGUSR2;
+
+// Runs in the forked process, which may have been forked from one with several threads: only async-signal-safe calls.
+[[noreturn]] void guard(int control, pid_t daemon) {
+  sigset_t all;
+  sigfillset(&all);
+  (void)::sigprocmask(SIG_BLOCK, &all, nullptr);
+  (void)::prctl(PR_SET_NAME, "cacheshim-guard");
+  (void)::prctl(PR_SET_PDEATHSIG, kParentDied);
+  (void)!::chdir("/");
+  // Any other descriptor would keep what it refers to: the connection, above all.
+  if (::dup2(control, 0) == -1) ::_exit(EXIT_FAILURE);
+  (void)::close_range(1, std::numeric_limits<unsigned>::max(), 0);
+  sigset_t died;
+  sigemptyset(&died);
+  sigaddset(&died, kParentDied);
+  siginfo_t signal{};
+  // The kernel names the dead thread's process as the sender. While a thread of it is blocked, it remains the parent.
+  while (::getppid() == daemon && signal.si_pid != daemon) (void)::sigwaitinfo(&died, &signal);
+  (void)abort_connection(0);
+  ::_exit(EXIT_SUCCESS);
+}
+
+}  // namespace
+
+Result<UniqueFd> open_abort(dev_t device) {
   const UniqueFd context(::fsopen("fusectl", FSOPEN_CLOEXEC));
   if (!context) return Errno::last();
   if (::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == -1) {
@@ -20,9 +52,30 @@ Status abort_connection(dev_t device) {
   const UniqueFd mount(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
   if (!mount) return Errno::last();
   const std::string file = fmt::format("{}/abort", minor(device));
-  const UniqueFd abort(::openat(mount.get(), file.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!abort || ::write(abort.get(), "1", 1) == -1) return Errno::last();
+  UniqueFd control(::openat(mount.get(), file.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!control) return Errno::last();
+  return control;
+}
+
+Status abort_connection(int control) {
+  if (::write(control, "1", 1) == -1) return Errno::last();
   return {};
+}
+
+ConnectionGuard::ConnectionGuard(int control) {
+  const pid_t daemon = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) guard(control, daemon);
+  if (pid_ == -1) {
+    spdlog::warn("cannot start the guard of the connection: {}; if this daemon is killed, calls may hang",
+                 std::strerror(errno));
+  }
+}
+
+ConnectionGuard::~ConnectionGuard() {
+  if (pid_ == -1) return;
+  (void)::kill(pid_, SIGKILL);
+  (void)::waitpid(pid_, nullptr, 0);
 }
 
 }  // namespace cacheshim

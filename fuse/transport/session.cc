@@ -89,7 +89,11 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonO
   struct statx st {};
   // AT_STATX_DONT_SYNC: nobody answers requests yet.
   if (::statx(AT_FDCWD, mount_point.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0) {
-    (*session)->mount_device_ = ::makedev(st.stx_dev_major, st.stx_dev_minor);
+    auto control = open_abort(::makedev(st.stx_dev_major, st.stx_dev_minor));
+    if (control) {
+      (*session)->abort_ = *std::move(control);
+      (*session)->guard_.emplace((*session)->abort_.get());
+    }
   }
   return connected;
 }
@@ -145,7 +149,7 @@ void Session::stop() {
 }
 
 void Session::abort() const {
-  const Status aborted = abort_connection(mount_device_);
+  const Status aborted = abort_ ? abort_connection(abort_.get()) : Errno(EPERM);
   if (aborted) return;
   spdlog::warn("cannot abort the connection of '{}': {}; processes that have files of it open may hang",
                mount_point_, std::strerror(aborted.error().code()));

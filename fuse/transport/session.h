@@ -4,11 +4,13 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "common/unique_fd.h"
 #include "fuse/daemon.h"
+#include "fuse/transport/connection_abort.h"
 #include "fuse/transport/make_sources.h"
 #include "fuse/transport/request_handler.h"
 
@@ -21,7 +23,8 @@ namespace cacheshim {
 class Session {
  public:
   // Opens /dev/fuse and mounts it. From here on the mount exists; requests are answered once
-  // start() is called. The destructor detaches the mount if the kernel has not ended it.
+  // start() is called. The destructor detaches the mount if the kernel has not ended it. Call on
+  // the main thread (ConnectionGuard).
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    const RequestHandler& handler);
   // Serves a connection that exists already, and mounts nothing. `device` is /dev/fuse, or a socket
@@ -42,8 +45,7 @@ class Session {
   // Detaches the mount and stops the sources. Once the session is destroyed, calls on files that
   // clients still have open fail with ENOTCONN.
   void stop();
-  // Call after stop(), if a thread is blocked in a write to device(), which would otherwise keep the connection: makes
-  // calls on files that clients still have open fail with ENOTCONN.
+  // Call after stop(), if a thread is blocked in a write to device(): ends the connection (connection_abort.h).
   void abort() const;
 
  private:
@@ -53,7 +55,8 @@ class Session {
   fuse_session* session_ = nullptr;
   int fd_ = -1;           // the session's descriptor
   bool detached_ = true;  // the session has no mount
-  dev_t mount_device_ = 0;
+  UniqueFd abort_;  // from open_abort(); none without the privilege
+  std::optional<ConnectionGuard> guard_;
   RequestSources sources_;
 };
 

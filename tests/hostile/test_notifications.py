@@ -6,6 +6,7 @@ on his own FUSE file system, which never returns the data. The kernel then block
 directory."""
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -116,6 +117,18 @@ def hold_unlinked(attacker, _user):
     attacker("agent_hostile.remove_one_of_two_names", directory)
     attacker("agent_hostile.hang_in_listings", [directory])
     attacker("agent_hostile.ask_for_attributes", f"{directory}/two")
+
+
+def test_calls_of_others_end_with_a_killed_daemon(mount, attacker, job_of):
+    """A thread that is blocked in the kernel survives SIGKILL, and with it all descriptors of the daemon."""
+    user, reader = job_of(mount, "user", USER), job_of(mount, "reader", READER)
+    hold_published(attacker, user)
+    os.kill(mount.daemon_pid(), signal.SIGKILL)
+    ended = reader.errno_of("os.lstat", reader.path("triton/none"))
+    assert ended in (errno.ENOTCONN, errno.ECONNABORTED)
+    assert mount.mount().daemon_pid()
+    assert not reader.exists("triton/none")
+    attacker("agent_hostile.end_buffer")
 
 
 @pytest.mark.parametrize("hold", [hold_published, hold_unlinked])
