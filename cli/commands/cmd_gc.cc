@@ -68,13 +68,16 @@ int verify(const GcArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json answer = client.request({{"op", "verify"}, {"repair", arguments.repair}});
   const json damaged = answer.value("damaged", json::array());
-  const int exit_code = damaged.empty() || arguments.repair ? kExitSuccess : kExitFailed;
+  const auto is_left = [](const json& file) { return !file.value("repaired", false); };
+  const int exit_code =
+      std::any_of(damaged.begin(), damaged.end(), is_left) ? kExitFailed : kExitSuccess;
   if (arguments.as_json) {
     print_json(answer);
     return exit_code;
   }
   for (const json& file : damaged) {
-    print_text("damaged: {}: {}", text_of(file, "path"), text_of(file, "why"));
+    print_text("damaged: {}: {}{}", text_of(file, "path"), text_of(file, "why"),
+               arguments.repair && is_left(file) ? "; it stays, see the daemon's log" : "");
   }
   for (const json& unit : answer.value("repaired", json::array())) {
     print_text("moved to trash: {}", unit.get<std::string>());

@@ -116,6 +116,8 @@ void verify(const ControlRequest& request) {
     put_name(line, "path", file.path);
     put_name(line, "entry", file.unit);
     line["why"] = file.why;
+    line["repaired"] = std::find(report->repaired.begin(), report->repaired.end(), file.unit) !=
+                       report->repaired.end();
     damaged.push_back(std::move(line));
   }
   request.session->answer({{"ok", true},

@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstring>
 #include <map>
 
 #include "common/names.h"
@@ -132,7 +134,11 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
   record.event = event;
   record.unit = unit.unit;
   record.reason = reason;
-  return store.audit().append(std::move(record));
+  if (const Status recorded = store.audit().append(std::move(record)); !recorded) {
+    spdlog::error("cannot record that '{}' was moved to trash: {}", unit.unit,
+                  std::strerror(recorded.error().code()));
+  }
+  return {};
 }
 
 std::time_t trashed_since(std::string_view name) {

@@ -35,8 +35,8 @@ std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entrie
 std::string new_trash_name();
 
 // Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable:
-// sweep_trash() removes the files later. A path that is already gone is not an error. If the move
-// succeeds but the record cannot be written, returns that error; the unit is then in trash.
+// sweep_trash() removes the files later. A path that is already gone is not an error. If it fails,
+// some paths may have been moved. A record that cannot be written is only logged.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);
 

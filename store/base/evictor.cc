@@ -97,6 +97,8 @@ std::vector<std::string> carry_out(const Store& store, EvictionReport& report) {
       spdlog::warn("space runs out: evicting '{}', which was used within min_age", one.unit.unit);
     }
     const Status moved = discard_unit(store, one.unit, AuditRecord::Event::kEvict, one.reason);
+    // Some of the paths may be gone even if others stay.
+    gone.insert(gone.end(), one.unit.paths.begin(), one.unit.paths.end());
     if (!moved) {
       spdlog::error("cannot evict '{}': {}; it stays", one.unit.unit,
                     std::strerror(moved.error().code()));
@@ -104,7 +106,6 @@ std::vector<std::string> carry_out(const Store& store, EvictionReport& report) {
       report.files -= one.unit.files;
       return true;
     }
-    gone.insert(gone.end(), one.unit.paths.begin(), one.unit.paths.end());
     return false;
   });
   return gone;

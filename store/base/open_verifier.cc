@@ -111,10 +111,11 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
 std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
   const BaseUnit whole = base_unit(entries_, unit);
   const Status moved = discard_unit(store_, whole, AuditRecord::Event::kRepair, "damaged");
-  if (moved) return whole.paths;
-  spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit,
-                std::strerror(moved.error().code()));
-  return {};
+  if (!moved) {
+    spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit,
+                  std::strerror(moved.error().code()));
+  }
+  return whole.paths;  // some may be gone even if others stay
 }
 
 OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {

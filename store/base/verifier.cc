@@ -58,13 +58,14 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
   for (const BaseUnit& unit : units) {
     if (!damaged.contains(unit.unit)) continue;
     const Status moved = discard_unit(store, unit, AuditRecord::Event::kRepair, "damaged");
+    // Some of the paths may be gone even if others stay.
+    report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
     if (!moved) {
       spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit.unit,
                     std::strerror(moved.error().code()));
       continue;
     }
     report.repaired.push_back(unit.unit);
-    report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
   }
 }
 

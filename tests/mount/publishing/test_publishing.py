@@ -3,6 +3,7 @@
 
 import os
 import stat
+import subprocess
 import threading
 
 import pytest
@@ -366,3 +367,20 @@ def test_a_group_with_relative_paths_is_not_published_and_makes_room(mount, two_
     assert (poisoned / "k.cubin").read_bytes() == b"new"
     assert (poisoned / "__grp__k.json").read_bytes() == files["__grp__k.json"]
     assert mount.cli("verify").returncode == 0
+
+
+def test_a_repair_that_fails_is_a_failure(mount, two_jobs):
+    one, _ = two_jobs
+    for key in ("HELD", "FREE"):
+        one.put_group(key, {"k.cubin": b"good"})
+        mount.base(f"triton/{key}/k.cubin").write_bytes(b"evil")
+    held = mount.base("triton/HELD")
+    subprocess.run(["mount", "--bind", held, held], check=True)  # a mount point cannot be moved
+    tried = mount.cli("verify", "--repair", check=False)
+    assert tried.returncode == 1
+    assert "triton/HELD/k.cubin: other content than on record; it stays, see the daemon's log" in tried.stdout
+    assert "triton/FREE/k.cubin: other content than on record\n" in tried.stdout
+    assert "moved to trash: triton/FREE" in tried.stdout and "moved to trash: triton/HELD" not in tried.stdout
+    subprocess.run(["umount", held], check=True)
+    assert mount.cli("verify", "--repair").returncode == 0
+    assert not held.exists()
