@@ -96,17 +96,14 @@ int end(const JobArguments& arguments) {
   if (arguments.success == arguments.failure) {
     throw Failure(kExitUsage, "job end needs either --success or --failure");
   }
-  const char* outcome = arguments.success ? "success" : "failure";
   const json answer = ask(arguments, {{"op", "job-end"},
-                                      {"outcome", outcome},
+                                      {"outcome", arguments.success ? "success" : "failure"},
                                       {"cycle", arguments.cycle},
                                       {"run", false}});
-  if (!answer.value("ended", true)) {
-    print_text("job {} goes on: another 'cacheshim run' of it is active and will end it",
-               arguments.id);
-  } else {
-    print_text("job {} ended with {}: {}", arguments.id, outcome, published(answer));
-  }
+  const std::string outcome = text_of(answer, "outcome");
+  const bool has_failed_run = arguments.success && outcome == "failure";
+  print_text("job {} ended with {}{}: {}", arguments.id, outcome,
+             has_failed_run ? ", because a 'cacheshim run' of it failed" : "", published(answer));
   return kExitSuccess;
 }
 

@@ -283,6 +283,7 @@ void end_job(const ControlRequest& request) {
   }
   Json answer = describe(report);
   answer["ended"] = true;
+  answer["outcome"] = to_string(job->life.outcome());
   const JobPublishing::Total total = job->publishing.total();
   answer["total"] = {{"entries", total.entries}, {"files", total.files}, {"bytes", total.bytes}};
   request.session->answer(answer);

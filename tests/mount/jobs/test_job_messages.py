@@ -43,6 +43,15 @@ def test_a_job_that_begins_again_counts_anew(mount, job_of):
         "in all\n")
 
 
+def test_an_end_with_success_names_the_run_that_failed(mount):
+    for _ in range(2):
+        mount.ask(op="job-start", job="one", run=True)
+    assert not mount.ask(op="job-end", job="one", outcome="failure", run=True)["ended"]
+    assert mount.end_job("one").stdout.startswith(
+        "job one ended with failure, because a 'cacheshim run' of it failed: published 0 entries")
+    assert mount.job("one")["outcome"] == "failure"
+
+
 def test_stats_name_leases_and_waits_for_what_they_are(mount):
     rows = {line.split()[0]: line.split(None, 2)[2] for line in mount.cli("stats").stdout.splitlines()}
     assert rows["flight_leases"].startswith("leases given")
