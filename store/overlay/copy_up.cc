@@ -11,6 +11,7 @@
 
 #include "store/overlay/common_names.h"
 #include "store/overlay/layer_names.h"
+#include "store/sys/copy_file.h"
 #include "store/sys/keep_times.h"
 #include "store/sys/sys.h"
 
@@ -227,8 +228,7 @@ Status copy_up_found(Overlay& overlay, const std::string& path, const Located& f
 
 Result<UniqueFd> copy_nameless(Overlay& overlay, int object) {
   CACHESHIM_TRY(st, sys::stat_fd(object));
-  CACHESHIM_CHECK(
-      overlay.state.grow(S_ISREG(st.st_mode) ? static_cast<std::uint64_t>(st.st_size) : 0, 1));
+  CACHESHIM_CHECK(overlay.state.grow(S_ISREG(st.st_mode) ? size_of_copy(st) : 0, 1));
   const std::string staged = overlay.state.staged.new_name();
   Result<UniqueFd> copy = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Result<UniqueFd> {
     CACHESHIM_CHECK(stage_copy(overlay, object, st, staged));

@@ -86,7 +86,8 @@ Status StagedCopies::complete(const Claim& claim) {
 Status StagedCopies::make(const Claim& claim) const {
   const StagedCopy& copy = *claim.copy;
   if (observer_ != nullptr) {
-    CACHESHIM_CHECK(observer_->grow(static_cast<std::uint64_t>(copy.keep_bytes()), 1));
+    CACHESHIM_TRY(st, sys::stat_fd(claim.source.get()));
+    CACHESHIM_CHECK(observer_->grow(size_of_copy(st, copy.keep_bytes()), 1));
   }
   CACHESHIM_TRY(target,
                 sys::open_beneath(copy.work(), copy.name(), O_RDWR | O_CREAT | O_EXCL, 0600));

@@ -139,6 +139,11 @@ Result<bool> copy_owner(int target, const struct stat& st) {
   return give_away(target, st.st_uid, st.st_gid);
 }
 
+std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes) {
+  constexpr off_t kBlock = 512;  // st_blocks' unit (inode(7))
+  return static_cast<std::uint64_t>(std::min({st.st_size, keep_bytes, st.st_blocks * kBlock}));
+}
+
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {
   const auto listed = sys::list_xattrs(source);
   // If the file system has no xattrs, there is nothing to copy.

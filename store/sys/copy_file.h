@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <limits>
 
 #include "common/result.h"
@@ -29,6 +30,9 @@ struct CopyOptions {
 // descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED (slices.h), those of the
 // system calls, including ENOSPC; `target` is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
+
+// Returns how many bytes a copy of the file takes at most; `st` is the file's. Holes take none.
+std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile);
 
 // Copies everything that copy_file() copies, except the data. `st` is the source's. Either
 // descriptor may be an O_PATH descriptor, but not of a symlink.

@@ -89,10 +89,10 @@ def test_requests_for_holes_delay_no_other_users_request(mount, job_of, hole):
 
 @pytest.mark.parametrize("leave", ["agent_hostile.close_requests", "kill"])
 def test_requests_whose_client_has_gone_are_dropped(mount, job_of, hole, leave):
-    """The client of 400 requests, each of which would take seconds, closes their files or dies. Then the same user's
+    """The client of 200 requests, each of which would take seconds, closes their files or dies. Then the same user's
     next request is answered within the time limit of a call."""
     client = job_of(mount, "h", STRANGER)
-    client("agent_hostile.hold_requests", control(mount), 400, explain("triton/H/hole", "h"))
+    client("agent_hostile.hold_requests", control(mount), 200, explain("triton/H/hole", "h"))
     if leave == "kill":
         client.kill()
     else:
@@ -119,7 +119,7 @@ def test_a_daemon_ends_without_publishing_holes(mount, job_of):
 
 
 def test_a_daemon_ends_without_answering_requests_for_holes(mount, hole):
-    hole("agent_hostile.hold_requests", control(mount), 400, explain("triton/H/hole", "h"))
+    hole("agent_hostile.hold_requests", control(mount), 200, explain("triton/H/hole", "h"))
     mount.kill_daemon(signal.SIGTERM)
 
 

@@ -2,6 +2,7 @@
 """Deep and wide trees of one job neither keep a thread of the daemon busy nor end the daemon."""
 
 import errno
+import json
 import os
 import pathlib
 import subprocess
