@@ -48,6 +48,12 @@ EXCEPTIONS = {
 MAY_USE_LIBFUSE = ("fuse/transport/", "fuse/dispatch/")
 LIBFUSE = re.compile(r"^\s*#\s*include\s+<fuse|\bfuse_req_t\b", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+# Meson adds each directory with a meson.build to the include path. There, a header with one of these names hides libc's
+# own, which libstdc++'s headers include.
+LIBC_HEADERS = {f"{name}.h" for name in (
+    "assert ctype dirent dlfcn errno fcntl features float inttypes limits link locale math mntent mqueue poll pthread "
+    "sched search semaphore setjmp signal spawn stdarg stddef stdint stdio stdlib string syscall time unistd utime "
+    "wait wchar").split()}
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -74,6 +80,8 @@ def offences(top: pathlib.Path) -> list[str]:
                 continue
             read += 1
             name = file.relative_to(top).as_posix()
+            if file.name in LIBC_HEADERS and (file.parent / "meson.build").exists():
+                found.append(f"{name} hides <{file.name}>")
             text = file.read_text()
             if LIBFUSE.search(text) and not name.startswith(MAY_USE_LIBFUSE):
                 found.append(f"{name} uses libfuse")
