@@ -9,6 +9,9 @@ readonly sanitizer_options=(-Db_lundef=false -Doptimization=1 -Ddebug=true
     "-Dcpp_args=['-g1', '-Wno-maybe-uninitialized']")
 # These builds also check the lock order.
 readonly sanitizers=(-Db_sanitize=address,undefined -Dlock_ranks=true "${sanitizer_options[@]}")
+# Built by clang, which does not know GCC's warning.
+readonly fuzzer_options=(-Db_sanitize=address,undefined -Dlock_ranks=true -Db_lundef=false -Doptimization=1
+    -Ddebug=true "-Dcpp_args=['-g1']")
 readonly thread_sanitizer=(-Db_sanitize=thread "${sanitizer_options[@]}")
 
 stage_storm() {
@@ -87,6 +90,15 @@ _clang_tests() { # JUNIT
 stage_sanitized_units() {
     stage 'sanitizers' "$results/sanitized.xml" \
         variant_tests sanitized "$results/sanitized.xml" "${sanitizers[@]}"
+}
+
+# tests/fuzz/run.py can run them for a longer time.
+stage_fuzzers() {
+    local build=$repo/build/variants/fuzzers
+    CC=clang CXX=clang++ build_variant fuzzers -Dfuzzers=true "${fuzzer_options[@]}" -- fuzzers ||
+        die 'cannot build the fuzzers'
+    stage 'fuzzers' "$results/fuzzers.xml" \
+        /usr/bin/python3 -B "$repo/tests/fuzz/run.py" "$build" --seconds 60 --junit "$results/fuzzers.xml"
 }
 
 stage_sanitized() {

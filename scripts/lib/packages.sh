@@ -20,10 +20,11 @@ test_packages=(
     runc                                                           # real containers for tests/mount/mounting/test_runc.py
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
-    clang                                                          # checks the lock annotations
+    clang                                                          # checks the lock annotations; builds the fuzzers
 )
 long_test_packages=(python3-gdbm
     slurm-wlm munge                   # a SLURM cluster on this machine
+    libclang-rt-dev                   # libFuzzer
     debootstrap                       # to test the library in other distributions
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
 coverage_packages=(gcovr)

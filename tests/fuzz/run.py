@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the fuzzers of tests/fuzz, one after the other, and ends at the first finding.
+
+    run.py [--seconds S] [--keep] [--junit FILE] BUILD [TARGET…]
+
+BUILD is a build with -Dfuzzers=true. Each fuzzer starts with its corpus in the repository and with what earlier runs
+have added in BUILD/corpus; --keep adds to the repository those inputs that reach more code. The input of a finding is
+copied into the corpus in the repository, where it stays as a regression test.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+
+CORPORA = pathlib.Path(__file__).resolve().parent / "corpus"
+# Seconds for one input. The slowest valid one waits a second for the end of a mount.
+TIMEOUT_S = 10
+MOST_BYTES = 4096
+# A disk makes the fuzzers that mount ten times as slow.
+MEMORY = pathlib.Path("/dev/shm")
+
+
+def fuzz(build: pathlib.Path, target: str, options: argparse.Namespace) -> pathlib.Path | None:
+    """Runs one fuzzer. Returns the input of its finding, copied into the corpus; None if there is no finding."""
+    kept, found = (build / name / target for name in ("corpus", "findings"))
+    shutil.rmtree(found, ignore_errors=True)
+    found.mkdir(parents=True)
+    program, log = build / "tests/fuzz" / f"{target}_fuzzer", found.parent / f"{target}.log"
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as work:
+        grown = pathlib.Path(work, "corpus")
+        grown.mkdir()
+        if kept.is_dir():
+            shutil.copytree(kept, grown, dirs_exist_ok=True)
+        command = [program, f"-max_total_time={options.seconds}", f"-timeout={TIMEOUT_S}", f"-max_len={MOST_BYTES}",
+                   "-print_final_stats=1", f"-artifact_prefix={found}/", grown, CORPORA / target]
+        environment = {**os.environ, "TMPDIR": work, "UBSAN_OPTIONS": "print_stacktrace=1"}
+        with open(log, "wb") as output:
+            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
+                                    env=environment).returncode
+            if status == 0 and options.keep:
+                # The smallest inputs that reach code which the corpus does not reach. Without counters, because inputs
+                # that only repeat a loop more often would make it ten times as large.
+                subprocess.run([program, "-merge=1", "-set_cover_merge=1", "-use_counters=0", CORPORA / target, grown],
+                               stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=True, env=environment)
+        shutil.copytree(grown, kept, dirs_exist_ok=True)
+    if status == 0:
+        return None
+    print(log.read_text(errors="replace")[-8000:])
+    inputs = sorted(found.iterdir())
+    if not inputs:
+        return log  # the fuzzer itself failed
+    return pathlib.Path(shutil.copy(inputs[0], CORPORA / target / inputs[0].name))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("targets", nargs="*", metavar="TARGET")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--junit", type=pathlib.Path)
+    options = parser.parse_intermixed_args()
+    suite = xml.Element("testsuite", name="fuzzers")
+    finding = None
+    for target in options.targets or sorted(path.name for path in CORPORA.iterdir()):
+        begin = time.monotonic()
+        finding = fuzz(options.build.resolve(), target, options)
+        case = xml.SubElement(suite, "testcase", classname="fuzzers", name=target,
+                              time=f"{time.monotonic() - begin:.1f}")
+        print(f"{target}: {finding or 'no finding'}", flush=True)
+        if finding:
+            xml.SubElement(case, "failure", message=f"reproduce with: {target}_fuzzer {finding}")
+            break
+    if options.junit:
+        xml.ElementTree(suite).write(options.junit)
+    return 1 if finding else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

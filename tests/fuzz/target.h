@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+// A fuzz target: the function that libFuzzer, or replay.cc, calls with each input. It must behave the same for the same
+// input. A finding is a crash, a report of a sanitizer, or an input that takes too long.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace cacheshim::fuzz {
+
+inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
+  return {static_cast<const char*>(static_cast<const void*>(data)), size};
+}
+
+// Ends the program if `holds` is false. For promises that no sanitizer checks.
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// Takes the text before the next `delimiter`, and the delimiter, off `rest`.
+inline std::string take_until(std::string_view& rest, char delimiter) {
+  const std::size_t end = rest.find(delimiter);
+  std::string part(rest.substr(0, end));
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  return part;
+}
+
+// Makes the reads of a text's bytes depend on all of them, so that the sanitizer sees a view that is out of bounds.
+inline void touch(std::string_view text) {
+  volatile unsigned sum = 0;
+  for (const char c : text) sum = sum + static_cast<unsigned char>(c);
+}
+
+}  // namespace cacheshim::fuzz
