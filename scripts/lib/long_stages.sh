@@ -101,6 +101,13 @@ stage_fuzzers() {
         /usr/bin/python3 -B "$repo/tests/fuzz/run.py" "$build" --seconds 60 --junit "$results/fuzzers.xml"
 }
 
+stage_system_calls() {
+    _build_daemon sanitized "${sanitizers[@]}" || die 'cannot build with the sanitizers'
+    stage 'random system calls of four users, sanitized daemon' "$results/system-calls.xml" \
+        without_rings mount_tests hostile long "$results/system-calls.xml" \
+        CACHESHIM_BIN=@repo@/build/variants/sanitized/dist/bin/cacheshim
+}
+
 stage_sanitized() {
     _build_daemon sanitized "${sanitizers[@]}" || die 'cannot build with the sanitizers'
     stage 'real mounts, sanitized daemon' "$results/mount-sanitized.xml" \

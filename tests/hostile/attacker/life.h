@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "tests/hostile/attacker/world.h"
+
+namespace attacker {
+
+// The call that a process is making. Its parent reads this in shared memory.
+struct Progress {
+  std::atomic<std::int64_t> since_ms;        // CLOCK_MONOTONIC
+  std::array<std::atomic<char>, 32> name{};  // of the call
+};
+
+std::int64_t now_ms();
+
+// Interrupts this process's calls with a signal again and again, so that no lock request waits for long.
+void interrupt_regularly(Random& random);
+
+// Makes `calls` random calls below `mount`, and exits.
+[[noreturn]] void live(const std::string& mount, std::uint64_t seed, int calls, Progress& progress);
+
+}  // namespace attacker

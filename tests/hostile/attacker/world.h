@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace attacker {
+
+// Random numbers that repeat with the same seed, on every machine.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : source_(seed) {}
+  std::uint64_t number() { return source_(); }
+  std::size_t below(std::size_t end) { return static_cast<std::size_t>(source_() % end); }
+  bool one_in(std::size_t count) { return below(count) == 0; }
+  // Some of the flags, combined.
+  int flags(std::initializer_list<int> flags);
+  template <class Value>
+  Value pick(std::initializer_list<Value> values) {
+    return values.begin()[below(values.size())];
+  }
+
+ private:
+  std::mt19937_64 source_;
+};
+
+// What the random calls of one process work on: the names of a small tree, the files that it has open, and memory.
+// There is no "..", so no call leads out of the mount.
+class World {
+ public:
+  struct Place {  // arguments of a call such as openat
+    int directory;
+    std::string path;
+  };
+
+  World(std::string mount, std::uint64_t seed);
+
+  Random& random() { return random_; }
+  const std::string& mount() const { return mount_; }
+
+  std::string name();  // a component of a path
+  std::string path();  // a path in the mount, most often in the caller's view
+  Place place();       // the same, relative to an open directory or to the current one
+  std::string entry_name();
+
+  int file();         // an open descriptor; sometimes one that is not open
+  void keep(int fd);  // owns `fd` if it is valid, and closes an older one if there are too many
+  void close_file();
+
+  // Memory for the data of a call. It may be a mapping of a file of the mount, and may thus fault.
+  char* buffer();
+  std::size_t size();  // at most kMostBytes
+  off_t offset();
+  void map_file();
+  void unmap();
+
+  static constexpr std::size_t kMostBytes = 64 << 10;
+
+ private:
+  struct Mapping {
+    char* start;
+    std::size_t length;
+  };
+
+  Random random_;
+  const std::string mount_;
+  std::vector<int> files_;
+  std::vector<Mapping> mappings_;
+  std::vector<char> memory_;
+};
+
+}  // namespace attacker
