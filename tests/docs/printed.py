@@ -209,6 +209,7 @@ DOCUMENTS = {
         ("Benchmarks", "scripts/bench "): MINUTES,
         ("Size", "scripts/bench --walk"): MINUTES,
         ("The library alone", "scripts/bench library"): MINUTES,
+        ("A malicious user", "scripts/bench hostile"): MINUTES,
         ("A result", "p "): OUTPUT,
         ("A result", "walk: cacheshim"): OUTPUT,
     },
