@@ -116,7 +116,9 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   timeouts.watch(prompt_loop, lowers_, options.watch, is_base_local_);
   const bool sees_all = timeouts.watch_mode() == WatchMode::kFanotify && is_base_local_;
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
-  single_flight.start(loop, store, options.flight_timeout);
+  single_flight.start(loop, store, options.flight_timeout, [this](const std::string& entry) {
+    return publishing.underway().publishers(entry);
+  });
   idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
     tasks.post(job.views.owner().value_or(sys::own_uid()), [this, &job] {
       if (!idle_jobs_->may_end(job)) return;

@@ -196,9 +196,10 @@ void unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
 }
 
 void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  change(req, parent, [=](Filesystem& fs) {
-    replies::status(req, fs.names.rmdir(request_of(req), parent, name));
-  });
+  change_later(req, parent, replies::status_of(req),
+               [=](Filesystem& fs, StatusCompletion completion) {
+                 fs.names.rmdir(request_of(req), parent, name, std::move(completion));
+               });
 }
 
 void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {

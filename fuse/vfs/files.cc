@@ -325,7 +325,7 @@ void Files::end_writing(FileHandle& handle) {
     const ReaderLock lock(job.overlay.mutex());
     return mount_.nodes.path(handle.node);
   }();
-  if (path) mount_.publishing.completed(job, *path, Arrival::kClosed, {}, [] {});
+  if (path) mount_.publishing.completed(job, *path, Arrival::kClosed, {{}, [] {}});
   job.unsettled.end_publishing();
 }
 

@@ -135,8 +135,9 @@ void Names::symlink(const Request& request, const char* target, NodeId parent, c
   mount_.single_flight.note_step(job, made);
   mount_.publishing.rejections().note_changed(job, made, request.caller.tid);
   mount_.publishing.completed(
-      job, made, Arrival::kNamed, {parent, entry->ino},
-      [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+      job, made, Arrival::kNamed,
+      {{parent, entry->ino},
+       [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
 }
 
 void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const char* name,
@@ -170,8 +171,9 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     return completion.complete(entry);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
   mount_.publishing.completed(
-      *job, linked, Arrival::kNamed, {parent_ino, ino},
-      [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+      *job, linked, Arrival::kNamed,
+      {{parent_ino, ino},
+       [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
 }
 
 // For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a node of
@@ -251,19 +253,26 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   if (is_released) built = mount_.publishing.take_built(job, *removed);
   if (!built.empty())
     return mount_.publishing.built(job, std::move(built), {parent, victim}, answer);
-  mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
+  mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {{parent, victim}, answer});
 }
 
-Status Names::rmdir(const Request& request, NodeId parent, const char* name) {
+// Programs that write a file to a directory of its own, rename it into its entry and remove the directory, as Triton
+// does, continue when the entry is published.
+void Names::rmdir(const Request& request, NodeId parent, const char* name,
+                  StatusCompletion completion) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
     job.overlay.mutex().assert_held_shared();
     return changes::remove_dir(job.overlay, path, hold);
   };
+  const NodeRef directory = decode(parent);
+  const NodeId victim = encode({mount_.nodes.names().find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(request, parent, name, remove);
-  if (removed)
-    mount_.single_flight.note_step(*mount_.nodes.info(decode(parent).node).job, *removed,
-                                   /*is_removed=*/true);
-  return removed ? Status() : removed.error();
+  if (!removed) return completion.complete(removed.error());
+  Job& job = *mount_.nodes.info(directory.node).job;
+  mount_.single_flight.note_step(job, *removed, /*is_removed=*/true);
+  mount_.publishing.await(
+      job, *removed,
+      {{parent, victim}, [pending = share(std::move(completion))] { pending->complete({}); }});
 }
 
 Result<std::string> Names::rename_object(const Request& request, const Place& old_place,
@@ -325,8 +334,12 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   mount_.publishing.note_built(job, *renamed);
   mount_.single_flight.note_step(job, *renamed);
   mount_.publishing.rejections().note_changed(job, *renamed, request.caller.tid);
-  mount_.publishing.completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
-                              [pending = share(std::move(completion))] { pending->complete({}); });
+  // A rename between two directories keeps all others of the mount waiting in the kernel (s_vfs_rename_mutex).
+  mount_.publishing.completed(
+      job, *renamed, Arrival::kNamed,
+      {.held = {parent, new_parent, source, target},
+       .answer = [pending = share(std::move(completion))] { pending->complete({}); },
+       .delays_others = parent != new_parent});
 }
 
 // Does not publish the baton's entry: its builder has not finished.

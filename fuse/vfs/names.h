@@ -33,7 +33,7 @@ class Names {
   void mkdir(const Request& request, NodeId parent, const char* name, mode_t mode,
              EntryCompletion completion);
   void unlink(const Request& request, NodeId parent, const char* name, StatusCompletion completion);
-  Status rmdir(const Request& request, NodeId parent, const char* name);
+  void rmdir(const Request& request, NodeId parent, const char* name, StatusCompletion completion);
   void symlink(const Request& request, const char* target, NodeId parent, const char* name,
                EntryCompletion completion);
   void rename(const Request& request, NodeId parent, const char* name, NodeId new_parent,

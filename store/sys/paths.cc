@@ -24,6 +24,11 @@ std::string join_path(std::string_view directory, std::string_view name) {
   return path;
 }
 
+bool is_at_or_below(std::string_view path, std::string_view top) {
+  return path.starts_with(top) &&
+         (top.empty() || path.size() == top.size() || path[top.size()] == '/');
+}
+
 std::string_view take_component(std::string_view& path) {
   const auto slash = path.find('/');
   const std::string_view component = path.substr(0, slash);

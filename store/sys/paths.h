@@ -15,6 +15,8 @@ std::string_view parent_path(std::string_view path);
 std::string_view base_name(std::string_view path);
 // Either part may be empty; the result is then the other one.
 std::string join_path(std::string_view directory, std::string_view name);
+// Whether `path` is `top` or below it.
+bool is_at_or_below(std::string_view path, std::string_view top);
 // Removes the first component of `path` and returns it.
 std::string_view take_component(std::string_view& path);
 

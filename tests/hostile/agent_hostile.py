@@ -69,11 +69,14 @@ def write_at(path, offset, data):
 
 
 def complete_entry(directory, count):
-    """Creates the file that completes an entry of Triton with the files that publish_holes() creates."""
+    """Creates the file that completes an entry of Triton with the files that publish_holes() creates, as Triton does: in
+    a directory of its own."""
     children = {f"k{number}.cubin": f"{directory}/k{number}.cubin" for number in range(count)}
-    with open(f"{directory}/tmp.pid_1", "w", encoding="utf-8") as file:
+    os.mkdir(f"{directory}/tmp.pid_1")
+    with open(f"{directory}/tmp.pid_1/file", "w", encoding="utf-8") as file:
         json.dump({"child_paths": children}, file)
-    os.rename(f"{directory}/tmp.pid_1", f"{directory}/__grp__k.json")
+    os.rename(f"{directory}/tmp.pid_1/file", f"{directory}/__grp__k.json")
+    os.rmdir(f"{directory}/tmp.pid_1")
 
 
 def publish_holes(cache, key, count, size, complete=True):

@@ -39,8 +39,13 @@ void Publishing::post(const Job& job, std::function<void()> task) {
   tasks_.post(job.views.owner().value_or(sys::own_uid()), std::move(task));
 }
 
-void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
-                           std::vector<NodeId> held, Answer answer) {
+void Publishing::await(const Job& job, const std::string& path, Waiter waiter) {
+  auto holding = parts_.invalidator.hold(waiter.held);
+  const Answer answer = once(std::move(waiter.answer), std::move(holding));
+  if (!underway_.join(job, path, waiter.held, answer)) answer();
+}
+
+void Publishing::completed(Job& job, const std::string& path, Arrival arrival, Waiter waiter) {
   const bool is_wanted = job.policy.wanted() == PublishPolicy::kComplete;
   const bool is_awaited = parts_.is_awaited();
   const std::string entry = is_wanted || is_awaited || job.reads.has_rejected_any()
@@ -51,23 +56,33 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
   if (entry.empty() || !is_wanted || is_refused) {
     if (!entry.empty()) rejections_.note_unpublished(job, entry);
     if (is_awaited) parts_.note_arrival(job, path, entry);
-    return answer();
+    return waiter.answer();
   }
   auto charge = pay_for(job);
   if (charge == nullptr) {
     job.pending.postpone(entry);
     if (is_awaited) parts_.note_arrival(job, path, entry);
-    return answer();
+    return waiter.answer();
   }
   job.unsettled.begin_publishing();
-  auto holding = parts_.invalidator.hold(held);
-  post(job, [this, &job, entry, held = std::move(held), charge = std::move(charge),
-             answer = once(std::move(answer), std::move(holding))] {
+  Underway::Waiters waiters;
+  if (!waiter.delays_others) {
+    auto holding = parts_.invalidator.hold(waiter.held);
+    waiters.answers.push_back(once(waiter.answer, std::move(holding)));
+    waiters.held = std::move(waiter.held);
+  }
+  const Underway::Token underway = underway_.begin(job, entry, std::move(waiters));
+  if (waiter.delays_others) waiter.answer();
+  post(job, [this, &job, entry, charge = std::move(charge), underway] {
     PublishReport report;
     (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
     job.unsettled.end_publishing();
+    Underway::Waiters ended = underway_.end(underway);
+    const auto answer = [answers = std::move(ended.answers)] {
+      for (const Answer& one : answers) one();
+    };
     if (!run_guarded("telling of it",
-                     [&] { parts_.invalidator.published(report, job, held, answer); }))
+                     [&] { parts_.invalidator.published(report, job, ended.held, answer); }))
       answer();
   });
 }

@@ -18,6 +18,7 @@
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/publishing/rejection_watch.h"
 #include "fuse/services/publishing/store_room.h"
+#include "fuse/services/publishing/underway.h"
 #include "store/base/store.h"
 #include "store/layer/layer.h"
 #include "store/publish/publisher.h"
@@ -60,11 +61,20 @@ class Publishing {
   const Publisher& publisher() const { return publisher_; }
   const RejectionWatch& rejections() const { return rejections_; }
   const StoreRoom& room() const { return room_; }
+  const Underway& underway() const { return underway_; }
 
+  // A request that is to be answered. `held`: the directories whose locks it holds in the kernel.
+  struct Waiter {
+    std::vector<NodeId> held;
+    Answer answer;
+    bool delays_others = false;  // it holds a lock that requests of other users need
+  };
   // Publishes the entry that a change of `path` has just completed, if there is one and the job's policy is kComplete,
-  // then calls `answer`. Postpones it if its user has reached a limit, or if the store is full. `held`: the directories whose locks the request to be answered holds.
-  void completed(Job& job, const std::string& path, Arrival arrival, std::vector<NodeId> held,
-                 Answer answer);
+  // and answers the request then; at once if it delays others. Postpones the entry if its user has reached a limit, or
+  // if the store is full.
+  void completed(Job& job, const std::string& path, Arrival arrival, Waiter waiter);
+  // Answers the request once no entry of the job that contains `path` is being published.
+  void await(const Job& job, const std::string& path, Waiter waiter);
   // Call when an object has just been created, or has just got its name.
   void note_built(Job& job, const std::string& path);
   // Removes from the job's record, and returns, the objects that the job has built under this lock file.
@@ -117,6 +127,7 @@ class Publishing {
   Publisher publisher_;
   const RejectionWatch rejections_;
   StoreRoom room_;
+  Underway underway_;
   std::atomic<Clock::rep> deadline_{Clock::time_point::max().time_since_epoch().count()};
   FairQueue tasks_{{.threads = 64, .running = 4}};
 };

@@ -27,7 +27,7 @@ bool BuilderExclusion::applies_elsewhere(const std::string& path) const {
 
 // Another daemon's builder may have got the lease after the waits began.
 void BuilderExclusion::charge(const LeaseKey& key, Lease& lease) {
-  if (key.second != nullptr || (!lease.leader && !lease.is_others)) return;
+  if (key.second != nullptr || (lease.job == nullptr && !lease.is_others)) return;
   auto longest = FlightTime::duration::max();
   if (lease.is_others) {
     const auto builder = options_.leases.builder_of(key.first);

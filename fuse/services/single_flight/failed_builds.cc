@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/single_flight/failed_builds.h"
 
+#include "store/sys/paths.h"
+
 namespace cacheshim {
 namespace {
 
@@ -24,7 +26,7 @@ bool FailedBuilds::has(const std::string& path, Time now) {
 void FailedBuilds::forget(std::string_view path) {
   std::erase_if(until_, [path](const auto& failed) {
     const std::string& name = failed.first;
-    return name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '/');
+    return is_at_or_below(name, path);
   });
 }
 

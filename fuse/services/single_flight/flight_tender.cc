@@ -34,7 +34,9 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
     const MutexLock lock(table_.mutex);
     for (const std::uint64_t serial : ended) {
       const auto found = table_.find_by_serial(serial);
-      if (found != table_.leases.end()) table_.hand_over(found);
+      if (found == table_.leases.end()) continue;
+      found->second.has_exited = true;
+      if (!table_.is_settling(found->second)) table_.hand_over(found);
     }
     end_late_waits();
     replace_excluded_builders();
@@ -62,7 +64,8 @@ void FlightTender::end_late_waits() {
       }
       if (is_late || (*at)->is_interrupted()) table_.release(lease, at, true);
     }
-    if (!lease.waits.empty() && lease.leader && options_.is_stopped(*lease.leader)) {
+    const bool has_leader = !lease.waits.empty() && lease.leader;
+    if (has_leader && options_.is_stopped(*lease.leader) && !table_.is_settling(lease)) {
       lease.builders.push_back(*lease.leader);
       table_.hand_over(found);
     }
@@ -138,8 +141,9 @@ void FlightTender::settle(const LeaseFinding& finding) {
     }
     table_.release(lease, at, false);
   }
-  const bool has_no_leader = !lease.leader && !lease.is_others;
-  if (has_no_leader || finding.is_leader_done(lease)) table_.hand_over(found);
+  const bool has_no_leader = lease.leader ? lease.has_exited : !lease.is_others;
+  const bool is_free = has_no_leader && !table_.is_settling(lease);
+  if (is_free || finding.is_leader_done(lease)) table_.hand_over(found);
 }
 
 std::vector<FlightTender::Watched> FlightTender::take_watched() {
@@ -176,7 +180,7 @@ void FlightTender::check_builders() {
       const auto found = table_.leases.find(watched.key);
       if (found == table_.leases.end() || !watched.work) continue;
       Lease& lease = found->second;
-      if (lease.serial != watched.serial || !lease.leader || lease.is_finished) continue;
+      if (lease.serial != watched.serial || !lease.leader || table_.is_settling(lease)) continue;
       if (!has_stopped_building(lease, *watched.work)) continue;
       lease.waits.empty() ? table_.erase(found) : table_.fail(found);
     }

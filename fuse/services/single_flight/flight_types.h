@@ -77,6 +77,9 @@ struct FlightOptions {
   LeaseFiles leases;
   // Returns the state of `path` in the job's view. Takes Overlay::mutex().
   std::function<EntryState(const Job& job, const std::string& path)> inspect;
+  // Returns the jobs that are publishing the entry. Called with LeaseTable::mutex held.
+  std::function<std::vector<Job*>(const std::string& entry)> publishers =
+      [](const std::string&) { return std::vector<Job*>(); };
   // `builds`: whether a thread of the job now builds an entry of a rule with one_by_one. Called
   // with LeaseTable::mutex held.
   std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};

@@ -60,11 +60,14 @@ Flights::Answer Flights::advise(const LeaseRequest& request) {
   const auto now = options_.now();
   const bool has_waited = table_.past.take(request);
   fail_others_of(request);
-  if (table_.failed.has(request.path, now)) return builds;
+  Job* const publisher = table_.other_publisher(request);
+  if (publisher == nullptr && table_.failed.has(request.path, now)) return builds;
   const auto found = table_.find(request);
-  if (found == table_.leases.end()) return open_lease(request);
+  if (found == table_.leases.end())
+    return publisher != nullptr && !has_waited ? wait_for_publisher(*publisher, request)
+                                               : open_lease(request);
   Lease& lease = found->second;
-  if (lease.is_returned_to(request, now)) {
+  if (lease.is_returned_to(request, now) && !table_.is_settling(lease)) {
     table_.fail(found);
     return builds;
   }
@@ -83,6 +86,18 @@ Flights::Answer Flights::advise(const LeaseRequest& request) {
 
 Flights::Answer Flights::wait_for(LeaseTable::Iterator lease, const LeaseRequest& request) {
   return {Advice::kWait, table_.placeholder_of(lease, request.job)};
+}
+
+// The job has completed the entry, but has not got a lease for this name, or has lost it.
+Flights::Answer Flights::wait_for_publisher(Job& publisher, const LeaseRequest& request) {
+  auto payment = Lease::Payment::take(request.account);
+  if (closed_ || !payment) return {Advice::kBuild, 0};
+  const auto added = table_.add({request.path, nullptr}, request, *std::move(payment));
+  Lease& lease = added->second;
+  lease.job = &publisher;
+  lease.uid = publisher.views.owner().value_or(0);
+  lease.since = options_.now();
+  return wait_for(added, request);
 }
 
 Flights::Answer Flights::open_lease(const LeaseRequest& request) {
@@ -141,7 +156,7 @@ void Flights::fail_others_of(const LeaseRequest& request) {
     const Lease& lease = found->second;
     if (!lease.is_led_by_thread_of(request)) continue;
     const bool is_other = lease.rule == request.rule && lease.entry != request.entry;
-    if (is_other && !lease.is_finished) table_.fail(found);
+    if (is_other && !table_.is_settling(lease)) table_.fail(found);
   }
 }
 

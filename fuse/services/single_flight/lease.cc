@@ -32,6 +32,7 @@ void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime 
   next_check = now;
   activity.forget();
   is_finished = false;
+  has_exited = false;
   has_begun = false;
   has_part = false;
   lookups = 0;

@@ -91,10 +91,9 @@ struct Lease {
   std::unordered_map<const Job*, NodeIndex> placeholders;
   bool is_to_be_checked = false;
   std::set<const Job*> finished;  // jobs that have finished the name since the last check
-  // The builder's job has finished the name, and FlightTender has not checked the result yet. Until
-  // then the builder's exit, its idleness or its next entry does not count as a failure of the
-  // build.
+  // The builder's job has finished the name, and FlightTender has not checked the result yet.
   bool is_finished = false;
+  bool has_exited = false;  // the builder
 };
 
 // A name and, for the lease of a job that does not publish, the job.

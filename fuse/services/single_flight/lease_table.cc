@@ -23,6 +23,19 @@ LeaseTable::Iterator LeaseTable::find_by_serial(std::uint64_t serial) {
   return key != serials_.end() ? leases.find(key->second) : leases.end();
 }
 
+bool LeaseTable::is_settling(const Lease& lease) const {
+  if (lease.is_finished) return true;
+  const auto jobs = options_.publishers(lease.entry);
+  return std::ranges::find(jobs, lease.job) != jobs.end();
+}
+
+Job* LeaseTable::other_publisher(const LeaseRequest& request) const {
+  for (Job* const job : options_.publishers(request.entry)) {
+    if (job != request.job) return job;
+  }
+  return nullptr;
+}
+
 bool LeaseTable::make_room(const Process& builder) {
   if (leases.size() >= kMostLeases) return false;
   std::size_t led = 0;

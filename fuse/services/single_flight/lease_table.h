@@ -58,6 +58,12 @@ class LeaseTable {
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
 
+  // Returns a job other than the request's that is publishing the request's entry, or null.
+  Job* other_publisher(const LeaseRequest& request) const REQUIRES(mutex);
+  // Whether the builder's job is publishing the entry, or has finished it and FlightTender has not checked the result yet.
+  // Until then the builder's exit, its idleness or its next entry does not count as a failure of the build.
+  bool is_settling(const Lease& lease) const REQUIRES(mutex);
+
   // Returns true if the process may get one more lease. If it already has kMostLed, first ends its oldest lease without
   // waiters.
   bool make_room(const Process& builder) REQUIRES(mutex);

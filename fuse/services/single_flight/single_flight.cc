@@ -21,13 +21,17 @@ bool can_complete(const EntryRule& rule, std::string_view path) {
 
 }  // namespace
 
-void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::seconds timeout) {
+void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
+                         Publishers publishers) {
   if (timeout.count() == 0) return;
   const auto look = [this](const Job& job, const std::string& path) { return inspect(job, path); };
   flights_ = std::make_unique<Flights>(
       loop,
-      FlightOptions{timeout, LeaseFiles(store.leases()), look,
-                    [](Job& job, bool builds) { job.filter.set_building(builds); }},
+      FlightOptions{.timeout = timeout,
+                    .leases = LeaseFiles(store.leases()),
+                    .inspect = look,
+                    .publishers = std::move(publishers),
+                    .note_building = [](Job& job, bool builds) { job.filter.set_building(builds); }},
       nodes_, counters_);
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/counters.h"
 #include "fuse/jobs/caller.h"
@@ -31,8 +33,12 @@ class SingleFlight {
         nodes_(nodes),
         counters_(counters) {}
 
-  // Without this call no process waits, and the other calls do nothing.
-  void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout);
+  using Publishers = std::function<std::vector<Job*>(const std::string& entry)>;
+
+  // Without this call no process waits, and the other calls do nothing. `publishers` returns the jobs that are
+  // publishing the entry; it must not block.
+  void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
+             Publishers publishers);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
   void reopen() const {
     if (flights_) flights_->reopen();

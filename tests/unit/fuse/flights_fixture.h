@@ -118,6 +118,12 @@ class FlightsTest : public OverlayTest {
   }
 
   std::set<const Job*> building_;
+  Mutex publishers_mutex_;
+  std::vector<Job*> publishers_ GUARDED_BY(publishers_mutex_);
+  void set_publishers(std::vector<Job*> jobs) {
+    const MutexLock lock(publishers_mutex_);
+    publishers_ = std::move(jobs);
+  }
   std::atomic<int> passed_ms_{0};
   NodeTable nodes_;
   const std::shared_ptr<LowerStack> lowers_ =
@@ -131,6 +137,11 @@ class FlightsTest : public OverlayTest {
                    {.timeout = std::chrono::minutes(2),
                     .leases = LeaseFiles(-1),
                     .inspect = [this](const Job&, const std::string&) { return inspect(); },
+                    .publishers =
+                        [this](const std::string&) {
+                          const MutexLock lock(publishers_mutex_);
+                          return publishers_;
+                        },
                     .note_building =
                         [this](const Job& job, bool builds) {
                           if (builds) {

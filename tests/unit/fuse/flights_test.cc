@@ -217,6 +217,52 @@ TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   EXPECT_EQ(counters_.flight_hits, 1U);
 }
 
+// A rename between two directories returns before the entry is published.
+TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
+  one_by_one_ = true;
+  auto builder = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *builder), Advice::kLead);
+  const auto other = wait(two_, other_);
+  set_publishers({&one_});
+  EXPECT_EQ(look(one_, *builder, "fam/NEXT/kernel.json"), Advice::kLead);
+  builder.reset();
+  ::usleep(200'000);
+  EXPECT_FALSE(*other);
+  EXPECT_EQ(counters_.flight_failures, 0U);
+  is_there_ = true;
+  set_publishers({});
+  flights_.finished(one_, "fam/KEY");
+  await(other);
+  EXPECT_EQ(counters_.flight_hits, 1U);
+}
+
+TEST_F(FlightsTest, AWaiterBuildsIfTheEntryOfABuilderThatIsGoneIsNotPublished) {
+  auto builder = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *builder), Advice::kLead);
+  const auto other = wait(two_, other_);
+  set_publishers({&one_});
+  builder.reset();
+  ::usleep(200'000);
+  EXPECT_FALSE(*other);
+  set_publishers({});
+  await(other);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(counters_.flight_hits, 0U);
+}
+
+TEST_F(FlightsTest, ProcessesOfOtherJobsWaitForAnEntryThatIsBeingPublishedWithoutALease) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  pass(milliseconds(50));
+  ASSERT_EQ(look(one_, leader_), Advice::kBuild);  // the build has failed
+  set_publishers({&one_});
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  const auto other = wait(two_, other_);
+  is_there_ = true;
+  set_publishers({});
+  await(other);
+  EXPECT_EQ(counters_.flight_hits, 1U);
+}
+
 TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
   one_by_one_ = true;
   const Sleeper third;
