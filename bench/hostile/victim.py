@@ -26,7 +26,7 @@ def hit(triton):
 
 
 def publish(entry):
-    """Looks the entry up and builds it as Triton does. The last rename returns when the entry is in the base."""
+    """Looks the entry up and builds it as Triton does. The last rmdir returns when the entry is in the base."""
     os.makedirs(entry, exist_ok=True)
     os.path.exists(f"{entry}/__grp__k.json")
     children = {f"k{number}.cubin": f"{entry}/k{number}.cubin" for number in range(FILES)}
@@ -36,10 +36,12 @@ def publish(entry):
 
 
 def put(entry, name, data):
-    staged = f"{entry}/tmp.pid_{os.getpid()}"
-    with open(staged, "wb") as file:
+    staging = f"{entry}/tmp.pid_{os.getpid()}"
+    os.mkdir(staging)
+    with open(f"{staging}/{name}", "wb") as file:
         file.write(data)
-    os.rename(staged, f"{entry}/{name}")
+    os.rename(f"{staging}/{name}", f"{entry}/{name}")
+    os.rmdir(staging)
 
 
 def end_job(control, job):

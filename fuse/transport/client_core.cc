@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/transport/client_core.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
+#include "store/sys/idle_policy.h"
 #include "store/sys/process.h"
 
 namespace cacheshim {
@@ -33,26 +34,11 @@ int core_of(pid_t thread) {
   return core && *core < CPU_SETSIZE ? static_cast<int>(*core) : -1;
 }
 
-bool set_policy(pid_t thread, int policy) {
-  const sched_param parameter{};
-  return ::sched_setscheduler(thread, policy, &parameter) == 0;
-}
-
 cpu_set_t only(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(static_cast<std::size_t>(core), &cores);
   return cores;
-}
-
-// Whether a thread may leave SCHED_IDLE again. A separate thread tests this, because a thread that
-// may not would stay SCHED_IDLE.
-bool may_return() {
-  bool returned = false;
-  std::thread([&returned] {
-    returned = set_policy(0, SCHED_IDLE) && set_policy(0, SCHED_OTHER);
-  }).join();
-  return returned;
 }
 
 }  // namespace
@@ -65,8 +51,8 @@ bool go_to_core(int core) {
 
 ClientCore::ClientCore() : pause_(kFirstPause) {
   if (::sched_getaffinity(0, sizeof everywhere_, &everywhere_) == -1) return;
-  is_possible_ =
-      ::sched_getscheduler(0) == SCHED_OTHER && CPU_COUNT(&everywhere_) > 1 && may_return();
+  is_possible_ = ::sched_getscheduler(0) == SCHED_OTHER && CPU_COUNT(&everywhere_) > 1 &&
+                 may_leave_idle_policy();
 }
 
 ClientCore::ClientCore(const ClientCore& anywhere, int core)
@@ -138,7 +124,7 @@ void ClientCore::Guest::enter() {
 void ClientCore::Guest::leave() {
   streak_ = 0;
   if (!is_in_) return;
-  (void)set_policy(0, SCHED_OTHER);  // neither can fail: see may_return()
+  (void)set_policy(0, SCHED_OTHER);  // neither can fail: see may_leave_idle_policy()
   (void)::sched_setaffinity(0, sizeof core_.everywhere_, &core_.everywhere_);
   is_in_ = false;
   core_.guest_ = 0;

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "store/sys/data_range.h"
+#include "store/sys/idle_policy.h"
 #include "store/sys/sys.h"
 
 // A digest of a file with holes equals that of the same bytes without holes, so the zeros of a hole
@@ -28,6 +30,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 constexpr std::size_t kBlockBytes = 1024;  // of XXH3 with its default secret
 constexpr std::size_t kLanes = XXH_ACC_NB;
+constexpr std::uint64_t kLargeBlocks = std::uint64_t{1} << 16;  // 64 MiB of a hole, about 0.3 ms
 constexpr std::uint64_t kSliceBlocks = std::uint64_t{1} << 20;  // 1 GiB of a hole, about 5 ms
 
 using Lanes = std::array<std::uint64_t, kLanes>;
@@ -77,17 +80,22 @@ void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   state.totalLen += blocks * kBlockBytes;
 }
 
+// No program needs large holes, but anybody can make them in no time. So their zeros take only CPU time that nobody else
+// needs.
 Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wanted) {
   static constexpr std::array<char, kBlockBytes> kZeros{};
   const std::size_t first = std::min<std::uint64_t>(count, kBlockBytes);
   add_bytes(state, kZeros.data(), first);
   count -= first;
+  std::optional<IdlePolicy> polite;
+  if (count / kBlockBytes > kLargeBlocks) polite.emplace();
   for (std::uint64_t blocks = count / kBlockBytes; blocks > 0;) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     const std::uint64_t slice = std::min(blocks, kSliceBlocks);
     skip_zero_blocks(state, slice);
     blocks -= slice;
   }
+  polite.reset();
   add_bytes(state, kZeros.data(), count % kBlockBytes);
   return {};
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "store/sys/copy_file.h"
 #include "store/sys/digest.h"
+#include "store/sys/idle_policy.h"
 #include "store/sys/sys.h"
 #include "tests/unit/support/scratch.h"
 
@@ -135,6 +138,19 @@ TEST_F(SparseFiles, ADigestStopsWhenItIsNoLongerWanted) {
   const UniqueFd other = make_dense("e", 1024 * kKiB, {});
   looks = 0;
   EXPECT_TRUE(have_equal_content(data.get(), other.get(), for_two_slices).failed_with(ECANCELED));
+}
+
+TEST_F(SparseFiles, LargeHolesTakeOnlyIdleTime) {
+  if (!may_leave_idle_policy()) GTEST_SKIP() << "needs CAP_SYS_NICE";
+  const auto policies_for = [this](off_t size) {
+    std::set<int> seen;
+    const auto look = [&] { return seen.insert(::sched_getscheduler(0)), true; };
+    EXPECT_TRUE(digest_of(make_sparse("hole", size, {{0, "data"}}).get(), look));
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    return seen;
+  };
+  EXPECT_EQ(policies_for(1024 * kKiB), std::set{SCHED_OTHER});
+  EXPECT_EQ(policies_for(kGiB), (std::set{SCHED_OTHER, SCHED_IDLE}));  // the data, then the hole
 }
 
 TEST_F(SparseFiles, FilesThatDifferInOneByteAreNotEqual) {

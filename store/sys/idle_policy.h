@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+namespace cacheshim {
+
+// Sets the scheduling policy of a thread, SCHED_OTHER or SCHED_IDLE (sched(7)); 0: of the calling thread. Returns false
+// if the thread has exited, or may not get this policy.
+bool set_policy(pid_t thread, int policy);
+
+// Whether a SCHED_IDLE thread of this process may become SCHED_OTHER again. This requires CAP_SYS_NICE or an
+// RLIMIT_NICE. Thread-safe; starts a thread.
+bool may_leave_idle_policy();
+
+// While the object exists, the calling thread runs only on a core that no other thread needs. Does nothing if the thread
+// may not leave SCHED_IDLE again, or has another policy than SCHED_OTHER. Hold no lock meanwhile.
+class IdlePolicy {
+ public:
+  IdlePolicy();
+  ~IdlePolicy();
+  IdlePolicy(const IdlePolicy&) = delete;
+  IdlePolicy& operator=(const IdlePolicy&) = delete;
+
+ private:
+  bool is_set_ = false;
+};
+
+}  // namespace cacheshim
