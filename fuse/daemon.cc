@@ -24,6 +24,7 @@
 #include "common/exit_codes.h"
 #include "common/mount_info.h"
 #include "common/names.h"
+#include "fuse/capabilities.h"
 #include "fuse/control/control_directory.h"
 #include "fuse/dispatch/operations.h"
 #include "fuse/jobs/run_directory.h"
@@ -69,6 +70,13 @@ void raise_file_limit() {
       "the mount takes one: beyond that all opens fail with EMFILE; mount it where `ulimit -Hn` is {} "
       "or more",
       limit.rlim_cur, kFewFiles);
+}
+
+void give_up_capabilities(const OwnerMode& owners) {
+  const Status dropped = drop_capabilities(owners);
+  if (dropped) return;
+  spdlog::warn("cannot give up capabilities: {}; the daemon keeps all that it has",
+               std::strerror(dropped.error().code()));
 }
 
 std::string shown_path(const DaemonOptions& options) {
@@ -351,6 +359,7 @@ std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
   (void)block_signals();  // before any thread starts that could receive the signals
   raise_file_limit();
+  give_up_capabilities(options.owners);  // keeps what mount(2) requires, and comes before any thread starts
   (void)::umask(022);
   wire::use_trace(options.trace);
   if (options.overlay) return serve_overlay(options, on_ready);

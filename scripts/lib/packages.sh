@@ -4,7 +4,7 @@
 
 build_packages=(
     g++ meson ninja-build pkg-config
-    libfuse3-dev liburing-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+    libfuse3-dev liburing-dev libcap-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
     libxxhash-dev libgtest-dev libbenchmark-dev
 )
 run_packages=(
@@ -13,7 +13,7 @@ run_packages=(
     mount python3 python3-venv ca-certificates
 )
 test_packages=(
-    acl attr binutils
+    acl attr binutils systemd
     git rsync ccache                                               # programs that the tests run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded together with cacheshim's library
     valgrind strace

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/capabilities.h"
+
+#include <sys/capability.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace cacheshim {
+namespace {
+
+// docs/security.md has the same rows, and integrations/systemd/cacheshim.service names those that are always needed;
+// tests/hostile compares them.
+constexpr cap_value_t kAlwaysNeeded[] = {
+    CAP_CHOWN,            // gives objects to the users who create them
+    CAP_DAC_OVERRIDE,     // opens the users' files and directories in the layers
+    CAP_DAC_READ_SEARCH,  // finds the directory of a fanotify event: open_by_handle_at(2)
+    CAP_FOWNER,           // changes modes, times and ACLs of the users' files
+    CAP_FSETID,           // keeps set-id bits as the calling user may keep them
+    CAP_LEASE,            // detects mappings of the users' files: fcntl(2), F_SETLEASE
+    CAP_SETUID,           // lets the kernel write layers without the blocks that are kept for root: setfsuid(2)
+    CAP_SYS_ADMIN,        // mounts, watches file systems by fanotify, copies mounts, FUSE passthrough
+    CAP_SYS_NICE,         // leaves SCHED_IDLE
+    CAP_SYS_PTRACE,       // reads the environment and the pending system call of the users' processes
+};
+
+// With owner=squash, the daemon makes no device nodes and copies no file capabilities.
+constexpr cap_value_t kNeededToKeepOwners[] = {
+    CAP_MKNOD,    // makes device nodes, and copies them up
+    CAP_SETFCAP,  // copies files that have capabilities
+};
+
+using Needed = std::vector<cap_value_t>;
+
+struct FreeSet {
+  void operator()(cap_t set) const { (void)::cap_free(set); }
+};
+using CapabilitySet = std::unique_ptr<std::remove_pointer_t<cap_t>, FreeSet>;
+
+Needed needed_with(const OwnerMode& owners) {
+  Needed needed(std::begin(kAlwaysNeeded), std::end(kAlwaysNeeded));
+  if (owners.keep) {
+    needed.insert(needed.end(), std::begin(kNeededToKeepOwners), std::end(kNeededToKeepOwners));
+  }
+  return needed;
+}
+
+// Fails without CAP_SETPCAP. Then no_new_privs suffices: it limits programs to what the process has.
+void limit_bounding_set(const Needed& needed) {
+  for (cap_value_t one = 0; ::cap_get_bound(one) >= 0; ++one) {
+    const bool is_needed = std::find(needed.begin(), needed.end(), one) != needed.end();
+    if (!is_needed) (void)::cap_drop_bound(one);
+  }
+}
+
+// Copies a flag of the needed capabilities. Both functions fail only for arguments that are invalid.
+void copy_needed(const Needed& needed, cap_t from, cap_t to, cap_flag_t flag) {
+  for (const cap_value_t one : needed) {
+    cap_flag_value_t value = CAP_CLEAR;
+    (void)::cap_get_flag(from, one, flag, &value);
+    (void)::cap_set_flag(to, flag, 1, &one, value);
+  }
+}
+
+}  // namespace
+
+Status drop_capabilities(const OwnerMode& owners) {
+  const Needed needed = needed_with(owners);
+  limit_bounding_set(needed);
+  const CapabilitySet current(::cap_get_proc());
+  const CapabilitySet kept(::cap_init());  // empty
+  if (!current || !kept) return Errno::last();
+  copy_needed(needed, current.get(), kept.get(), CAP_PERMITTED);
+  copy_needed(needed, current.get(), kept.get(), CAP_EFFECTIVE);
+  // The inheritable set is now empty, so the kernel also clears the ambient set.
+  if (::cap_set_proc(kept.get()) == -1) return Errno::last();
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1) return Errno::last();
+  return {};
+}
+
+}  // namespace cacheshim

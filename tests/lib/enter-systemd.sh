@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# enter-systemd.sh UNITS GROUP
+#
+# Runs a systemd of its own, as the first process of new mount, PID and cgroup namespaces, with the units of the
+# directory UNITS only. Its cgroups are below the new cgroup GROUP, which the caller removes. All mounts and processes
+# disappear with this script, even if it is killed. Exits with 77 if this machine gives no cgroups.
+set -euo pipefail
+
+readonly systemd=/lib/systemd/systemd top=/sys/fs/cgroup
+
+hierarchies() { # prints the mount points and options of all cgroup file systems
+    awk -v top="$top" '($3 == "cgroup" || $3 == "cgroup2") && index($2, top) == 1 { print $2, $3, $4 }' /proc/self/mounts
+}
+
+join() { # GROUP
+    local path joined=
+    while read -r path _; do
+        mkdir -p "$path/$1" 2> /dev/null || continue
+        # A cgroup of "cpuset" needs settings before it accepts processes.
+        if echo $$ 2> /dev/null > "$path/$1/cgroup.procs"; then joined=yes; else rmdir "$path/$1"; fi
+    done <<< "$(hierarchies)"
+    [ -n "$joined" ] || exit 77
+}
+
+mount_cgroups() { # shows each hierarchy from this process's cgroup on
+    local before path type options name
+    before=$(hierarchies)
+    umount -l "$top"
+    # Version 2 alone is mounted at the top, version 1 in directories.
+    grep -q "^$top cgroup2 " <<< "$before" || mount -t tmpfs -o mode=0755 tmpfs "$top"
+    while read -r path type options; do
+        mkdir -p "$path"
+        name=$(tr , '\n' <<< "$options" | grep -vx 'rw\|ro\|relatime\|nosuid\|nodev\|noexec\|xattr\|release_agent=.*\|clone_children\|memory_.*\|nsdelegate' | paste -sd ,) || true
+        [[ $name != name=* ]] || name=none,$name
+        mount -t "$type" ${name:+-o "$name"} "$type" "$path"
+    done <<< "$before"
+}
+
+inside() { # UNITS
+    mount -t proc proc /proc
+    mount_cgroups
+    mount -t tmpfs -o mode=0755 tmpfs /run
+    mkdir -p /run/systemd/system
+    mount --make-rshared /
+    # Without a target's units, systemd starts nothing by itself.
+    exec env -i PATH="$PATH" container=cacheshim-test SYSTEMD_UNIT_PATH="$1" \
+        "$systemd" --system --unit=empty.target --log-target=console --show-status=no
+}
+
+if [ "$1" = --inside ]; then
+    inside "$2"
+fi
+join "$2"
+exec setpriv --pdeathsig KILL -- unshare --mount --pid --fork --kill-child --cgroup --propagation private -- \
+    "${BASH_SOURCE[0]}" --inside "$1"
