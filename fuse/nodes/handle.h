@@ -12,6 +12,7 @@
 #include "fuse/limits/user_limits.h"
 #include "fuse/nodes/arena.h"
 #include "fuse/nodes/node_table.h"
+#include "fuse/nodes/open_files.h"
 #include "fuse/nodes/open_flags.h"
 #include "store/locks/shared_file.h"
 #include "store/sys/mutex.h"
@@ -52,6 +53,7 @@ struct FileHandle {
   std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
   bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
+  OpenFiles::Place place{};              // of `fd`
 
   // Whether a process can write to the file through a mapping, without a request to the daemon.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
@@ -73,6 +75,7 @@ struct FileHandle {
 struct DirHandle {
   NodeIndex node = 0;
   UniqueFd object;  // an O_PATH descriptor of the directory, in the layer or the base
+  OpenFiles::Place place{};  // of `object`
   struct Entry {
     std::uint64_t place;
     ListedEntry listed;

@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <array>
+#include <list>
 #include <unordered_map>
 #include <vector>
 
@@ -24,20 +24,23 @@ namespace cacheshim {
 // one open(2) or fstat(2).
 class OpenFiles {
  public:
+  using Descriptors = std::list<int>;
+  using Place = Descriptors::iterator;
+
   // `fd` must stay open until remove(), but may come to refer to another file (FileHandle).
-  void add(NodeIndex node, int fd) {
+  Place add(NodeIndex node, int fd) {
     Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);
-    shard.files[node].push_back(fd);
+    Descriptors& fds = shard.files[node];
+    return fds.insert(fds.end(), fd);
   }
-  void remove(NodeIndex node, int fd) {
+  // Call once with the result of add(). Takes the same time however many descriptors the node has.
+  void remove(NodeIndex node, Place place) {
     Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);
     const auto found = shard.files.find(node);
-    if (found == shard.files.end()) return;
-    auto& fds = found->second;
-    if (const auto one = std::find(fds.begin(), fds.end(), fd); one != fds.end()) fds.erase(one);
-    if (fds.empty()) shard.files.erase(found);
+    found->second.erase(place);
+    if (found->second.empty()) shard.files.erase(found);
   }
   bool has(NodeIndex node) const {
     const Shard& shard = shard_of(node);
@@ -74,7 +77,7 @@ class OpenFiles {
  private:
   struct alignas(64) Shard {
     mutable Mutex mutex;
-    std::unordered_map<NodeIndex, std::vector<int>> files GUARDED_BY(mutex);
+    std::unordered_map<NodeIndex, Descriptors> files GUARDED_BY(mutex);
   };
   static constexpr std::size_t kShards = 32;
 

@@ -52,7 +52,7 @@ Result<OpenedFile> Directories::opendir(const Request& request, NodeId ino) {
     opened.cache_readdir = opened.keep_cache = may_keep_listing(node, info);
     if (auto object = objects_.open_object(*info.job, node)) dir->object = *std::move(object);
   }
-  if (dir->object) mount_.open_files.add(node, dir->object.get());
+  if (dir->object) dir->place = mount_.open_files.add(node, dir->object.get());
   opened.fh = mount_.handles.add(std::move(dir), std::move(charge));
   return opened;
 }
@@ -67,7 +67,7 @@ bool Directories::may_keep_listing(NodeIndex node, const NodeInfo& info) {
 
 void Directories::releasedir(std::uint64_t fh) {
   const DirHandle* const dir = mount_.handles.dir(fh);
-  if (dir != nullptr && dir->object) mount_.open_files.remove(dir->node, dir->object.get());
+  if (dir != nullptr && dir->object) mount_.open_files.remove(dir->node, dir->place);
   mount_.handles.remove(fh);
 }
 

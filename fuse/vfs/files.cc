@@ -51,7 +51,7 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job.unsettled.add_writer(st.st_dev, st.st_ino);
   ++job.use.open_files;
-  mount_.open_files.add(ref.node, handle->fd.get());
+  handle->place = mount_.open_files.add(ref.node, handle->fd.get());
   (handle->in_upper ? mount_.counters.opens_layer : mount_.counters.opens_base)
       .fetch_add(1, std::memory_order_relaxed);
   return handle;
@@ -332,7 +332,7 @@ void Files::end_writing(FileHandle& handle) {
 void Files::release(std::uint64_t fh) {
   if (FileHandle* handle = mount_.handles.file(fh)) {
     lock_requests_.release_locks(*handle, fh);
-    mount_.open_files.remove(handle->node, handle->fd.get());
+    mount_.open_files.remove(handle->node, handle->place);
     mount_.shared_files.released(*handle);
     if (handle->backing_id != 0) mount_.layer_meter.silent_growth().remove(*handle);
     // Closes the file before end_writing(), because the daemon itself must not have it open for writing then.

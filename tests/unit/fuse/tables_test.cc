@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <map>
 #include <random>
@@ -7,6 +10,7 @@
 
 #include "fuse/nodes/arena.h"
 #include "fuse/nodes/name_index.h"
+#include "fuse/nodes/open_files.h"
 #include "fuse/services/freshness/generations.h"
 #include "fuse/services/single_flight/failed_builds.h"
 
@@ -22,6 +26,22 @@ TEST(FailedBuilds, ForgetsAPathAndTheNamesBelowIt) {
   failed.forget("triton/A");
   EXPECT_FALSE(failed.has("triton/A", now) || failed.has("triton/A/x", now));
   EXPECT_TRUE(failed.has("triton/AB", now));
+}
+
+TEST(OpenFiles, LeadsToAnOpenDescriptorWhicheverAreClosed) {
+  OpenFiles files;
+  const int first = ::open("/", O_RDONLY);
+  const int second = ::open("/dev/null", O_RDONLY);
+  const auto first_place = files.add(7, first);
+  const auto second_place = files.add(7, second);
+  EXPECT_TRUE(S_ISCHR(files.stat(7)->st_mode));
+  files.remove(7, second_place);
+  EXPECT_TRUE(S_ISDIR(files.stat(7)->st_mode));
+  files.remove(7, first_place);
+  EXPECT_FALSE(files.has(7));
+  EXPECT_TRUE(files.stat(7).failed_with(ESTALE));
+  ::close(first);
+  ::close(second);
 }
 
 TEST(NameIndex, FindsElementsWithEqualHashes) {
