@@ -10,6 +10,7 @@
 
 #include "store/overlay/changes.h"
 #include "store/overlay/common_names.h"
+#include "store/overlay/copy_bound.h"
 #include "store/sys/paths.h"
 #include "store/sys/process.h"
 #include "store/sys/sys.h"
@@ -275,6 +276,17 @@ void Names::rmdir(const Request& request, NodeId parent, const char* name,
       {{parent, victim}, [pending = share(std::move(completion))] { pending->complete({}); }});
 }
 
+// During a rename between two directories, the kernel lets no other such rename of the mount proceed (s_vfs_rename_mutex).
+// The bound corresponds to some 30 ms. Programs that get EXDEV copy the object themselves, as mv(1) does.
+bool Names::copies_too_much(Job& job, NodeRef directory, const std::string& name) {
+  constexpr CopyBound kBound{.objects = 256, .bytes = std::uint64_t{16} << 20};
+  const Result<std::string> path = [&] {
+    const ReaderLock lock(job.overlay.mutex());
+    return objects_.child_path(job, directory, name);
+  }();
+  return path && exceeds(kBound, job.overlay, *path);
+}
+
 Result<std::string> Names::rename_object(const Request& request, const Place& old_place,
                                          const Place& new_place, unsigned flags) {
   const NodeRef from = old_place.directory;
@@ -285,6 +297,10 @@ Result<std::string> Names::rename_object(const Request& request, const Place& ol
   CACHESHIM_TRY(target, objects_.view_directory(to));
   if (source.job != target.job) return Errno(EXDEV);
   Job& job = *source.job;
+  const bool delays_others = from.node != to.node && job.views.are_private();
+  if (delays_others && (copies_too_much(job, from, name) ||
+                        (flags == RENAME_EXCHANGE && copies_too_much(job, to, new_name))))
+    return Errno(EXDEV);
   CACHESHIM_TRY(prepared,
                 objects_.prepare_change(mount_.nodes.names().find(from.node, name), kWholeFile,
                                         /*whole_tree=*/true));
@@ -334,7 +350,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   mount_.publishing.note_built(job, *renamed);
   mount_.single_flight.note_step(job, *renamed);
   mount_.publishing.rejections().note_changed(job, *renamed, request.caller.tid);
-  // A rename between two directories keeps all others of the mount waiting in the kernel (s_vfs_rename_mutex).
+  // A rename between two directories keeps all others of the mount waiting: see copies_too_much().
   mount_.publishing.completed(
       job, *renamed, Arrival::kNamed,
       {.held = {parent, new_parent, source, target},

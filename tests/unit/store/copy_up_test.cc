@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "store/overlay/changes.h"
+#include "store/overlay/copy_bound.h"
 #include "store/overlay/copy_up.h"
 #include "store/overlay/staged_copies.h"
 #include "tests/unit/support/overlay_fixture.h"
@@ -40,6 +41,24 @@ TEST_F(CopyUp, PreparedCopyIsTakenAndNotMadeAgain) {
   EXPECT_EQ(get("a/x"), "text");
   EXPECT_EQ(steps_.begun, 1);
   EXPECT_EQ(counters_.copy_ups, 1U);
+}
+
+TEST_F(CopyUp, ABoundCountsWhatIsCopied) {
+  for (const char* name : {"a/x", "a/b/y", "a/b/z"}) scratch_.write(std::string("base/") + name, "text");
+  const auto exceeds_at = [this](CopyBound bound, const char* path) {
+    return exceeds(bound, overlay_, path);
+  };
+  const std::uint64_t block = size_of_copy(*overlay_.find_in_base("a/x"));
+  EXPECT_FALSE(exceeds_at({.objects = 5, .bytes = 3 * block}, "a"));  // two directories, three files
+  EXPECT_TRUE(exceeds_at({.objects = 4, .bytes = 3 * block}, "a"));
+  EXPECT_TRUE(exceeds_at({.objects = 5, .bytes = 3 * block - 1}, "a"));
+  EXPECT_TRUE(exceeds_at({.objects = 1, .bytes = block - 1}, "a/x"));
+  EXPECT_FALSE(exceeds_at({.objects = 1, .bytes = block}, "a/x"));
+  const CopyBound nothing{.objects = 0, .bytes = 0};
+  EXPECT_TRUE(exceeds_at(nothing, "a/x"));
+  ASSERT_TRUE(open_writable("a/x"));
+  EXPECT_FALSE(exceeds_at(nothing, "a/x"));
+  EXPECT_FALSE(exceeds_at(nothing, "none"));
 }
 
 TEST_F(CopyUp, OtherRequestsContinueWhileAFileIsCopied) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "store/overlay/overlay.h"
+
+namespace cacheshim {
+
+// What may be copied up while others wait.
+struct CopyBound {
+  std::size_t objects;
+  std::uint64_t bytes;  // of data; holes take none
+};
+
+// Whether a copy-up of `path`, with the contents if it is a directory, exceeds the bound. Counts what the lowers have
+// there, also if the layer hides a part of it. Stats at most bound.objects objects, and lists their directories. False if
+// there is nothing to copy.
+bool exceeds(const CopyBound& bound, Overlay& overlay, const std::string& path)
+    EXCLUDES(overlay.mutex());
+
+}  // namespace cacheshim
