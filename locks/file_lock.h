@@ -23,11 +23,11 @@
 
 namespace cacheshim {
 
-// The reason why a lock attempt has failed.
+// Why a lock attempt failed.
 struct LockError {
   enum class Reason {
-    kTimedOut,    // others held the lock: in try_lock() at the call, otherwise until the timeout
-    kCannotOpen,  // the lock file cannot be made or opened
+    kTimedOut,    // another holder had the lock: when try_lock() was called, or until the timeout
+    kCannotOpen,  // the lock file cannot be created or opened
     // the file system has returned an error: it has no locks (ENOLCK, ENOSYS), or the mount is
     // closing
     kCannotLock,

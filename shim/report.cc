@@ -61,8 +61,8 @@ class SigpipeGuard {
   bool blocked_ = false;
 };
 
-// Whether the path names a descriptor of this process. Such a name is a symlink, but leads only to
-// what the process has open. A path that goes on from there may lead anywhere (/dev/fd/../../tmp/x).
+// Whether the path names a descriptor of this process. Such a name is a symlink, but leads only to a
+// file that the process has open. A longer path may lead anywhere (/dev/fd/../../tmp/x).
 bool is_own_descriptor(const char* path) {
   if (std::strcmp(path, "/dev/stdout") == 0 || std::strcmp(path, "/dev/stderr") == 0) return true;
   for (const char* const directory : {"/dev/fd/", "/proc/self/fd/"}) {
@@ -82,7 +82,8 @@ UniqueFd open_as_root(int flags) {
   struct stat st;
   if (!file || real::__fxstat(kStatVersion, file.get(), &st) != 0) return UniqueFd();
   const bool is_own = st.st_uid == 0 || st.st_uid == ::geteuid();
-  // In /tmp, another user may have given a name to a file of root, if the kernel permits that.
+  // In /tmp, another user may have made a hard link to a file of root, unless
+  // fs.protected_hardlinks forbids that.
   const bool has_other_names = S_ISREG(st.st_mode) && st.st_nlink > 1;
   return is_own && !has_other_names ? std::move(file) : UniqueFd();
 }

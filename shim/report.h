@@ -7,9 +7,9 @@
 
 namespace cacheshim {
 
-// Decides, in its first call, where reported lines go: to the end of the file that CACHESHIM_LOG names, otherwise to
-// stderr. Root uses the file only if no other user can have chosen or replaced it (trusted_paths.h). If the process has
-// no stderr at this time, no line is ever written to descriptor 2, which may later be a data file. The constructor
+// The first call decides where reported lines go: to the end of the file that CACHESHIM_LOG names, otherwise to stderr.
+// Root uses the file only if no other user can have chosen or replaced it (trusted_paths.h). If the process has no
+// stderr at the first call, the library never writes to descriptor 2, which may later be a data file. The constructor
 // calls this function. So does report_line(), because another library's constructor may cause a line before this
 // library's constructor runs.
 void settle_reports();

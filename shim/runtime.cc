@@ -230,8 +230,8 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// Does not use `mount_device` as it was: after an unmount, the old daemon may continue to run
-// beside the daemon of the next mount at this path.
+// Reads the device number again, because `mount_device` may be that of an earlier mount: after an
+// unmount, the old daemon may continue to run beside the daemon of the next mount at this path.
 bool is_device_of_mount(unsigned long device) {
   const auto root = look_at_root(routes().mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(routes().mount());

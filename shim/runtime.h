@@ -8,7 +8,7 @@
 // The state of this process, and the interface through which the hooks use it.
 //
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main,
-// in programs that do not expect it. Idea: the constructor decides everything and stores it in
+// in programs that do not expect it. Idea: the constructor makes all decisions and stores them in
 // static memory. After that, the state changes only from "active" to "broken" (the mount is gone),
 // by one atomic store; the noted spellings (given_back.h) are hints of one word each. Invariant: a
 // hook locks nothing, allocates only where libc's function allocates too, and leaves errno as libc

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of the user beside the victim. Each function runs until it is killed.
+"""The attacker's processes, which run beside the victim's. Each function runs until its process is killed.
 
-attacks.py ATTACK MOUNT PREFIX, or attacks.py burn SHARE…: a process for each share of a core.
+attacks.py ATTACK MOUNT PREFIX runs one attack. attacks.py burn SHARE… starts a process for each share of a core.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ HOLD_S = 0.5
 
 
 def notifications(mount, _prefix):
-    """Holds directories of its view in getdents(2), again and again, which blocks the daemon's invalidations there."""
+    """Repeatedly blocks getdents(2) in directories of its view, which blocks the daemon's invalidations there."""
     while True:
-        child = os.fork()  # the server enters a user namespace, and these can be nested only 32 times
+        child = os.fork()  # Buffer enters a user namespace, and these can be nested only 32 times
         if child == 0:
             agent_hostile.hang_in_listings([f"{mount}/triton", f"{mount}/triton/KEY0"])
             time.sleep(HOLD_S)
@@ -30,7 +30,7 @@ def notifications(mount, _prefix):
 
 
 def holes(mount, _prefix):
-    """Publishes entries of files with holes of 10 GiB, and asks for the digest of one."""
+    """Publishes entries whose files are holes of 10 GiB, and requests the digest of one."""
     triton, control = f"{mount}/triton", f"{mount}/.cacheshim/control"
     os.makedirs(f"{triton}/HOLE", exist_ok=True)
     agent_hostile.make_hole(f"{triton}/HOLE/k0.cubin", 10 << 30)
@@ -42,7 +42,7 @@ def holes(mount, _prefix):
 
 
 def limits(mount, prefix):
-    """Takes descriptors, locks, leases and requests until they are refused, lets them go, and begins again."""
+    """Takes descriptors, locks, leases and requests until the daemon refuses more, releases them, and begins again."""
     triton = f"{mount}/triton"
     for number in itertools.count():
         agent_limits.lock_ranges(f"{triton}/locked", 20_000)
@@ -71,7 +71,7 @@ def leases(mount, prefix):
 
 
 def burn(*shares):
-    """Uses these shares of a core, one process each."""
+    """Uses CPU time: one process for each share of a core."""
     for share in shares[1:]:
         if os.fork() == 0:
             shares = (share,)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a malicious user costs another one: the times of the other's operations beside each attack, compared with the
-times beside a neighbor that uses as much CPU as the attack and the daemon's work for it. Needs root, and creates its own
-mounts.
+"""Measures what a malicious user costs another user, the victim. Times the victim's operations during each attack, and
+beside a harmless neighbor that uses as much CPU as the attack and the daemon's work for it. Needs root, and creates its
+own mounts.
 
 bench/hostile/main.py [--seconds N] [--rounds N] [--attacks A,B] [--json]; uses build/dist.
 """
@@ -26,7 +26,7 @@ sys.path.insert(0, str(REPOSITORY / "tests/lib"))
 import jobs  # noqa: E402
 import mounts  # noqa: E402
 
-# Uids of nobody else: all processes of the attacker are killed after each attack.
+# Uids that no other process uses: after each attack, all processes of ATTACKER are killed.
 ATTACKER, VICTIM = 25001, 25002
 MODULES = ("bench/hostile/attacks.py", "bench/hostile/victim.py", "tests/hostile/agent_hostile.py",
            "tests/hostile/agent_limits.py")
@@ -37,7 +37,7 @@ WARM_UP_S = 1
 
 
 class Ground:
-    """A mounted store with entries, and the processes beside its victim."""
+    """A mounted store with entries; runs the victim and the processes beside it."""
 
     def __init__(self, scratch):
         self._scratch = scratch
@@ -52,7 +52,7 @@ class Ground:
         for module in MODULES:
             (scratch / pathlib.Path(module).name).write_bytes((REPOSITORY / module).read_bytes())
         config = scratch / "cacheshim.toml"
-        config.write_text('flight_timeout = "1s"\n')  # the time that a user may let others wait in vain
+        config.write_text('flight_timeout = "1s"\n')  # how long others wait for a user's unfinished build
         self.mount = mounts.Mount(store, point).mount("--config", config)
         self._runs = 0
 
@@ -66,7 +66,7 @@ class Ground:
         return json.loads(done.stdout)
 
     def prefix(self):
-        """Returns how the names of the next victim's entries begin."""
+        """Returns the prefix of the names of the next victim's entries."""
         return f"V{self._runs}-"
 
     @contextlib.contextmanager
@@ -90,7 +90,7 @@ class Ground:
 
 
 def processes_of(uid):
-    """Returns the processes of a user, without those that have ended and wait for their parents."""
+    """Returns the processes of a user, without zombies."""
     found = []
     for directory in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
 for each kind.
 
 victim.py MOUNT PREFIX SECONDS: reads entries of the base, KEY0 to KEY99, and publishes entries whose names begin with
-PREFIX. The first WARM_UP_S seconds are not measured: a defense may begin when an attack has had success once.
+PREFIX. The first WARM_UP_S seconds are not measured: some defenses begin only after an attack has succeeded once.
 """
 
 import json

@@ -125,8 +125,8 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
     lock(held, LOCK_EX);
     board.done = 2 * round - 1;
     wait_until(board.waiting, round);
-    // After this delay, the waiter waits. The delay varies, so that it is not in step with a
-    // polling interval.
+    // After this delay, the waiter is blocked in flock(2). The delay varies, so that it is not in
+    // step with a polling interval.
     pause_us(2000 + 700 * (round % 8));
     board.freed = now_us();
     lock(held, LOCK_UN);

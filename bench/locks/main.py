@@ -62,7 +62,7 @@ def run(scratch, rounds, waiters, jobs):
 
 
 def crowd_behind_raw(mount, raw, lock, waiters):
-    """Returns the daemon's CPU use in percent of a core while all threads wait for a lock that the daemon must poll."""
+    """Returns the daemon's CPU use in percent of a core while many threads wait for a lock that the daemon polls."""
     holder = open(raw, "rb")
     fcntl.flock(holder, fcntl.LOCK_EX)
     before = mount.stats()["lock_waits"]

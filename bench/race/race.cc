@@ -107,8 +107,8 @@ class Board {
   Shared* shared_;
 };
 
-// Checks the time with the coarse clock, because that takes only a twentieth of a stat; a row may
-// therefore end a few milliseconds late.
+// Checks the time with the coarse clock, because reading it takes only a twentieth of the time of a
+// stat. A row may therefore end a few milliseconds late.
 Report run_steps(const Step& step, double seconds) {
   const double cpu_before = own_cpu();
   const double begin = read_clock(CLOCK_MONOTONIC);

@@ -66,7 +66,7 @@ class Walk:
 
 @contextmanager
 def in_memory(stage: Stage, keys: int) -> Iterator[Stage]:
-    """Yields a stage like `stage` on a tmpfs of its own, with a base of that many keys of empty files."""
+    """Yields a stage like `stage` on a tmpfs of its own, with a base of `keys` keys of empty files."""
     area = stage.area / "memory"
     area.mkdir()
     run(["mount", "-t", "tmpfs", "-o", "nr_inodes=0", "tmpfs", area], 10)
@@ -97,7 +97,7 @@ def walk(stage: Stage, contestant: Contestant) -> Walk:
 
 
 def _drop_names() -> None:
-    """Makes the kernel drop all names and inodes that nobody uses."""
+    """Makes the kernel drop all cached names and inodes that are not in use."""
     Path("/proc/sys/vm/drop_caches").write_text("2\n")
 
 

@@ -185,7 +185,7 @@ def run(
     user: int = 0,
 ) -> str:
     """Returns the command's output. Raises Failed with its first error message."""
-    # A file instead of a pipe: a daemon that keeps running may keep it open.
+    # Uses a file instead of a pipe: a daemon that continues to run may keep the pipe open, and its reader would wait.
     out = os.memfd_create("out")
     err = os.memfd_create("err")
     try:
@@ -222,7 +222,7 @@ def processes() -> set[int]:
 
 
 def _wait_until_gone(before: set[int]) -> None:
-    """Waits until the daemons, which exit shortly after their mount, are gone; kills those that are not."""
+    """Waits until the daemons, which exit shortly after their mount, are gone; kills the others."""
     for patience_s in (20, 10):
         deadline = time.monotonic() + patience_s
         while (left := processes() - before) and time.monotonic() < deadline:

@@ -233,8 +233,8 @@ constexpr std::array<const char*, kHeads.size()> kColumns = {
 constexpr std::size_t kStarted = 5;
 using Cells = std::array<std::string_view, kHeads.size()>;
 
-// Returns the cells of one line in the order of our columns. `places` has the position of each
-// column.
+// Returns the cells of one line in the order of kColumns. `places` has the position of each column
+// in the line.
 Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size()>& places) {
   Cells cells;
   cells.fill("-");

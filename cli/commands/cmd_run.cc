@@ -68,7 +68,8 @@ bool is_bound_view(const std::string& mount) {
   return ::access(control.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
-// Returns the job that has started: the daemon chooses another one if this one is not the caller's.
+// Starts the run's job and returns its id. If that job is not the caller's, the daemon starts another
+// one instead.
 JobId start_job(const Run& run) {
   const ControlClient client(run.mount);
   const json answer = client.request({{"op", "job-start"},

@@ -49,8 +49,8 @@ constexpr std::string_view kSilent[] = {"defaults", "allow_other", "default_perm
                                         "nouser",   "owner",       "group",
                                         "silent",   "loud"};
 
-// Options that only mount(8) and umount(8) use. For a remount, mount(8) passes the user and group
-// ids in an existing mount's options again.
+// Options that only mount(8) and umount(8) use. user_id and group_id are options of an existing
+// mount, which mount(8) passes again for a remount.
 constexpr std::string_view kSilentKeys[] = {
     "x-", "user=", "uhelper=", "comment=", "user_id=", "group_id="};
 

@@ -151,7 +151,8 @@ struct Closed {
 };
 
 // Returns the directory, or its nearest existing parent below HOME, if another user owns it and
-// `user` cannot write there. A caller with another user ID checks only the owner.
+// `user` cannot write there, or if stat(2) fails. If this process is not of `user`, checks only the
+// owner.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};
@@ -166,8 +167,8 @@ std::optional<Closed> find_closed(const std::string& path, const std::string& ho
   return std::nullopt;
 }
 
-// Reports directories in HOME that another user has left (by a container's build or sudo). They
-// cause PermissionError as soon as the caches are used without a mount.
+// Reports cache directories in HOME that belong to another user, as a container's build or sudo may
+// leave them. They cause PermissionError as soon as the caches are used without a mount.
 void check_default_directories(const std::vector<Profile>& profiles, Findings& findings) {
   constexpr const char* kName = "default caches";
   const auto home = find_variable("HOME");

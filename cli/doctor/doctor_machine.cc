@@ -132,7 +132,7 @@ void check_rootless(Findings& findings) {
         "'sysctl kernel.apparmor_restrict_unprivileged_userns=0', or a profile for cacheshim");
   }
   const auto error = ask_child([] {
-    if (::geteuid() == 0) (void)!::setresuid(kNobody, kNobody, kNobody);  // root may lack other ids
+    if (::geteuid() == 0) (void)!::setresuid(kNobody, kNobody, kNobody);  // fails if kNobody is not mapped
     return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : errno;
   });
   if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may make user namespaces");

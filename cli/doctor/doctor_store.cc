@@ -113,7 +113,7 @@ void check_locks(const DoctorContext& context, const OpenStore& store, Findings&
 
 void check_reflink(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   const auto shares = store.control ? probe_reflink(store.control.get()) : Errno(EACCES);
-  if (!shares) return;  // without write permission, or unsupported O_TMPFILE
+  if (!shares) return;  // no write permission, or no O_TMPFILE
   findings.ok("reflink", context.store,
               *shares ? "copy-ups share their blocks with the base" : "none: copy-ups are copies");
 }

@@ -51,8 +51,8 @@ DaemonEnd::DaemonEnd(const std::string& run_dir) {
   process_ = open_holder(lock_.get(), holder_);
 }
 
-// The process is a zombie once its main thread has returned. A killed daemon is one too while its other threads exit,
-// but keeps its locks until the last of them has.
+// A process becomes a zombie when its main thread exits. So a killed daemon is a zombie while its other threads are
+// still exiting, but it keeps its locks until the last of them has exited.
 bool DaemonEnd::has_released_all() const {
   if (holder_ <= 0) return false;
   std::ostringstream text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// If not even the first component of the mount point exists, this replaces the root directory, as
-// bubblewrap does. A tmpfs becomes the root; every entry of the old root is bound into it, next to
-// the new directory. The tmpfs is then made read-only, so that no process writes to a root
+// If not even the first component of the mount point exists, the process replaces its root directory,
+// as bubblewrap does. A tmpfs becomes the root, and every entry of the old root is bound into it, next
+// to the new directory. The tmpfs is then made read-only, so that no process writes to a root
 // directory that disappears with the namespace.
 #include "cli/mounting/private_namespace.h"
 

@@ -18,8 +18,8 @@
 namespace cacheshim::cli {
 namespace {
 
-// Runs a command of root. Variables such as LIBMOUNT_UTAB name files that it writes, so it gets none
-// that may come from another user.
+// Runs a command as root. Variables such as LIBMOUNT_UTAB name files that the command writes. So if
+// the environment may come from another user, the command gets an empty one.
 void run_silently(std::vector<std::string> words) {
   char* nothing[] = {nullptr};
   char** const environment =

@@ -60,9 +60,8 @@ class Attempt {
   // The number of changes to the base so far.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
   // Whether the application may get this descriptor, which was opened after `changes_before`
-  // changes. Returns false for a directory. Also returns false for the process's first open of a
-  // path or an entry in an hour if the daemon must record its use, so that the mount serves this
-  // open.
+  // changes. Returns false for a directory. At the process's first open of a path or an entry in an
+  // hour, also returns false if the daemon must record the use: the mount then serves this open.
   bool may_have(int fd, std::uint64_t changes_before) const;
   // As may_have(), for a directory that the application will list: returns true if it is the base's
   // and every user may read it. The kernel has already checked this process's permission.
@@ -197,14 +196,14 @@ bool is_open_to_all(mode_t mode) {
   return S_ISREG(mode) && (mode & 0444) == 0444;
 }
 
-// Returns true for a directory, which must not be opened here, because the base's listing lacks the
-// layer's names. This read transfers nothing and is the fastest call that distinguishes a directory
-// from a file.
+// Returns true for a directory. The application must not get a directory of the base, because its
+// listing lacks the layer's names. A read of 0 bytes is the fastest call that distinguishes a
+// directory from a file.
 bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// Returns the state for the mark of an open. It combines the count of changes with the view,
-// because a new daemon counts from zero, and with the hour, because the daemon must also record the
-// use of a file that is opened all the time.
+// Returns the state for the mark of an open. The state combines three values: the count of changes;
+// the view, because a new daemon counts from zero; and the hour, because the daemon must also record
+// the use of a file that is opened all the time.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
@@ -349,8 +348,8 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// Answers only for the rights to read and to enter: a process that has them in the base has them in
-// the view too. For other rights the view's owner matters.
+// Answers only for the rights to read and to enter: a process that has these rights in the base also
+// has them in the view. Other rights depend on the view's owner.
 bool try_access(const char* rest, int mode, int flags, int& result) {
   constexpr int kMostRights = R_OK | X_OK;
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)

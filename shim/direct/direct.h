@@ -54,8 +54,8 @@ bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& re
 // only the mount can tell. Leaves errno unchanged.
 bool has_name(const char* rest);
 
-// A directory of the base that was opened for listing. At that time, the view's listing was the
-// same.
+// A directory of the base that was opened for listing. When it was opened, the view's listing
+// equaled the base's.
 struct OpenedDirectory {
   DIR* stream = nullptr;  // null if there is no such name; errno has the reason
   int fd = -1;            // of the stream
@@ -69,8 +69,8 @@ struct OpenedDirectory {
 // View::count_look() once the stream is used; an absent name has been counted already.
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
-// Whether a name with this beginning is reserved (store/sys/whiteout.h): no view shows it, and no
-// process can create it.
+// Whether `name` is reserved (store/sys/whiteout.h). No view shows a reserved name, and no process
+// can create one.
 inline bool is_reserved(const char* name) {
   return name[0] == '.' && name[1] == 'w' && name[2] == 'h' && name[3] == '.';
 }
@@ -90,7 +90,7 @@ template <class Stat>
 bool stat(const char* path, int flags, Stat* out, int& result) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same
   const char* const rest = rest_in_view(path);
-  // Only the kernel may write through a pointer that may be invalid.
+  // `out` may be invalid. So the kernel must be the first to write to it: it returns EFAULT.
   auto* const found = static_cast<struct stat*>(static_cast<void*>(out));
   return rest != nullptr && try_stat(rest, flags, found, result);
 }

@@ -113,9 +113,9 @@ UniqueFd open_in_view(int fd) {
 }
 
 // Duplicates under other numbers, and descriptors that other processes have inherited, remain on
-// the base. The dup3(2) onto `fd` closes a descriptor of the base's file, and closing it drops this
-// process's record locks on that file. This is unavoidable: no other call gives an open file a
-// chosen number.
+// the base. The dup3(2) onto `fd` closes a descriptor of the base's file, which releases this
+// process's record locks on that file. This cannot be avoided, because only dup2(2) and dup3(2) give
+// an open file a chosen number.
 bool leave_base(int fd) {
   const UniqueFd again = open_in_view(fd);
   if (!again) return false;

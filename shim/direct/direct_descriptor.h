@@ -8,7 +8,8 @@
 #include "common/unique_fd.h"
 #include "shim/direct/direct_view.h"
 
-// Makes a directly opened descriptor behave as the view's: its attributes, locks and changes.
+// Makes a directly opened descriptor behave like a descriptor of the mount: its attributes are the
+// view's, and locks and changes go to the view.
 //
 // The library recognizes such a descriptor by the mount that statx reports, also after dup, fork
 // and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's

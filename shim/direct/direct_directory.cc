@@ -40,9 +40,10 @@ DirectoryId id_of(int fd) {
 }
 
 // Opens the base's directory and stores its descriptor in held_directory. Returns the descriptor,
-// or -1. Until that store, the hooks do not spare the number: another thread of the program may
-// close it and open its own file with it. So the function then checks what the number denotes; if
-// it is not the base's directory, the function must not close it.
+// or -1. The hooks protect the number only after that store. Before it, another thread of the
+// program may close the descriptor and open its own file under this number. So the function checks
+// after the store what the number denotes. If it is not the base's directory, the file is the
+// program's, and the function must not close it.
 int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;

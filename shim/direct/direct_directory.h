@@ -10,10 +10,10 @@
 // programs rarely use such numbers. If the process's limit (RLIMIT_NOFILE) is lower, it has no such
 // descriptor. The descriptor is closed on exec.
 //
-// While this library uses the number, the number must not come to denote another file. Programs
-// close or replace descriptors that they did not open, by number. So the hooks of these calls spare
-// this number: to the program, it is not open. If the program itself takes the number (dup2), the
-// hook first closes the descriptor (hooks_descriptor.cc).
+// The number must not denote another file while this library uses it. But programs close or replace
+// descriptors by number, even those that they did not open. So the hooks of these calls treat this
+// number as if it were not open. If the program itself takes the number (dup2), the hook first
+// closes the descriptor (hooks_descriptor.cc).
 namespace cacheshim::direct {
 
 extern std::atomic<int> held_directory;  // -1 if there is none

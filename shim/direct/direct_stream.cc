@@ -81,8 +81,8 @@ bool check_first(Stream& stream) {
   if (!stream.is_new.exchange(false, std::memory_order_relaxed)) return false;
   if (!stream.is_base.load(std::memory_order_relaxed) || stream.opened.is_current()) return false;
   const ErrnoGuard errno_guard;
-  // If the view has removed or renamed the directory meanwhile, the stream keeps reading the base's
-  // names, because no path leads to the directory.
+  // If the directory was removed or renamed in the view meanwhile, the stream continues to read the
+  // base's names, because no path of the view leads to the directory.
   if (!leave_base(stream.opened.fd)) return false;
   stream.is_base.store(false, std::memory_order_relaxed);
   real::rewinddir.get()(stream.opened.stream);

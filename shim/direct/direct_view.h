@@ -23,7 +23,7 @@ struct View {
   const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
   std::uint64_t device = 0;       // st_dev of the mount's files
-  // st_dev and mount ID of the base's files; a file that has both is the base's
+  // st_dev and mount ID of the base's files; no other file has both
   std::uint64_t base_device = 0;
   std::uint64_t base_mount = 0;
   uid_t uid = 0;  // the owner of the files that the view shows
@@ -44,7 +44,7 @@ struct View {
 // Returns the current view, or null if no call may be answered directly. The result stays mapped
 // and unchanged forever. Async-signal-safe; leaves errno unchanged. The first call maps the view.
 // If that fails, the next call returns null without an attempt. After each further failure, the
-// number of such calls doubles, up to 1024.
+// number of calls without an attempt doubles, up to 1024.
 const View* current_view();
 // Returns the most recent view, even if it is no longer current; null if there was none, or after
 // give_up_for_filter(). Use it for descriptors that were opened directly.

@@ -25,7 +25,7 @@ class PathMarks {
   enum What : unsigned {
     kForBase,  // the rules of the view allow direct answers for the path
     // the process has opened the path (state: opened_state()) or listed it (state: its complement);
-    // for the key "below" an entry: the use of the entry is recorded
+    // for the result of key_below(entry): the daemon has recorded the use of the entry
     kOpened,
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
@@ -38,8 +38,8 @@ class PathMarks {
 
  private:
   static constexpr std::size_t kSlots = 16384;
-  // Never returns 0, because 0 means no mark. The last bit of the key, which "| 1" removes, is part
-  // of the slot's number: so for one state, two keys of a slot have different marks.
+  // Never returns 0, because 0 means no mark. "| 1" loses the last bit of the key, but all keys of a
+  // slot have the same last bit. So for one state, two keys of a slot have different marks.
   static std::uint64_t mark(FilterKey path, std::uint64_t state) {
     return (path + state * 0x9e3779b97f4a7c15) | 1;
   }

@@ -25,9 +25,9 @@ void note_directory(const RoutedPath& routed);
 // empty string to remove the variable, or null to leave it unchanged. The text remains valid.
 const char* directory_for_children();
 
-// These functions return the application's name, in `out`. They return `kernel_name` itself if it
-// is not in the caller's view, if the application uses this spelling, or if the name does not fit.
-// May change errno.
+// Writes the application's name of the object to `out` and returns it. Returns `kernel_name` itself
+// if it is not in the caller's view, if the application uses this spelling, or if the name does not
+// fit. May change errno.
 const char* name(const char* kernel_name, PathBuffer& out);
 // As name(), for the result of a call that took a path: uses the spelling of that path. `routed` is
 // the path's route.

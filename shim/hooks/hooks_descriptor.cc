@@ -4,9 +4,9 @@
 #include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 
-// Calls that close or replace descriptors spare held_directory (direct_directory.h). The child of a
-// vfork shares the parent's memory but has its own descriptors, so the hooks do not change
-// held_directory in it, except for a dup2 or dup3 to exactly this number.
+// close, close_range and closefrom leave held_directory open; dup2 and dup3 to its number close it
+// first (direct_directory.h). The child of a vfork shares the parent's memory but has its own
+// descriptors. So in the child, only a dup2 or dup3 to exactly this number changes held_directory.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -30,7 +30,7 @@ template <class Call>
   return cacheshim::call_directly_slowly<int>(at, kind_of(flags), ask, call);
 }
 
-// Most opens are outside all caches; skip the check of their flags.
+// Most opens are outside all caches, so this function checks the path before the flags.
 template <class Call>
 int open_directly(PathAt at, int flags, Call call) {
   if (!cacheshim::runtime::may_match(at.path)) [[likely]]

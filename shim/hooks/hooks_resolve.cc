@@ -165,7 +165,7 @@ char* get_directory(char* out, std::size_t size, Call call) {
 
 // Notes the name that was passed to chdir, so that getcwd returns this name. After a relative
 // foreign path, the spelling noted before remains. An absolute foreign path may have led to the
-// mount through a symlink.
+// mount through a symlink, so it counts as a path under the mount.
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;

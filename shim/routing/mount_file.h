@@ -30,8 +30,9 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
 // not fit.
 std::size_t run_directory_of(std::string_view path, std::string_view run_base, PathBuffer& out);
 
-// Returns the user to whom the job's view belongs, by the counters that the daemon has given to this
-// user; nothing if there are none, or while no user has used the view.
+// Returns the user to whom the job's view belongs: the owner of the view's counters file. Returns
+// nothing if there is no such file, or if it still belongs to the daemon because no user has used
+// the view.
 std::optional<uid_t> owner_of_view(std::string_view run_directory, std::string_view job);
 
 // Reads a file that has less than `capacity` bytes; returns their number. Errors: EFBIG for any

@@ -16,14 +16,14 @@ enum class MountKind {
   kNone,       // no mount, or another file system
   kWhole,      // the mount with its .jobs and .cacheshim
   kBoundView,  // one job's view, bind-mounted
-  kForbidden,  // of a user from whom this process must not take anything (root_process.h)
+  kForbidden,  // mounted by a user whose mounts this process must not use (root_process.h)
 };
 
 struct MountState {
   MountKind kind = MountKind::kNone;
   unsigned major = 0;  // the device number, as stat(2) gives it for files of the mount
   unsigned minor = 0;
-  // The user who has mounted it, as the kernel shows this user (user_id); -1 if it does not.
+  // The user who mounted it, as mountinfo shows this user (user_id=); -1 if it is not known.
   uid_t owner = static_cast<uid_t>(-1);
 };
 

@@ -149,7 +149,7 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
     if (turns == 0 || join_path(shorter, {parent, root, rest}) == 0) return result;
     std::string_view further = rest;
     PathBuffer directory;
-    // If a directory above DEFAULT does not exist, its parent is known only by name.
+    // The kernel cannot resolve ".." in a directory that does not exist. So resolve it as text.
     if (take_next_component(further) != ".." || join_path(directory, {parent, "/"}) == 0 ||
         same_directory(directory.text, directory.text)) {
       break;

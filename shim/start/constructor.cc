@@ -87,8 +87,8 @@ std::string_view find_mount_path(const ProcessEnvironment& environment) {
   return {mount_text, normalise_path(given, mount_text, sizeof mount_text)};
 }
 
-// Prints one line per job: the process that prints the line tells its descendants through the
-// environment. In strict mode, every process prints the line and exits.
+// Prints one line per job: the process that prints the line sets a variable, so that its descendants
+// do not print it again. In strict mode, every process prints the line and exits.
 void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
   const bool strict = environment.is_on(kStrictVariable);
   if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
@@ -128,7 +128,8 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// The routes could not be read through the mount, and this process or an ancestor has reported it.
+// Set when the routes cannot be read through the mount, and this process or an ancestor has reported
+// it.
 constinit bool has_no_routes_of_mount = false;
 
 // Reports why the routes cannot be read. Prints nothing if the daemon is dead, if an older daemon
@@ -145,8 +146,8 @@ void say_why(const ProcessEnvironment& environment, Errno error, std::string_vie
                "; running with the built-in routes"});
 }
 
-// Returns the daemon's routes, from its run directory or else through the mount; or the built-in
-// ones.
+// Returns the daemon's routes, from its run directory or else through the mount. If neither has
+// them, returns the built-in routes.
 Result<RouteTable> find_routes(const ProcessEnvironment& environment, const RunBases& bases,
                                MountKind kind, std::string_view mount) {
   for (const std::string_view base : bases) {
@@ -179,12 +180,13 @@ JobId find_job(const ProcessEnvironment& environment) {
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
-// The job that the process names belongs to another user, and this process or an ancestor has
-// reported it.
+// Set when the job that the process names belongs to another user, and this process or an ancestor
+// has reported it.
 constinit bool is_anothers_job = false;
 
-// Returns `job`; or the user's own job that the daemon gives to this process if `job` belongs to
-// another user. Without a run directory, the daemon leads the process to that job by symlinks.
+// Returns `job`. If it belongs to another user, returns the user's own job, which the daemon gives to
+// this process instead. Without a run directory, also returns `job`: the symlinks in the mount then
+// lead the process to its user's own job.
 JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
                    std::string_view mount, JobId job) {
   const uid_t uid = ::geteuid();

@@ -15,7 +15,7 @@
 // unchanged.
 namespace cacheshim {
 
-// Whether this process has the rights of root, at least as its real user.
+// Whether the effective or the real user of this process is root.
 bool is_root_process();
 
 // Whether this process may use the mount at `path` that `owner` has mounted (MountState::owner).
@@ -27,9 +27,10 @@ bool may_use_mount(std::string_view path, uid_t owner);
 // write to it.
 std::string_view user_run_base(const Environment& environment);
 
-// Whether only root can replace the object at `path` or one of the directories above it: the path is
-// absolute and without symlinks, and each directory belongs to root or this user, and others cannot
-// write to it, or it has the sticky bit. The last component need not exist.
+// Whether only root and this user can replace the object at `path` or a directory above it. The path
+// must be absolute, and its directories must not be symlinks. Each directory must belong to root or
+// this user; if other users can write to it, it must have the sticky bit. Does not check the last
+// component, which need not exist.
 bool is_path_of_root(const char* path);
 
 }  // namespace cacheshim
