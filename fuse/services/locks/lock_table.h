@@ -45,8 +45,8 @@ class LockTable {
 
   // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock whose
   // owner would wait for itself (break_cycle()), ENOLCK for a request that would have to wait once the table is closed
-  // or whose user has reached a limit, or the file system's error. If the file system of a shared file does not support locks (the first one fails with
-  // ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this mount.
+  // or whose user has reached a limit, or the file system's error. If the file system of a shared file does not support
+  // locks (the first one fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
   // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a rename or link: the locks
