@@ -18,7 +18,7 @@ struct FlightDescription;
 // caller could read itself. Root and the daemon's own user may learn everything.
 class Inspector {
  public:
-  // Call while the caller waits for its request: afterwards, another thread may have the caller's id.
+  // Call while the caller waits for the reply: afterwards its thread id may belong to another thread.
   explicit Inspector(const Caller& caller) : caller_(caller), groups_(groups_of(caller.tid)) {}
 
   uid_t uid() const { return caller_.uid; }
@@ -36,7 +36,7 @@ class Inspector {
   std::vector<gid_t> groups_;
 };
 
-// Whether the user may learn of a build: a job of the user builds, or waits for it.
+// Whether the user may learn of a build, because a job of the user builds or waits for it.
 bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid);
 
 }  // namespace cacheshim

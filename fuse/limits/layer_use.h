@@ -29,10 +29,10 @@ struct LayerSize {
 // What one layer takes of its owner's limits (max_layer_size, max_layer_files).
 //
 // The daemon adds what each request may add to the layer, so that no request can exceed a limit. It does not subtract
-// what a request removes or overwrites: only the file system knows that. So the count is too high, until the layer is
-// measured (LayerMeter). A layer is measured while its owner has taken more than three quarters of a limit, so that a
-// user notices the estimate only if he writes and removes a quarter of his limit in a second. Layers of users without
-// limits are not counted.
+// what a request removes or overwrites: only the file system knows that. So the count is too high until the layer is
+// measured (LayerMeter). A layer is measured regularly while its owner has taken more than three quarters of a limit. A
+// user therefore notices the estimate only after writing and removing a quarter of the limit within a second. Layers of
+// users without limits are not counted.
 //
 // Thread-safe.
 class LayerUse {
@@ -40,8 +40,8 @@ class LayerUse {
   // `quota` may be null: there are no limits.
   explicit LayerUse(const LayerQuota* quota) : quota_(quota) {}
 
-  // Call before the layer grows. Errors: ENOSPC if the file system has no room but that for root; EDQUOT if the owner
-  // has reached a limit, or has as much in layers as is free.
+  // Call before the layer grows. Errors: ENOSPC if only the space reserved for root is free; EDQUOT if the owner has
+  // reached a limit, or if the owner's layers already take as much space as is free.
   Status grow(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
   // Call when the layer has grown without a call of grow(). Returns true if the owner is over the limit now.
   bool note_grown(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
@@ -52,7 +52,7 @@ class LayerUse {
   // Whether the layer should be measured.
   bool is_due() const EXCLUDES(mutex_);
   bool is_near_limit() const EXCLUDES(mutex_);
-  // Call before and after the layer is measured. What it grows by meanwhile is added to `found`.
+  // Call before and after the layer is measured. Growth between the two calls is added to `found`.
   void begin_measuring() EXCLUDES(mutex_);
   void end_measuring(uid_t owner, const LayerSize& found) EXCLUDES(mutex_);
   LayerSize size() const EXCLUDES(mutex_);

@@ -15,7 +15,7 @@
 #include "common/result.h"
 #include "store/sys/mutex.h"
 
-// What each user consumes of the daemon, and the limits (common/limits.def).
+// What each user consumes of the daemon's resources, and the limits (common/limits.def).
 //
 // Besides the configured limit of one user, a resource may have a capacity that all users share. A user may then take
 // one more unit only while at least as many units are free as this user has. So one user gets at most half of the
@@ -42,7 +42,7 @@ class UserAccount {
   std::uint64_t most(Limit limit) const;
   // Whether the user has taken more than three quarters of the limit.
   bool is_near(Limit limit) const;
-  // Counts a refusal by a rule that is not a limit's.
+  // Counts a refusal. take() counts its own refusals itself.
   void note_refusal(Limit limit);
   std::uint64_t used(Limit limit) const {
     return used_[static_cast<std::size_t>(limit)].load(std::memory_order_relaxed);
@@ -54,7 +54,7 @@ class UserAccount {
   const uid_t uid_;
   const bool is_limited_;
   std::atomic<std::uint32_t> reported_{0};  // a bit for each limit whose refusal is in the log
-  // Relaxed: the values are only counts, no other data depend on them.
+  // Relaxed: the values are only counts, and no other data depend on them.
   std::array<std::atomic<std::uint64_t>, kLimitRows.size()> used_{};
 };
 
@@ -79,7 +79,7 @@ class Charge {
   }
   ~Charge() { release(); }
 
-  // Errors: that of the limit's row; EAGAIN if the row has none.
+  // Errors: the errno value in the limit's row; EAGAIN if the row has none.
   static Result<Charge> take(UserAccount* account, Limit limit, std::uint64_t count = 1);
   // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it. Shrinking
   // never fails.
@@ -117,7 +117,8 @@ class UserLimits {
 
   UserAccount& account(uid_t uid);
 
-  // The use of a resource: by all users, the most by one user with limits, and the refusals since the mount.
+  // The use of a resource: the total of all users, the highest use of one user with limits, and the number of refusals
+  // since the mount.
   struct Use {
     std::uint64_t most;      // the limit of one user; 0: none
     std::uint64_t capacity;  // of all users; 0: none

@@ -47,8 +47,8 @@ class StoreKeeper {
                               const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(FairQueue& tasks);
-  // Call when the daemon ends: the removal of trees, which takes as long as jobs have made files,
-  // stops. The next daemon continues it.
+  // Call when the daemon ends. Stops the removal of trees, which takes long if jobs have made many
+  // files. The next daemon continues it.
   void stop_sweeping() { is_ending_ = true; }
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on

@@ -23,8 +23,8 @@ class Invalidation final : public Invalidator {
   Invalidation(NodeTable& nodes, const JobTable& jobs, const DirectAccess* direct)
       : nodes_(nodes), jobs_(jobs), direct_(direct) {}
 
-  // Call before any other method. `device`: the session's descriptor, which must outlive this
-  // object, as `loop` must.
+  // Call before any other method. `device` is the session's descriptor. It and `loop` must outlive
+  // this object.
   void start(int device, EventLoop& loop) { notifier_ = std::make_unique<Notifier>(device, loop); }
   // As Notifier::stop().
   void stop() {

@@ -15,10 +15,10 @@ namespace cacheshim {
 // The users whose views the daemon invalidates late, because one of their processes delays an invalidation.
 //
 // A process can do so for as long as it likes: getdents(2) holds the lock of the directory while it copies names to the
-// process, and the buffer may be a mapping of a file that its file system does not return. The kernel then blocks the
-// invalidation of any name in that directory, with FUSE_EXPIRE_ONLY too, and no signal ends the wait. So a thread that
-// has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else waits for it. Until the
-// user is in time again, and for a while after,
+// process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel then blocks
+// the invalidation of any name in that directory, with FUSE_EXPIRE_ONLY too, and no signal ends the wait. So a thread
+// that has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else waits for it.
+// Until the user is in time again, and for a while after,
 // - the invalidations in the user's views go to a queue, which that thread sends;
 // - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
 //   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, names that it has cached expire within a minute).
@@ -37,7 +37,7 @@ class LateOwners {
   };
 
   // `shortest`: how long a user remains late after a process has blocked an invalidation. Each further time within
-  // kMemory doubles it, up to kLongest, so that a user who does it again and again delays others less and less often.
+  // kMemory doubles it, up to kLongest, so that a user who does this repeatedly delays others less and less often.
   explicit LateOwners(Clock::duration shortest = std::chrono::seconds(1)) : shortest_(shortest) {}
 
   bool any() const { return late_ > 0; }
@@ -45,8 +45,8 @@ class LateOwners {
 
   enum class Cause : std::uint8_t { kProcess, kRequest };
   // Call when a thread is found to be blocked in a view of this user: by a process, or by a request of the user that
-  // waits for the daemon itself. The thread then calls serve(). Returns how long the user remains late after that: not
-  // at all after a request.
+  // waits for the daemon itself. The thread then calls serve(). Returns how long the user remains late after that; zero
+  // if only requests were the cause.
   Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
   // If the owner of the invalidation's view is late, queues it for the thread that serves the owner. Drops a name if
   // kMostNames are queued.
@@ -63,7 +63,7 @@ class LateOwners {
 
   struct Owner {
     unsigned threads = 0;       // the owner is late while there is one
-    Clock::duration penalty{};  // at the last time that a process was the cause
+    Clock::duration penalty{};  // `remains` as last set because of a process
     Clock::duration remains{};  // how long the owner remains late
     Clock::time_point ended{};
     std::set<Notice> queued;

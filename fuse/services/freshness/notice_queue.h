@@ -25,7 +25,7 @@ namespace cacheshim {
 class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
  public:
   using Clock = LateOwners::Clock;
-  // `in_time`: the kernel has done all invalidations of the batch.
+  // `in_time`: the kernel has done all invalidations of the batch before the deadline.
   using Done = std::function<void(bool in_time)>;
   struct Settings {
     Clock::duration deadline;  // for one invalidation; half of it while a user is late
@@ -57,7 +57,7 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
     std::vector<Notice> notices;
     Done done;
     bool is_repeat = false;
-    std::size_t next = 0;  // those before are sent, queued for a late user, or blocked
+    std::size_t next = 0;  // earlier notices are sent, queued for a late user, or blocked
     bool in_time = true;
   };
   struct Repeat {
@@ -65,9 +65,10 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
     std::vector<Notice> notices;
   };
   static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
-  // The time from the last invalidation until check() need not be called any more.
+  // check() need no longer be called once this time has passed since the last invalidation.
   static constexpr auto kQuiet = std::chrono::seconds(10);
-  // The patience of stop(), with each invalidation and with the threads of late users.
+  // The longest time that stop() waits for one invalidation, and then for the threads of late
+  // users.
   static constexpr auto kPatience = std::chrono::milliseconds(100);
 
   NoticeQueue(std::shared_ptr<const NoticeWriter> writer, std::shared_ptr<LateOwners> late,

@@ -34,7 +34,7 @@ class Notifier {
   using DirectoryId = Notice::DirectoryId;
   static constexpr auto kDeadline = std::chrono::milliseconds(200);
 
-  // Writes to the session's descriptor, which must outlive the notifier, as `loop` must. `shortest_late`: see
+  // Writes to `fuse_fd`, the session's descriptor. It and `loop` must outlive the notifier. `shortest_late`: see
   // LateOwners.
   Notifier(int fuse_fd, EventLoop& loop,
            LateOwners::Clock::duration shortest_late = std::chrono::seconds(1));
@@ -55,15 +55,14 @@ class Notifier {
   bool is_late(uid_t owner) const { return late_->is_late(owner); }
   bool is_any_late() const { return late_->any(); }
 
-  // Declares that a request that holds the locks of these directories waits for the daemon, as long as the result
-  // exists.
+  // While the result exists, a request that holds the locks of these directories counts as waiting for the daemon.
   std::shared_ptr<void> hold(std::vector<DirectoryId> directories) {
     return held_->hold(std::move(directories));
   }
   // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately
-  // if `notices` is empty, after stop(), or if the rule above requires that the request is answered
-  // first, because of invalidations that are queued already. `held`: the directories whose locks
-  // the request holds. Requires: `notices` has no name in one of them.
+  // if `notices` is empty, after stop(), or if queued invalidations require that the request be
+  // answered first (the rule above). `held`: the directories whose locks the request holds.
+  // Requires: `notices` has no name in one of them.
   void post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
             std::function<void()> done);
 
@@ -71,8 +70,9 @@ class Notifier {
   // caller's thread, since in this case the kernel waits for no directory lock and no page.
   void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
-  // Invalidates one name, then calls `done` with true: the kernel has released the lock of the directory. Calls it with
-  // false if that takes too long, and after stop(). The invalidations of post() never wait for these.
+  // Invalidates one name, then calls `done` with true: the kernel has released the lock of the directory. Calls `done`
+  // with false if that takes too long, and after stop(). The invalidations of post() never wait for those of this
+  // function.
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
  private:

@@ -73,11 +73,11 @@ class Batons {
   using All = std::map<Key, Watched>;
   static Key key_of(const Baton& baton) { return {baton.job, baton.path}; }
 
-  // Reaps the batons whose creators are gone. Returns the time of the next call.
+  // Passes the batons whose creators are gone to `reap_`. Returns the time of the next call.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
-  // Removes the batons whose creators are gone, and returns them.
+  // Takes the batons whose creators are gone out of watched_, and returns them.
   All take_orphans();
-  // Watches these orphans further. Returns the time of the next tend().
+  // Continues to watch these orphans. Returns the time of the next tend().
   EventLoop::Clock::time_point put_back(All in_use) EXCLUDES(mutex_);
   void forget_one(const Job* job) REQUIRES(mutex_);
   bool is_dead(const Watched& watched) const;
@@ -89,7 +89,7 @@ class Batons {
   All watched_ GUARDED_BY(mutex_);
   // The number of batons of each job in watched_, and of those that tend() is checking.
   std::map<const Job*, std::size_t> counts_ GUARDED_BY(mutex_);
-  EventLoop::Task task_;  // the last member: it uses all the others
+  EventLoop::Task task_;  // keep last: it uses all the others
 };
 
 }  // namespace cacheshim

@@ -18,8 +18,8 @@ struct Interval {
   off_t end = kEndOfFile;
 };
 
-// A set of bytes, as the fewest intervals, sorted. Each call takes logarithmic time, apart from the intervals that it
-// removes or merges.
+// A set of bytes, stored as the fewest possible intervals, in order. Each call takes logarithmic time, apart from the
+// intervals that it removes or merges.
 class IntervalSet {
  public:
   void add(Interval added) {

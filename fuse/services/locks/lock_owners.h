@@ -96,7 +96,7 @@ class LockOwners {
     bool ends_with_one = false;
     mutable std::size_t next_look = 0;  // an index in `descriptors`
   };
-  using OwnerKey = std::pair<bool, std::uint64_t>;  // whether it owns record locks; its number
+  using OwnerKey = std::pair<bool, std::uint64_t>;  // is_record and owner of the LockRequest
   using Owners = std::map<OwnerKey, Owner>;
 
   static OwnerKey key_of(const LockRequest& request) { return {request.is_record, request.owner}; }

@@ -52,7 +52,7 @@ class LockRemovals {
   std::map<LockFileId, Removal> removals_ GUARDED_BY(mutex_);
   std::atomic<bool> has_removals_{false};
   EventLoop::Clock::time_point next_check_{};  // used only by tend()
-  EventLoop::Task task_;  // the last member: it uses all the others
+  EventLoop::Task task_;  // keep last: it uses all the others
 };
 
 }  // namespace cacheshim

@@ -43,14 +43,15 @@ class LockTable {
   LockTable(const LockTable&) = delete;
   LockTable& operator=(const LockTable&) = delete;
 
-  // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock whose
-  // owner would wait for itself (break_cycle()), ENOLCK for a request that would have to wait once the table is closed
-  // or whose user has reached a limit, or the file system's error. If the file system of a shared file does not support
-  // locks (the first one fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this mount.
+  // Answers `call` now or later. Errors: EAGAIN for a request that does not wait; EINTR; EDEADLK for a record lock
+  // whose owner would wait for itself (break_cycle()); ENOLCK if the user has reached a limit, or if the table is
+  // closed and the request would have to wait; else the file system's error. If the file system of a shared file does
+  // not support locks (the first one fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this
+  // mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
-  // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a rename or link: the locks
-  // and waiting requests move to it. Requests by either id use the same queue until it has no owner and no waiting
+  // Moves the locks and waiting requests of a job's own file `from` to the shared file `to`, which has replaced it by a
+  // rename or link and is not locked yet. Requests by either id use the same queue until it has no owner and no waiting
   // request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` releases the whole of an exclusive lock that its owner has on the file.
@@ -72,7 +73,7 @@ class LockTable {
   void interrupt(std::uint64_t ticket);
 
   struct State {
-    // The waiting requests: the number of their handles, and their processes (0: not visible).
+    // The number of handles with waiting requests, and the processes that wait (0: not visible).
     std::size_t waiting_handles = 0;
     std::set<pid_t> waiting_processes;
     // Whether a file system of the base does not support locks. Locks on its files then exclude only processes of this
@@ -80,13 +81,13 @@ class LockTable {
     bool is_local_only = false;
   };
   State state();
-  // Refuses with ENOLCK the waiting requests, and until reopen() those that would have to wait. Returns the replies to
-  // the waiting requests.
+  // Refuses the waiting requests with ENOLCK; until reopen(), also refuses new requests that would have to wait.
+  // Returns the replies to the waiting requests.
   PendingReplies close();
   void reopen() { closed_ = false; }
-  // Runs `action`, with the mutex of the file's queue held, while no process of the mount but `process` has a lock on
-  // the file or waits for one, and no new request starts. Errors: EBUSY if another process has a lock or waits for one,
-  // otherwise those of `open` and `action`.
+  // Runs `action` unless a process of the mount other than `process` has a lock on the file or waits for one. Holds the
+  // mutex of the file's queue meanwhile, so that no new request starts. Errors: EBUSY if another process has a lock or
+  // waits for one; else those of `open` and `action`.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
   // Sets a function that is called, with the mutex of the file's queue held, when a request or a close may have left
@@ -137,7 +138,7 @@ class LockTable {
   std::set<Queue> waiting_ GUARDED_BY(waiting_mutex_);  // with waiters
   std::vector<std::uint64_t> interrupts_ GUARDED_BY(waiting_mutex_);
   bool is_called_ GUARDED_BY(waiting_mutex_) = false;  // tend() will run
-  EventLoop::Task task_;                              // the last member: it uses all the others
+  EventLoop::Task task_;                              // keep last: it uses all the others
 };
 
 }  // namespace cacheshim

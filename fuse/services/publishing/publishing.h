@@ -67,11 +67,11 @@ class Publishing {
   struct Waiter {
     std::vector<NodeId> held;
     Answer answer;
-    bool delays_others = false;  // it holds a lock that requests of other users need
+    bool delays_others = false;  // it holds a kernel lock that requests of other users need
   };
-  // Publishes the entry that a change of `path` has just completed, if there is one and the job's policy is kComplete,
-  // and answers the request then; at once if it delays others. Postpones the entry if its user has reached a limit, or
-  // if the store is full.
+  // If a change of `path` has just completed an entry and the job's policy is kComplete, publishes the entry, and
+  // answers the request afterwards; otherwise, or if the request delays others, answers it immediately. Postpones the
+  // entry if its user has reached a limit, or if the store is full.
   void completed(Job& job, const std::string& path, Arrival arrival, Waiter waiter);
   // Answers the request once no entry of the job that contains `path` is being published.
   void await(const Job& job, const std::string& path, Waiter waiter);
@@ -84,18 +84,18 @@ class Publishing {
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
   // Makes the job's view show the base's files of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
-  // Publishes the entries that were postponed: one of their files was open for writing, the store was full, or their
-  // user had reached a limit.
+  // Publishes the entries that were postponed because one of their files was open for writing, the store was full, or
+  // their user had reached a limit.
   void retry_postponed(Job& job);
   // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns when to call it
   // again.
   EventLoop::Clock::time_point resume_if_room();
 
   // ---- These functions take long. They may call `progress` on the calling thread.
-  // Stops when it is no longer wanted.
+  // Stops once `is_wanted` returns false.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress,
                             const IsWanted& is_wanted);
-  // The job stays active if the time of finish_within() is over.
+  // The job stays active if the time given to finish_within() is over.
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   // Discards the job's layer. Returns how many names of the job's view the kernel knew, including names of the base.
   std::uint64_t discard_job(Job& job);

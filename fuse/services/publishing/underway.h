@@ -34,7 +34,7 @@ class Underway {
   // changes nothing.
   bool join(const Job& job, std::string_view path, const std::vector<NodeId>& held,
             const std::function<void()>& answer) EXCLUDES(mutex_);
-  // Returns those who wait. Call once for each begin().
+  // Returns the waiting requests. Call once for each begin().
   Waiters end(Token token) EXCLUDES(mutex_);
 
  private:

@@ -18,8 +18,9 @@
 
 namespace cacheshim {
 
-// Measures the layers whose owners are near a limit (LayerUse), one at a time. A walk through a layer takes as long as
-// its owner's files make it take, so a walk of 1 s is followed by kRest s in which this layer is not measured.
+// Measures the layers whose owners are near a limit (LayerUse), one at a time. The owner decides how many files a layer
+// has, and so how long a walk through it takes. A walk of 1 s is therefore followed by kRest s in which the layer is
+// not measured.
 class LayerMeter {
  public:
   using Clock = EventLoop::Clock;
@@ -35,8 +36,8 @@ class LayerMeter {
         tasks_(tasks),
         silent_growth_(tasks, std::move(invalidate)) {}
 
-  // Call when a layer may be due. Takes no lock. Wakes `task`, which calls tend(), only if that is not about to be called
-  // in any case: a user may be near a limit with every request.
+  // Call when a layer may be due. Takes no lock. Wakes `task`, which calls tend(), only if no call of tend() is due
+  // anyway: with a user near a limit, each request may call this function.
   void request(const EventLoop::Task& task) {
     if (!is_requested_.exchange(true)) task.wake();
   }
@@ -45,7 +46,7 @@ class LayerMeter {
   // The files that this object measures once a second; call request() after SilentGrowth::add().
   SilentGrowth& silent_growth() { return silent_growth_; }
   // Measures the job's layer now. Takes long; call with no lock held. Errors: those of reading a directory; the count
-  // then stays.
+  // then stays unchanged.
   Status measure(Job& job) const;
 
  private:

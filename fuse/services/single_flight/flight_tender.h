@@ -18,8 +18,8 @@ class FlightTender {
   FlightTender(const FlightOptions& options, LeaseTable& table, Counters& counters)
       : options_(options), table_(table), counters_(counters) {}
 
-  // Returns the time after which tend() must be called although no builder has exited; -1: there is
-  // no such time.
+  // Returns the time after which tend() must be called even if no builder exits; -1: there is no
+  // such time.
   std::chrono::milliseconds time_to_next_check() const EXCLUDES(table_.mutex);
   // `ended` has the serials of the builders that have exited.
   void tend(const std::vector<std::uint64_t>& ended) EXCLUDES(table_.mutex);

@@ -107,7 +107,7 @@ class Flights {
   FlightTender tender_;
   Counters& counters_;
   bool closed_ GUARDED_BY(table_.mutex) = false;
-  EventLoop::Task task_;  // the last member: it uses all the others
+  EventLoop::Task task_;  // keep last: it uses all the others
 };
 
 }  // namespace cacheshim

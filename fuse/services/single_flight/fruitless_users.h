@@ -13,11 +13,11 @@ namespace cacheshim {
 // lease until their time was up, or lost it without a published entry. A user who does so for
 // `limit` in all is excluded: for kPeriod, no process waits for a build of another user who is
 // excluded. Otherwise one process could look up names that it never builds, and delay everybody by
-// the timeout for one name after the other.
+// the timeout for each of them.
 //
-// The first publish after the exclusion shows that the user does build, only slowly, and ends it.
-// This works once per kPeriod, since an attacker can publish too. Time in vain is forgotten kPeriod
-// after the last of it. Not thread-safe.
+// The first publish after the exclusion shows that the user does build, only slowly, and ends the
+// exclusion. This works once per kPeriod, since an attacker can publish too. The time waited in
+// vain is forgotten once kPeriod has passed without more of it. Not thread-safe.
 class FruitlessUsers {
  public:
   using Time = std::chrono::steady_clock::time_point;
