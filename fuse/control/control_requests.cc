@@ -41,7 +41,8 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
-// Refuses a request on another user's job. `rights`: what the caller may not do, and the rest of the message.
+// Refuses a request on another user's job. `rights` ends the message: what only the job's own user and root may do, and
+// any further text.
 void refuse_stranger(const ControlRequest& request, const Job& job, std::string_view rights) {
   const auto owner = job.views.owner();
   request.session->refuse(
@@ -369,7 +370,8 @@ void wait_for_job(const ControlRequest& request) {
   if (request.mount.is_closing()) job->life.refuse_waits().give();
 }
 
-// Whether the path is relative to the store, without "." and "..", and not longer than a view's.
+// Whether the path is relative to the store, has no component "." or "..", and is no longer than a
+// path of a view.
 bool is_store_path(std::string_view path) {
   if (path.size() > kMostPathBytes || !PathPattern::is_valid(path)) return false;
   while (!path.empty()) {

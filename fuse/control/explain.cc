@@ -136,8 +136,8 @@ void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
   json["rejected"] = describe(*summary);
 }
 
-// Adds the builders and waiters of this path; of all names of the entry if the path is the entry's
-// own.
+// Adds the builders and waiters of this path; if the path is an entry's own, adds those of all
+// names of the entry.
 void add_flights(Json& json, Mount& mount, const std::string& path, const std::string& unit,
                  uid_t uid) {
   if (mount.single_flight.flights() == nullptr) return;

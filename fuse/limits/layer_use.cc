@@ -9,7 +9,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::uint64_t kBytesOfName = 4096;  // a new object needs at most about one block
-// A user may always take so many bytes, even if fewer are free afterwards.
+// A user may always take this many bytes, even if fewer are free afterwards.
 constexpr std::uint64_t kSmallLayers = 1 << 30;
 
 }  // namespace
@@ -25,7 +25,7 @@ Status LayerUse::grow(uid_t owner, const LayerSize& added) {
   return is_permitted ? Status() : Errno(EDQUOT);
 }
 
-// Of the free space, a user may take as much as he leaves to others.
+// A user may take at most as much space as then remains free for others.
 bool LayerUse::try_grow(const LayerSize& added) {
   const std::uint64_t share = std::max(quota_->space.last_available(), kSmallLayers);
   if (added.bytes > 0 && account_->most(Limit::kLayerSize) != 0 &&

@@ -101,7 +101,7 @@ UserAccount& UserLimits::account(uid_t uid) {
   return found != nullptr ? *found : add(uid);
 }
 
-// Ends at an empty slot: parts are at most half full.
+// The search ends, because parts are at most half full and so have empty slots.
 UserAccount* UserLimits::find(uid_t uid) const {
   const Part* const part = parts_[part_of(uid)].load(std::memory_order_acquire);
   if (part == nullptr) return nullptr;

@@ -39,7 +39,7 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, late, job.views.claim.is_made()};
 }
 
-// Whether the daemon does not invalidate what the kernel caches in the job's view. A job of several uids has no caches.
+// Whether invalidations in the job's view are late (LateOwners). Of a job of several uids the kernel caches nothing.
 bool CacheTimeouts::is_late(const Job& job) const {
   const Notifier& notifier = invalidation_.notifier();
   return notifier.is_any_late() && notifier.is_late(job.views.owner().value_or(kNoOwner));

@@ -58,7 +58,7 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
 }
 
 // No thread may wait for this invalidation. It may itself wait for pages of the other views, which
-// a write has locked until the daemon answers it.
+// a write locks until the daemon has answered the write.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   if (!job.views.shares_uids()) return;
   Notices notices;

@@ -53,7 +53,7 @@ LateOwners::State LateOwners::queue_if_late(const Notice& notice) {
   return found;
 }
 
-// Returns false if there is none at `end`, or after stop().
+// Returns false if no invalidation is queued until `end`, or after stop().
 bool LateOwners::wait_for_notice(Owner& owner, Clock::time_point end) {
   while (!stopping_ && owner.queued.empty()) {
     if (!owner.news.wait_until(mutex_, end) && owner.queued.empty()) return false;
@@ -61,7 +61,7 @@ bool LateOwners::wait_for_notice(Owner& owner, Clock::time_point end) {
   return !stopping_;
 }
 
-// Takes over the queues of the users that were late only because kMost others were.
+// Takes over the queues of users who counted as late only because kMost others were late.
 void LateOwners::adopt_queues(Owner& owner) {
   if (late_ > kMost) return;
   for (auto& [uid, other] : owners_) {

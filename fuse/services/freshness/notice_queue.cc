@@ -105,7 +105,8 @@ bool NoticeQueue::replace_if_blocked(Clock::time_point now) {
                   static_cast<int>(blocked.owner));
     return false;
   }
-  // The owner is late before its names expire: no name that the kernel caches afterwards needs an invalidation.
+  // The owner counts as late before the kernel drops its names, so the kernel caches no new names that would need an
+  // invalidation.
   make_late(blocked, now);
   must_expire_all_ = true;
   ++replaced_;
@@ -172,7 +173,8 @@ void NoticeQueue::send_front(std::uint64_t turn) {
   finish_front();
 }
 
-// Returns true if the invalidation must not be sent, because it could block. Leaves at most that of attributes.
+// Returns true if the invalidation must not be sent, because it could block. For a node of a late user, reduces the
+// invalidation to that of the attributes, which cannot block, and returns false.
 bool NoticeQueue::defer(Batch& batch, Notice& notice) {
   if (!notice.can_block()) return false;
   const LateOwners::State state = late_->queue_if_late(notice);
@@ -205,7 +207,7 @@ void NoticeQueue::finish_front() {
   queue_.pop_front();
 }
 
-// Appends the due repeats to the queue, where post() finds them as it finds any other notice.
+// Appends the due repeats to the queue, where post() finds them like any other notice.
 void NoticeQueue::queue_due_repeats() {
   while (!repeats_.empty() && repeats_.front().due <= Clock::now()) {
     queue_.push_back(

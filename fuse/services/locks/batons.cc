@@ -15,8 +15,8 @@
 namespace cacheshim {
 namespace {
 
-// The interval at which the daemon checks whether the descendants of a dead creator are done, and
-// whether a creator without a pidfd is alive.
+// The interval at which the daemon checks whether the descendants of a dead creator still use the
+// baton's directory, and whether a creator without a pidfd is alive.
 constexpr std::chrono::milliseconds kOrphanPoll{100};
 
 // Returns a pidfd of the creator; empty if it has exited, even if another process now has its id.
@@ -117,7 +117,7 @@ EventLoop::Clock::time_point Batons::tend() {
   return put_back(std::move(in_use));
 }
 
-// If the baton was created again meanwhile, the watch of the new one stays.
+// If a baton has been created again meanwhile, keeps the watch of the new one.
 EventLoop::Clock::time_point Batons::put_back(All in_use) {
   const MutexLock lock(mutex_);
   while (!in_use.empty()) {

@@ -12,8 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// The largest file of a layer's baton records: about 3,000 records. A job could otherwise fill the
-// disk with the records of batons that it creates and removes.
+// The maximum size of a layer's file of baton records: about 3,000 records. Without it, a job could
+// fill the disk with the records of batons that it creates and removes.
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -50,8 +50,8 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
   if (unrecorded) record_anew(job, *unrecorded);
 }
 
-// Writes the records anew, without those of batons that are gone. If the job has so many batons that
-// their records would soon fill the file again, `record` is not recorded.
+// Writes the records anew, without those of batons that are gone. If the job has so many batons that their records
+// would soon fill the file again, omits `record`.
 void JobBatons::record_anew(Job& job, const BatonRecord& record) {
   const WriterLock lock(job.overlay.mutex());  // all others append with the lock held shared
   const auto text = job.layer ? job.layer->read(kBatonRecordsFile) : Errno(ENOENT);

@@ -15,13 +15,15 @@ namespace {
 // still open.
 constexpr std::chrono::milliseconds kLeavingFor{100};
 
-// The owner's descriptor, and the one of the file, which the first owner needs.
+// Each owner is charged for its own descriptor and for that of the file, although a file's owners
+// share the latter.
 constexpr std::uint64_t kDescriptors = 2;
 
 }  // namespace
 
-// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file it is
-// read-only if that works, so that closing it causes no event for watchers.
+// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file the
+// descriptor is read-only unless the file system requires a writable one, so that closing it causes no event for
+// watchers.
 Result<LockOwners::Owner> LockOwners::make_owner(const LockRequest& request, int file) {
   auto paid = Charge::take(request.account, Limit::kHandles, kDescriptors);
   auto held = Charge::take(request.account, Limit::kLocks, 0);
@@ -113,8 +115,8 @@ void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) cons
   }
 }
 
-// Whether the process has closed one of the descriptors. If there are more than kMostLooks, each call checks the next
-// ones, so that repeated requests find a closed one.
+// Whether the process has closed one of the descriptors. Each call checks at most kMostLooks descriptors and continues
+// after the last one checked, so repeated requests find a closed one.
 bool LockOwners::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
   for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
@@ -199,8 +201,8 @@ int LockOwners::find(const LockRequest& request, struct flock& lock) {
   lock = to_flock(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
-  // The lock belongs to an owner here: the kernel reports no process for it, so find the process of
-  // its owner.
+  // The lock belongs to one of owners_. The kernel reports no process for it, so report the owner's
+  // process.
   LockRequest there = request;
   there.start = lock.l_start;
   there.length = lock.l_len;

@@ -76,7 +76,7 @@ Result<NamedLocks::Lock> NamedLocks::add(FileHandle& handle, std::string path, U
   const MutexLock guard(mutex_);
   Entry& entry = entries_[handle.node];
   count_ = entries_.size();
-  // if there is a lock, another thread has added it
+  // Another thread may have added a lock meanwhile.
   if (entry.locks.empty()) entry.locks.push_back(std::move(made));
   if (!handle.uses_named_lock.exchange(true)) ++entry.handles;
   return entry.locks.back();

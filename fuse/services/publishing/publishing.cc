@@ -172,7 +172,8 @@ bool Publishing::is_in_time() const {
   return Clock::now().time_since_epoch().count() < deadline_.load(std::memory_order_relaxed);
 }
 
-// Processes that wait for the entry are told of it: the layer of its job has it.
+// If the store is full, still notifies the processes that wait for the entry: the job's layer has
+// it.
 bool Publishing::postpone_if_full(Job& job, const std::string& entry) {
   if (room_.has_room()) return false;
   note_full(job, entry);
@@ -236,7 +237,7 @@ PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progr
   return report;
 }
 
-// Takes the layer from the job, and with it all names that only the layer had.
+// Detaches the layer from the job, whose view then lacks the names that only the layer had.
 Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
   Invalidator::Done invalidate;
   Dropped dropped;
@@ -263,7 +264,8 @@ Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
   return dropped;
 }
 
-// Holds no lock that other jobs or requests of this job need, because a job may have made any number of files.
+// Holds no lock that other jobs or requests of this job need, because the removal takes long if the job has made many
+// files.
 void Publishing::remove_layer(const Job& job, Dropped dropped) const {
   if (!dropped.layer) return;
   const Status removed =

@@ -72,7 +72,7 @@ bool LayerMeter::begin_one(Clock::time_point now) {
   return is_any_due;
 }
 
-// A layer may become due after begin_one() and before is_requested_ is false, so it is called again.
+// A layer may become due after begin_one() and before is_requested_ is reset, so begin_one() is called again.
 LayerMeter::Clock::time_point LayerMeter::tend() {
   const auto now = Clock::now();
   const bool has_silent_files = silent_growth_.count();
@@ -83,7 +83,7 @@ LayerMeter::Clock::time_point LayerMeter::tend() {
   return now + kInterval;
 }
 
-// Files that are open and have lost their name are not in the tree, but take space.
+// Open files that have lost their last name are not in the tree, but still take space.
 LayerSize LayerMeter::size_of_nameless(const Job& job) const {
   LayerSize size;
   for (const NodeIndex node : open_files_.nodes()) {

@@ -95,7 +95,7 @@ void LeaseTable::hand_over(Iterator found) {
     const LeaseRequest request = (*first)->request();
     const bool leads = key.second != nullptr || exclusion.may_build_for_all(request);
     auto pidfd = leads ? options_.watch(request.process()) : UniqueFd();
-    lease.payment = {};  // the next builder may be of the same user
+    lease.payment = {};  // released first: the next builder may belong to the same user
     auto payment = pidfd ? Lease::Payment::take(request.account) : Errno(ESRCH);
     release(lease, first, !payment);
     if (!payment) continue;
