@@ -443,8 +443,8 @@ const std::map<std::string, Operation>& operations() {
   return kOperations;
 }
 
-// Returns the user whose turn the request takes. If root ends the jobs of several users, those of one user must not
-// delay those of others.
+// Returns the user whose turn the request takes. For a request of root, that is the job's owner: if root ends the jobs
+// of several users, one user's jobs must not delay another's.
 FairUser user_of(const ControlRequest& request) {
   if (request.caller.uid != 0) return request.caller.uid;
   const Job* job = request.mount.jobs.find(request.text("job"));

@@ -5,8 +5,8 @@ namespace cacheshim {
 
 struct ControlRequest;
 
-// The requests on the whole mount and its base (docs/control.md). Each answers or refuses the request, and refuses it if
-// the caller is neither root nor the user who mounted the store.
+// The requests on the whole mount and its base (docs/control.md). Each function answers or refuses the request. It
+// refuses every caller but root and the user who mounted the store.
 void close_mount(const ControlRequest& request);
 void reopen_mount(const ControlRequest& request);
 void list_waiting(const ControlRequest& request);

@@ -57,7 +57,7 @@ bool LayerUse::note_grown(uid_t owner, const LayerSize& added) {
   return most != 0 && account.used(Limit::kLayerSize) > most;
 }
 
-// Returns false if the owner has no limits. A job's owner is known from its first request as another user than root;
+// Returns false if the owner has no limits. A job's owner is known from the first request of a user other than root;
 // until then the layer is root's.
 bool LayerUse::charge_to(UserAccount& account) {
   const bool has_limits =

@@ -45,7 +45,8 @@ class LayerUse {
   Status grow(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
   // Call when the layer has grown without a call of grow(). Returns true if the owner is over the limit now.
   bool note_grown(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
-  // Call when the layer holds objects that were never counted, and when the layer was removed.
+  // Call adopt() when the layer holds objects that were never counted, and clear() when the layer
+  // has been removed.
   void adopt();
   void clear() EXCLUDES(mutex_);
 

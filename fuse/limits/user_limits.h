@@ -35,7 +35,7 @@ class UserAccount {
 
   // Returns false, and takes nothing, if the limit does not permit `count` more units.
   [[nodiscard]] bool take(Limit limit, std::uint64_t count);
-  // Takes `count` units whatever the limit is.
+  // Takes `count` units regardless of the limit.
   void add(Limit limit, std::uint64_t count);
   void give_back(Limit limit, std::uint64_t count);
   // The limit; 0 if there is none for this user.
@@ -84,7 +84,7 @@ class Charge {
   // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it. Shrinking
   // never fails.
   [[nodiscard]] bool resize(std::uint64_t count);
-  // As resize(), but whatever the limit is.
+  // As resize(), but regardless of the limit.
   void set(std::uint64_t count);
   std::uint64_t count() const { return count_; }
 

@@ -8,7 +8,7 @@
 namespace cacheshim {
 
 // Replies to requests whose waits have ended. No lock may be held across a reply. So a function that ends waits returns
-// the replies, and its caller gives them once it has released its locks. The destructor gives those that are left.
+// the replies, and its caller calls give() once it has released its locks. The destructor gives the remaining replies.
 class [[nodiscard]] PendingReplies {
  public:
   PendingReplies() = default;

@@ -14,11 +14,11 @@ namespace cacheshim {
 
 // The users whose views the daemon invalidates late, because one of their processes delays an invalidation.
 //
-// A process can do so for as long as it likes: getdents(2) holds the lock of the directory while it copies names to the
-// process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel then blocks
-// the invalidation of any name in that directory, with FUSE_EXPIRE_ONLY too, and no signal ends the wait. So a thread
-// that has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else waits for it.
-// Until the user is in time again, and for a while after,
+// A process can delay one for as long as it likes: getdents(2) holds the lock of the directory while it copies names to
+// the process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel then
+// blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the wait. So a
+// thread that has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else waits for
+// it. Until the user is in time again, and for a while after,
 // - the invalidations in the user's views go to a queue, which that thread sends;
 // - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
 //   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, names that it has cached expire within a minute).

@@ -15,10 +15,10 @@
 namespace cacheshim {
 
 // Makes the kernel forget names of files that no process has open, in the views of users who are near the limit of
-// nodes (max_nodes). The kernel keeps each name that it has looked up until it needs the memory, and the daemon must
-// keep a node as long.
+// nodes (max_nodes). The kernel keeps each name that it has looked up until it needs the memory, and until then the
+// daemon must keep the node of the name.
 //
-// Only files are forgotten: a directory may be the working directory of a process, to which getcwd(3) would then fail.
+// Only files are forgotten: a directory may be the working directory of a process, for which getcwd(3) would then fail.
 class NodePruner {
  public:
   using Clock = EventLoop::Clock;
@@ -51,7 +51,7 @@ class NodePruner {
   const Parts parts_;
   std::atomic<bool> is_requested_{false};
   std::atomic<bool> is_pruning_{false};
-  Clock::time_point next_{};  // no earlier; used only by tend()
+  Clock::time_point next_{};  // the earliest time to prune; used only by tend()
 };
 
 }  // namespace cacheshim

@@ -24,8 +24,8 @@ struct Notice {
     kEpoch,       // all names; requires kernel support (NoticeWriter::set_protocol)
   };
 
-  // Whether the kernel may delay the invalidation: for as long as a process of `owner` holds the directory's lock, or a
-  // page of its listing.
+  // Whether the kernel may delay the invalidation as long as a process of `owner` holds the directory's lock, or a page
+  // of its listing.
   bool can_block() const { return is_of_name() || kind == Kind::kNode; }
   bool is_of_name() const { return kind == Kind::kName || kind == Kind::kForget; }
   bool operator<(const Notice& other) const {

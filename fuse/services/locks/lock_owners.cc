@@ -96,7 +96,7 @@ int LockOwners::try_set(const LockRequest& request) {
 LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
   const auto& [key, owner] = *known;
   if (!owner.held.empty()) {
-    LockRequest all;  // bytes
+    LockRequest all;  // by default, unlocks everything
     all.is_record = key.first;
     (void)system_.set(owner.fd.get(), all);
   }

@@ -63,7 +63,7 @@ class LockOwners {
   // Whether the request's owner, or another owner of the same process, has a lock of the request's kind: on the whole
   // file, or on a range.
   bool has_lock(const LockRequest& request) const;
-  // Whether another process than `process` has a lock.
+  // Whether a process other than `process` has a lock.
   bool has_lock_of_others(pid_t process) const;
   // Whether `process` has an exclusive lock.
   bool is_held_by(pid_t process) const;

@@ -11,8 +11,8 @@ bool is_busy(int error) { return error == EWOULDBLOCK || error == EACCES; }
 
 }  // namespace
 
-// Tries the request. If the lock is refused, drops conflicting locks whose release no event reported, and
-// tries again. Sets `is_any_dropped` if it dropped any: the caller must then try the waiting requests.
+// Tries the request. If the lock is refused, drops the conflicting locks that were released without an event, and tries
+// again. Sets `is_any_dropped` if it dropped any: the caller must then try the waiting requests.
 int LockQueue::try_set(const LockRequest& request, bool& is_any_dropped) {
   const int error = owners.try_set(request);
   if (!is_busy(error) || !owners.drop_stale(request)) return error;

@@ -78,7 +78,7 @@ class LockQueue {
   void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const
       REQUIRES(mutex);
   bool is_unused() const REQUIRES(mutex) { return owners.is_empty() && waiters_.empty(); }
-  // Whether another process than `process` has a lock here, or waits for one.
+  // Whether a process other than `process` has a lock here, or waits for one.
   bool is_wanted_by_others(pid_t process) const REQUIRES(mutex);
   // Whether a lock may be released, or a wait may end, without an event.
   bool needs_poll() const REQUIRES(mutex);

@@ -28,7 +28,7 @@ struct LockRequest {
   UserAccount* account = nullptr;  // the caller's, who is charged; null: nobody
 };
 
-// A lock request that is answered once, possibly by another thread than the one that made it.
+// A lock request that is answered once, possibly by a thread other than the one that made it.
 class LockCall {
  public:
   virtual ~LockCall() = default;

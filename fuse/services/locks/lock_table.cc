@@ -16,8 +16,8 @@
 namespace cacheshim {
 namespace {
 
-// The polling interval while a wait may end, or the lock that it waits for be released, without an
-// event.
+// The interval at which the loop polls for waits that end, and for conflicting locks that are
+// released, without an event.
 constexpr std::chrono::milliseconds kPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
@@ -139,7 +139,7 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
     std::optional<std::uint64_t> ticket;  // of a request that waits
     {
       const MutexLock lock(queue->mutex);
-      if (queue->dropped) continue;  // after it was found
+      if (queue->dropped) continue;  // dropped after it was found
       int error = queue->ask(request, answers);
       if (error == EINPROGRESS && closed_) error = request.waits ? ENOLCK : EAGAIN;
       auto charge = Charge::take(request.account, Limit::kWaiters, error == EINPROGRESS ? 1 : 0);

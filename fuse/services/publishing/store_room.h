@@ -11,8 +11,9 @@
 
 namespace cacheshim {
 
-// Whether the store's file system has room for publishing. Once it has not, nothing is published until more is free
-// than at the failure, or kRetry has passed: an attempt copies files, only to fail again. Thread-safe.
+// Whether the store's file system has room for publishing. After a failure for lack of room, nothing is published until
+// more is free than at the failure, or kRetry has passed: each attempt would copy files only to fail again.
+// Thread-safe.
 class StoreRoom {
  public:
   using Clock = std::chrono::steady_clock;

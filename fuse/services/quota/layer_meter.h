@@ -64,7 +64,7 @@ class LayerMeter {
   std::atomic<bool> is_measuring_{false};
   struct Past {
     Clock::time_point began{};
-    Clock::time_point next{};  // not before
+    Clock::time_point next{};  // the earliest time of the next walk
   };
   mutable Mutex mutex_;
   std::unordered_map<const Job*, Past> past_ GUARDED_BY(mutex_);  // the last walk of each job

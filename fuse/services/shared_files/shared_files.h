@@ -23,10 +23,10 @@
 namespace cacheshim {
 
 // Files of class `shared`, whose writes go to the base (store/locks/shared_file.h). close(2)
-// replaces the file with the written copy and waits for that (FLUSH): a process that locks, writes,
-// closes and unlocks a file leaves the result to the next one. The kernel closes the files of a
-// killed process in the same way; the writes of such a process are incomplete, and are discarded.
-// Thread-safe.
+// returns once the written copy has replaced the file (FLUSH). So when a process locks, writes,
+// closes and unlocks a file, the next process that locks the file finds the result. The kernel
+// closes the files of a killed process in the same way; the writes of such a process are
+// incomplete, and are discarded. Thread-safe.
 class SharedFiles {
  public:
   using Change = std::function<Result<std::size_t>(int fd)>;

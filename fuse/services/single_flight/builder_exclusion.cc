@@ -25,7 +25,8 @@ bool BuilderExclusion::applies_elsewhere(const std::string& path) const {
   return builder && users_.has(builder->uid, options_.now());
 }
 
-// Another daemon's builder may have got the lease after the waits began.
+// Another daemon's builder may have got the lease after the waits began, so its user is charged
+// only for the time since then.
 void BuilderExclusion::charge(const LeaseKey& key, Lease& lease) {
   if (key.second != nullptr || (lease.job == nullptr && !lease.is_others)) return;
   auto longest = FlightTime::duration::max();

@@ -9,7 +9,7 @@
 
 #include "store/sys/process.h"
 
-// Determines whether a process that has begun a build still works at it, from the data in /proc
+// Determines whether a process that has begun a build still works on it, from the data in /proc
 // about the process and its descendants.
 namespace cacheshim {
 

@@ -48,8 +48,8 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
   check_builders();
 }
 
-// Ends the waits that are over time or interrupted. Hands the lease of a stopped builder to the
-// process that has waited longest.
+// Ends the waits that have timed out or been interrupted. Hands the lease of a stopped builder to
+// the process that has waited longest.
 void FlightTender::end_late_waits() {
   const auto now = options_.now();
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
@@ -158,7 +158,7 @@ std::vector<FlightTender::Watched> FlightTender::take_watched() {
   return all;
 }
 
-// Whether the builder of an entry that is built elsewhere has stopped working at it, or has had the
+// Whether the builder of an entry that is built elsewhere has stopped working on it, or has had the
 // lease for `timeout` and no process waits.
 bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) const {
   if (work.has_ended) return true;

@@ -32,7 +32,7 @@ namespace cacheshim {
 // builder holds the lease. The build has failed when the builder's thread has exited, or when the
 // builder has been idle for BuilderActivity::kIdleFor.
 //
-// A user whose builders make other users' processes wait in vain for `timeout` in all builds only
+// If a user's builders have made other users' processes wait in vain for a total of `timeout`, that user builds only
 // for its own jobs for a while (BuilderExclusion). The leases of such a user pass to other processes.
 //
 // A process counts together with its descendants. A process does not wait if that would close a

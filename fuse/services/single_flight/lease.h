@@ -52,8 +52,8 @@ struct Lease {
 
   // ---- Signs that the build has failed although its process continues (docs/single-flight.md)
 
-  // Whether the request's thread is the builder and looks the name up again, more than
-  // kFlightApproach after its last lookup, although its job has begun nothing in the entry since it
+  // Whether the builder's thread looks the name up again without having built: its last lookup is
+  // more than kFlightApproach ago, and its job has begun nothing in the entry since the thread
   // became the builder. False if is_entry.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
   // Counts a lookup by the builder's thread. Returns true if that thread has looked the name up so

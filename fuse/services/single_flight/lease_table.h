@@ -25,7 +25,7 @@ namespace cacheshim {
 // builder and ends them.
 //
 // Call with `mutex` held, unless a function says otherwise. A call that ends waits collects their
-// answers. Take them with take_answers() before you release the lock, and give them afterwards.
+// answers. Take them with take_answers() before you release the lock, and call give() afterwards.
 class LeaseTable {
  public:
   using Iterator = Leases::iterator;
@@ -72,10 +72,10 @@ class LeaseTable {
   // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
   // own threads and descendants, which may have begun before.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
-  // Makes the process that has waited longest the builder; the waits so far were in vain. Skips
-  // processes that have exited, those whose user has reached a limit and, if the lease is for all
-  // jobs, those that may not build for all: their waits end, and they build the name without the
-  // lease. Without a waiter the lease ends.
+  // Makes the process that has waited longest the builder; charges the previous builder's user with
+  // the waits so far (BuilderExclusion). Skips processes that have exited, those whose user has
+  // reached a limit and, if the lease is for all jobs, those that may not build for all: their
+  // waits end, and they build the name without the lease. Without a waiter the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait; `as_builder` if its process will build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
