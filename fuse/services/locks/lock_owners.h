@@ -67,7 +67,7 @@ class LockOwners {
   bool has_lock_of_others(pid_t process) const;
   // Whether `process` has an exclusive lock.
   bool is_held_by(pid_t process) const;
-  // Whether `unlock` releases the whole of an exclusive lock that its owner has.
+  // Whether `unlock` completely releases an exclusive lock of its owner.
   bool gives_up_exclusive(const LockRequest& unlock) const;
   // Adds the owners whose record locks conflict with the request.
   void add_blockers(const LockRequest& request, std::set<std::uint64_t>& blockers) const;

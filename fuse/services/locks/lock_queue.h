@@ -31,7 +31,7 @@ namespace cacheshim {
 //
 // close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the
 // lock of a closed descriptor. If the holder's descriptor has been closed (FLUSH), or may have been closed without a
-// report, and no other request waits, the request waits up to kGrace.
+// report, and no other request waits, the new request therefore waits up to kGrace.
 class LockQueue {
  public:
   using Clock = LockSystem::Clock;

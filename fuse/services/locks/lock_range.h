@@ -26,10 +26,10 @@ struct flock to_flock(const LockRequest& request);
 bool conflict(const LockRange& one, const LockRange& other);
 
 // Locks on one file, either all by flock(2) or all by fcntl(2). Sorted: a user may hold thousands of record locks on a
-// file, and each request for the file, of any user, checks them all.
+// file, and each request for the file, of any user, is checked against all of them.
 class LockRanges {
  public:
-  // Makes the bytes of `range` have its type, as a request of the locks' owner does.
+  // Gives the bytes of `range` its type, as a lock request of their owner does.
   void set(const LockRange& range);
   // Adds a lock of any owner; the other locks stay.
   void add(const LockRange& range) { of_type(range.type).add(range.bytes); }
@@ -39,7 +39,7 @@ class LockRanges {
   std::size_t most_added(const LockRange& range) const;
   bool conflicts_with(const LockRange& request) const;
   bool has_exclusive() const { return !exclusive_.empty(); }
-  // Whether the whole of an exclusive lock is in `bytes`.
+  // Whether an exclusive lock lies completely in `bytes`.
   bool has_exclusive_within(Interval bytes) const { return exclusive_.has_within(bytes); }
   bool empty() const { return shared_.empty() && exclusive_.empty(); }
   std::size_t size() const { return shared_.size() + exclusive_.size(); }

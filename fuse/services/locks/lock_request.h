@@ -18,14 +18,14 @@ struct LockRequest {
   pid_t process = 0;         // 0: outside the daemon's pid namespace
   short type = F_UNLCK;      // F_RDLCK, F_WRLCK or F_UNLCK
   off_t start = 0;           // in bytes; for record locks only
-  off_t length = 0;          // record, bytes; 0: to the end of the file, wherever that is
+  off_t length = 0;          // as `start`; 0: to the end of the file, even as it grows
   bool waits = false;
   bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
   // Another open handle of the file does not report its close: see LockOwners::Owner::descriptors.
   bool others_close_unseen = false;
   pid_t thread = 0;               // the thread of `process` that is blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors
-  UserAccount* account = nullptr;  // the caller's, who is charged; null: nobody
+  UserAccount* account = nullptr;  // the caller's, which is charged; null: nobody is charged
 };
 
 // A lock request that is answered once, possibly by a thread other than the one that made it.

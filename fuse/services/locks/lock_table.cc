@@ -95,7 +95,7 @@ Result<LockTable::Queue> LockTable::ensure_queue(const LockFileId& id, const Ope
   return at->second;
 }
 
-// The last step of a visit that may have changed the queue.
+// Call at the end of an operation that may have changed the queue.
 void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
   if (!queue->has_waiters()) {
     on_release_();
@@ -172,10 +172,10 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
   return ticket;
 }
 
-// As Linux does for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c):
-// a request whose owner would wait for itself, through other owners and any files of the mount,
-// gets EDEADLK. Locks of open file descriptions do not count, since another thread may release
-// them.
+// Answers the request with EDEADLK if its owner would wait for itself, through other owners and any
+// files of the mount. Linux does the same for record locks of a local file system
+// (posix_locks_deadlock() in fs/locks.c). Locks of open file descriptions do not count, since
+// another thread may release them.
 void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                             std::uint64_t ticket) {
   LockQueue::Answers answers;
@@ -370,8 +370,8 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   return again;
 }
 
-// Answers interrupted requests, and tries those whose conflicting locks may have ended without an
-// event. Returns the time of the next call.
+// Answers interrupted requests, and tries those whose conflicting locks may have been released
+// without an event. Returns the time of the next call.
 EventLoop::Clock::time_point LockTable::tend() {
   ReleasableMutexLock lock(waiting_mutex_);
   is_called_ = false;

@@ -54,7 +54,7 @@ class LockTable {
   // rename or link and is not locked yet. Requests by either id use the same queue until it has no owner and no waiting
   // request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
-  // Whether `unlock` releases the whole of an exclusive lock that its owner has on the file.
+  // Whether `unlock` completely releases an exclusive lock of its owner on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);

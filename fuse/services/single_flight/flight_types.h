@@ -29,7 +29,7 @@ struct EntryState {
   // The entry's completing file is in the base. If the profile has no rule for completion: the name
   // exists.
   bool is_complete = false;
-  // The job's layer has the entry's directory. True for an entry that is built elsewhere.
+  // The job's layer has the entry's directory. Also true for an entry that is built elsewhere.
   bool is_begun = false;
   // Whether a file of this name can complete its entry. If not, the name will not be added to an
   // entry that is already complete.
@@ -48,7 +48,7 @@ struct LeaseRequest {
   // rule at a time.
   const void* rule = nullptr;
   uid_t uid = 0;  // the user of the process
-  UserAccount* account = nullptr;  // the user's, who is charged for leases and waits; null: nobody
+  UserAccount* account = nullptr;  // charged for leases and waits; null: nobody is charged
 
   bool is_entry() const { return entry == path; }
   const Process& process() const { return lineage.front(); }

@@ -60,7 +60,7 @@ class Flights {
   };
   struct Answer {
     Advice advice;
-    NodeIndex placeholder;  // one lookup of it is counted for the kernel
+    NodeIndex placeholder;  // its lookup count already includes this lookup
   };
 
   Flights(EventLoop& loop, FlightOptions options, NodeTable& nodes, Counters& counters);

@@ -86,7 +86,8 @@ class LeaseTable {
   // Forgets the failed builds of every name that begins with `path`.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
-  // Returns the placeholder of the lease's name in the job's view; counts one lookup of it.
+  // Returns the placeholder of the lease's name in the job's view, and counts one lookup of it for
+  // the kernel.
   NodeIndex placeholder_of(Iterator lease, Job* job) REQUIRES(mutex);
   FlightAnswers take_answers() REQUIRES(mutex) { return std::exchange(answers_, {}); }
 
