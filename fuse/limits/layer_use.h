@@ -43,7 +43,7 @@ class LayerUse {
   // Call before the layer grows. Errors: ENOSPC if only the space reserved for root is free; EDQUOT if the owner has
   // reached a limit, or if the owner's layers already take as much space as is free.
   Status grow(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
-  // Call when the layer has grown without a call of grow(). Returns true if the owner is over the limit now.
+  // Call when the layer has grown without a call of grow(). Returns true if the owner is over max_layer_size now.
   bool note_grown(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
   // Call adopt() when the layer holds objects that were never counted, and clear() when the layer
   // has been removed.

@@ -38,8 +38,8 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
                                          : nullptr),
       is_base_local_(is_local_file_system(store.base())) {}
 
-// Eviction depends on access times. The kernel does not set them for reads from its page cache, nor on a file system
-// that is mounted noatime. So the daemon sets them.
+// Eviction depends on access times. A file's access time does not change when the kernel answers a read from the
+// mount's page cache, or if the file system is mounted noatime. So the daemon sets it.
 void StoreKeeper::note_use(int fd, const struct stat& st, int flags) const {
   if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);

@@ -83,7 +83,7 @@ class LeaseTable {
   void erase(Iterator lease) REQUIRES(mutex);
   // As erase(), for a build that has failed: no process waits for the lease's name for kFailedFor.
   void fail(Iterator lease) REQUIRES(mutex);
-  // Forgets the failed builds of every name that begins with `path`.
+  // Forgets the failed builds of `path` and of the names below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
   // Returns the placeholder of the lease's name in the job's view, and counts one lookup of it for
