@@ -18,7 +18,7 @@ namespace {
 // Returns a function that calls `answer` at most once. After an exception a task cannot know
 // whether it has answered, and a request must not be answered twice.
 //
-// `holding` exists as long as the function.
+// `holding` lives as long as the returned function.
 std::function<void()> once(std::function<void()> answer, std::shared_ptr<void> holding) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
   return [is_given = std::move(is_given), answer = std::move(answer),
