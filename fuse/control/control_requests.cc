@@ -68,7 +68,7 @@ bool require_valid(const std::string& id, const ControlRequest& request) {
   return false;
 }
 
-// Returns the job that the caller gets under this id (JobRights); if there is none, the job of this id.
+// Returns the job that this id means for the caller (JobRights); if there is none, the job with exactly this id.
 Job* find_job(const ControlRequest& request, const std::string& id) {
   const Mount& mount = request.mount;
   const JobClaim claim = mount.rights.claim_of(request.caller, id);
@@ -183,7 +183,7 @@ std::optional<uid_t> uid_to_start_for(const ControlRequest& request) {
   return uid.get<uid_t>();
 }
 
-// Returns the job that a request to start one gets: the caller's, or that of `uid`, the user whom root names.
+// Returns the job that a request to start one gets: the caller's job, or the job of `uid`, the user whom root names.
 JobClaim claim_to_start(const ControlRequest& request, const std::string& id,
                         std::optional<uid_t> uid) {
   const JobRights& rights = request.mount.rights;

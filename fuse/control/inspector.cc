@@ -35,7 +35,7 @@ Result<Seen> see(const Mount& mount, const Job* job, const std::string& path) {
 bool Inspector::may_all() const { return caller_.uid == 0 || caller_.uid == sys::own_uid(); }
 
 bool Inspector::may(const Mount& mount, const struct stat& st, bool in_layer, mode_t wanted) const {
-  // With owner=squash, a layer's objects belong to each user of the job.
+  // With owner=squash, every user of the job counts as the owner of the layer's objects.
   if (in_layer && !mount.options.owners.keep) return true;
   mode_t granted = st.st_mode;
   if (st.st_uid == caller_.uid) {

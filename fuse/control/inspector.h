@@ -36,7 +36,8 @@ class Inspector {
   std::vector<gid_t> groups_;
 };
 
-// Whether the user may learn of a build, because a job of the user builds or waits for it.
+// Whether the user may learn of a build: true for root and the daemon's user, and if a job of the
+// user builds the entry or waits for it.
 bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid);
 
 }  // namespace cacheshim

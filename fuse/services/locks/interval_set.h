@@ -51,7 +51,7 @@ class IntervalSet {
     const auto next = first_ending_after(inner.start);
     return next != ends_.end() && next->first < inner.start && next->second > inner.end;
   }
-  // Whether a whole interval of the set is in `outer`.
+  // Whether an interval of the set lies completely in `outer`.
   bool has_within(Interval outer) const {
     const auto next = ends_.lower_bound(outer.start);
     return next != ends_.end() && next->second <= outer.end;

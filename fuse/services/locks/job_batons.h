@@ -31,8 +31,8 @@ class JobBatons {
 
   // Call when `thread` has created this file with O_EXCL.
   void note_made(const FileHandle& handle, pid_t thread);
-  // Call when the job has removed the file at `path`, or locked it: a locked baton excludes by its
-  // lock, and stays when its creator dies.
+  // Call when the job has removed the file at `path`, or locked it: a locked baton excludes other
+  // processes by its lock, and stays when its creator dies.
   void forget(const Job& job, const std::string& path);
   bool is_baton(const std::string& path) const;
 
