@@ -13,8 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// docs/security.md has the same rows, and integrations/systemd/cacheshim.service names those that are always needed;
-// tests/hostile compares them.
+// docs/security.md lists the same capabilities, and integrations/systemd/cacheshim.service those that are always
+// needed. tests/hostile compares the lists.
 constexpr cap_value_t kAlwaysNeeded[] = {
     CAP_CHOWN,            // gives objects to the users who create them
     CAP_DAC_OVERRIDE,     // opens the users' files and directories in the layers
@@ -22,7 +22,7 @@ constexpr cap_value_t kAlwaysNeeded[] = {
     CAP_FOWNER,           // changes modes, times and ACLs of the users' files
     CAP_FSETID,           // keeps set-id bits as the calling user may keep them
     CAP_LEASE,            // detects mappings of the users' files: fcntl(2), F_SETLEASE
-    CAP_SETUID,           // lets the kernel write layers without the blocks that are kept for root: setfsuid(2)
+    CAP_SETUID,           // keeps the kernel's writes to layers out of root's reserved blocks: setfsuid(2)
     CAP_SYS_ADMIN,        // mounts, watches file systems by fanotify, copies mounts, FUSE passthrough
     CAP_SYS_NICE,         // leaves SCHED_IDLE
     CAP_SYS_PTRACE,       // reads the environment and the pending system call of the users' processes

@@ -83,7 +83,7 @@ std::string shown_path(const DaemonOptions& options) {
   return options.shown_path.empty() ? options.mount_point : options.shown_path;
 }
 
-// Returns the directory to name in messages.
+// Returns the directory that messages name.
 std::string served_directory(const DaemonOptions& options) {
   return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }

@@ -69,7 +69,7 @@ struct DaemonOptions {
   // The attempt of the job that this mount belongs to. When the mount is closed, the daemon records this attempt. If
   // `cycle` is empty, it records nothing.
   std::string cycle;
-  // The run directory's lock if this process already holds it. A standby that takes over holds it.
+  // The run directory's lock if this process already holds it. For example, a standby that takes over holds it.
   std::shared_ptr<UniqueFd> run_lock;
   // Records the requests, if not null. Requires: io_uring is false.
   RequestTrace* trace = nullptr;

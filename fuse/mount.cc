@@ -136,7 +136,7 @@ std::chrono::milliseconds Mount::idle_interval() const {
   return std::max<std::chrono::milliseconds>(options.job_idle / 10, kShortestIdleInterval);
 }
 
-// Ends idle jobs, and tends the store. Returns when to call it again.
+// Ends idle jobs, and maintains the store. Returns the time of the next call.
 EventLoop::Clock::time_point Mount::tend() {
   const auto now = EventLoop::Clock::now();
   if (now < next_tending_) return next_tending_;

@@ -113,7 +113,7 @@ class Mount {
     return Charge::take(&limits.account(uid), limit, count);
   }
   std::uint64_t direct_opens() const;  // opens that bypassed the mount, of all jobs
-  // Makes the layers that are due be measured soon; see LayerMeter::request().
+  // Requests a measurement of the layers that are due for one; see LayerMeter::request().
   void request_measuring() { layer_meter.request(measuring_); }
   // Makes the kernel forget names soon; see NodePruner::request().
   void request_pruning() { node_pruner.request(pruning_); }

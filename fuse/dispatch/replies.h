@@ -23,7 +23,7 @@ void written(fuse_req_t req, const Result<std::size_t>& bytes);
 // Replies to an xattr request: with the length of the value if `size` is 0, otherwise with the value.
 void xattr(fuse_req_t req, const Result<std::string>& value, std::size_t size);
 void text(fuse_req_t req, const Result<std::string_view>& result);
-// Replies with up to `size` bytes of a file from `offset`.
+// Replies with up to `size` bytes of a file, starting at `offset`.
 void data(fuse_req_t req, int fd, std::size_t size, off_t offset);
 
 StatusCompletion status_of(fuse_req_t req);

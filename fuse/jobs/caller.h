@@ -32,7 +32,7 @@ struct Caller {
 
 // Whether a process belongs to the job of SLURM whose id it names.
 enum class SlurmProof : std::uint8_t {
-  kNotNeeded,  // the id is no number, or SLURM's cgroups do not exist on this machine
+  kNotNeeded,  // the id is not a number, or SLURM's cgroups do not exist on this machine
   kMissing,
   kGiven,  // the process is in the job's cgroup
 };
@@ -40,8 +40,8 @@ enum class SlurmProof : std::uint8_t {
 // The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
 // its cgroup, otherwise by its nearest ancestor with a claim, otherwise uid-<uid>. JobRights decides
 // whether the process gets this job. SLURM's cgroup takes precedence over SLURM's variables. An
-// ancestor counts only if it and all processes between have no user id but the caller's. The
-// environment is the one that the process got at its exec.
+// ancestor counts only if all user ids of the ancestor, and of each process between it and the
+// caller, are the caller's. The environment is the one that the process got at its exec.
 // The environment of a set-id program is ignored, because the program's caller has set it. A claim
 // of an id that belongs to another user by construction (is_of_another_uid()) is ignored.
 struct JobClaim {
@@ -49,8 +49,8 @@ struct JobClaim {
   JobId cycle;
   std::optional<PublishPolicy> publish;  // CACHESHIM_PUBLISH, which can only restrict the policy
   SlurmProof proof = SlurmProof::kNotNeeded;
-  // Whether the process, or the request, names a job that it may share with other users: by
-  // CACHESHIM_JOB, and not only by a variable that every process of a scheduler has.
+  // Whether the process, or the request, accepts a job that other users share: it names the job by
+  // CACHESHIM_JOB, not only by a variable that a scheduler sets in every process.
   bool accepts_sharing = false;
   bool is_roots = false;  // root starts the job
   // If JobRights has replaced `job`: the id that the process has named.

@@ -24,8 +24,8 @@ class CgroupProof {
 
   // Returns the job that a /proc/PID/cgroup text proves; empty if there is none. Thread-safe.
   JobId job_of(std::string_view cgroup_text) const;
-  // Whether the directories exist in which SLURM makes those of its jobs: whether a job of this
-  // machine can be proved. Lists a few directories. Thread-safe.
+  // Whether this machine has the directories in which SLURM creates its jobs' directories. Without
+  // them, job_of() can prove no job. Lists a few directories. Thread-safe.
   bool has_slurm() const;
 
  private:

@@ -20,7 +20,7 @@ JobViews::Settings view_settings(const std::string& id, const JobSettings& setti
 
 }  // namespace
 
-// A user's job uid-UID is free: it is where the processes of a user go that can begin no other job.
+// A user's job uid-UID is not charged, because processes that can begin no other job get this one.
 Result<JobPayment> JobPayment::take(UserAccount& account, const std::string& job) {
   constexpr std::uint64_t kDescriptors = 8;  // of the layer and the filter
   if (job == JobId::for_uid(account.uid()).view()) return JobPayment();

@@ -50,7 +50,7 @@ struct JobSettings {
   bool is_restricted = false;
 };
 
-// What the user is charged whose process has begun a job.
+// The charges to the user whose process has begun a job.
 struct JobPayment {
   // Errors: EDQUOT, EMFILE.
   static Result<JobPayment> take(UserAccount& account, const std::string& job);

@@ -29,7 +29,7 @@ using LivingProcesses = std::map<std::string, Process>;  // one process per job
 // other user can keep a job from ending. It counts for all jobs of its user if its environment cannot be read in time.
 // The calling process (the daemon) never counts, because it may have been started within a job.
 //
-// Takes some 40 µs of CPU per process of root and those users.
+// Takes some 40 µs of CPU per process of root and of the jobs' users.
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, EnvironmentReader& environments,
                                       const std::string& proc = "/proc");
 

@@ -15,10 +15,12 @@ namespace cacheshim {
 // - An id that belongs to a user by construction (owner_of_id()) is that user's alone.
 // - A job belongs to the user whom root has named at its start, or else to the first user other than
 //   root who uses it. If the job is not shared, every other user gets a job of its own instead,
-//   uid-<uid>.<id>. So nobody loses more than the name if a stranger has used it first.
-// - A job that a user shares (--shared-uids) admits only those who name it by CACHESHIM_JOB, share it
-//   too, or have SLURM's proof. A variable of a scheduler does not suffice: its process has not
-//   chosen to work in a stranger's layer. A job that root shares admits everybody who names it.
+//   uid-<uid>.<id>. So if a stranger has used an id first, the user loses only the name.
+// - A job that a user shares (--shared-uids) admits another user only in three cases: the user's
+//   process names the job by CACHESHIM_JOB, its request shares the job too, or SLURM's cgroup proves
+//   that the process belongs to the job. A scheduler's variable does not suffice, because its process
+//   has not chosen to work in a stranger's layer. A job that root shares admits everybody who names
+//   it.
 // - Where SLURM's cgroups exist, a number is the id of a SLURM job. It needs the cgroup's proof, or
 //   root's word; any other user gets uid-<uid>.<id> too.
 // - Root gets root's own job, uid-0, in place of another user's: modes do not keep root out of the
@@ -35,7 +37,7 @@ class JobRights {
   // As claim_of(), for a request of the caller that names `id`. Root gets the job itself.
   // `shares`: the caller accepts a job that another user shares.
   JobClaim claim_of(const Caller& caller, std::string_view id, bool shares = false) const;
-  // As above, for a user whom root names: this is proof enough.
+  // As above, for a user whom root names. Root's word replaces SLURM's proof.
   JobClaim claim_for(uid_t uid, std::string_view id) const;
   // Whether the caller itself names the id of this job, and gets another one.
   bool leads_elsewhere(const Caller& caller, const std::string& id) const;

@@ -29,7 +29,7 @@ class JobTable {
                              bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
-  // states() returns an element for each job, sorted by id. All elements describe the same moment.
+  // states() returns an element for each job, sorted by id. The elements are a consistent snapshot.
   struct State {
     Job* job;
     bool is_active;
@@ -48,8 +48,8 @@ class JobTable {
   // does not end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
-  // Takes over the layers of dead daemons of this node, because their jobs may still be running.
-  // These jobs end by job_idle like any other.
+  // Takes over the layers that dead daemons of this compute node left, because their jobs may still
+  // be running. These jobs end by job_idle like any other.
   void adopt_orphans();
 
   // The layers below every job's layer: the store's base.

@@ -109,7 +109,7 @@ class JobViews {
   bool may_inspect(uid_t uid) const EXCLUDES(mutex_);
 
   ViewClaim claim;
-  // Whether root lets further uids in. If not, the first view's owner does (JobRights).
+  // Whether root has shared the job. If not, and the job is shared, the first view's owner has shared it (JobRights).
   std::atomic<bool> is_shared_by_root{false};
 
  private:

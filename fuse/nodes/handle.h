@@ -58,8 +58,8 @@ struct FileHandle {
   // Whether a process can write to the file through a mapping, without a request to the daemon.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
 
-  // Makes O_NOATIME of `fd` equal to that of the caller's file, whose flags are `flags`. Call
-  // before each read, since fcntl(F_SETFL) may change O_NOATIME at any time.
+  // Sets or clears O_NOATIME of `fd` as in `flags`, the flags of the caller's file. Call before each
+  // read, since fcntl(F_SETFL) may change O_NOATIME at any time.
   void follow_noatime(int flags) {
     const bool is_wanted = (flags & O_NOATIME) != 0;
     if (has_noatime == is_wanted) return;

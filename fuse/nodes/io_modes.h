@@ -28,8 +28,8 @@ namespace cacheshim {
 // be mapped stays in its mode until the kernel forgets it, or its data move to another backing
 // file.
 //
-// A write to such a mapping changes st_mtime without a request. As long as may_be_written() is
-// true, the kernel may cache no attributes of the inode.
+// A write to such a mapping changes st_mtime without a request. As long as may_be_written() is true,
+// the kernel must not cache attributes of the inode.
 //
 // Thread-safe. The inodes are divided among kShards mutexes, each of which is held across at most
 // one ioctl(2) or can_be_written().
@@ -54,8 +54,8 @@ class IoModes {
   // Whether the kernel may write to the file through a mapping, without a request to the daemon.
   bool may_be_written(NodeId inode);
   // As may_be_written(). If the inode has no handle, calls `can_be_written` to check whether a
-  // mapping exists. `can_be_written` may take no lock of the daemon except LayerIndex's. No thread
-  // can open the file for writing during the call.
+  // mapping exists. `can_be_written` must not take any lock of the daemon except LayerIndex's. No
+  // thread can open the file for writing during the call.
   bool check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written);
   // Call when a handle that open() has counted is closed, or when its open has failed.
   void close(NodeId inode);

@@ -97,7 +97,7 @@ std::size_t NodeNames::drop_all(const Job* job, NodeIndex view_root) {
     if (is_of_layer && index != view_root) files.push_back(index);
   });
   for (const NodeIndex index : files) {
-    // The index is in the list once for each of its names.
+    // A node with several names is in the list once for each of them.
     const Node& node = tree_.at(index);
     const std::string component = node.name.get();
     if (node.named) tree_.detach(index, {node.parent, component});

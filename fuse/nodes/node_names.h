@@ -61,8 +61,8 @@ class NodeNames {
     std::string name;
   };
   std::vector<NamedNode> all_of(const Job* job) const;
-  // Returns up to `most` of the job's files whose only name this is and for which `is_wanted(node)` is true. `is_wanted`
-  // may take no lock of the daemon, except OpenFiles'.
+  // Returns up to `most` of the job's files that have only one name and for which `is_wanted(node)` is true.
+  // `is_wanted` must not take any lock of the daemon except OpenFiles'.
   std::vector<NamedNode> some_files_of(const Job* job, std::size_t most,
                                        const std::function<bool(NodeIndex)>& is_wanted) const;
 

@@ -41,8 +41,9 @@ class NodeObjects {
   // remain those of its inode.
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
-  // Returns the inode whose locks the node's file uses if the job has, or had, the file under the
-  // name of a lock file too (NodeState::lock_by_inode()). Returns nothing for all other nodes.
+  // Returns the inode whose locks the node's file uses, if NodeState::lock_by_inode() was called for
+  // the node: the job has, or had, the file under a lock file's name too. Returns nothing for all
+  // other nodes.
   std::optional<FileId> locked_inode(NodeIndex node) const;
 
   // Returns the inode number to show for `name`. `listed`: the inode number that the directory's

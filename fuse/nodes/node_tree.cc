@@ -63,8 +63,8 @@ NodeIndex NodeTree::make_nameless(Job* job) {
   return index;
 }
 
-// The nodes that the job has before its first user is known are few, and are counted as none: count() never gives back
-// more than it has taken.
+// Does not charge for the few nodes that the job has before its first user is known. count() never gives back more than
+// it has taken.
 void NodeTree::charge_to(const Job* job, UserAccount& account) {
   const std::uint64_t nodes = paid_.contains(job) ? paid_[job].charge.count() : 0;
   Charge charge(&account, Limit::kNodes);

@@ -41,8 +41,8 @@ class NodeTree {
   // Charges `account` for the job's nodes, those that it has now and later ones.
   void charge_to(const Job* job, UserAccount& account) REQUIRES(mutex);
   bool is_charged_to(const Job* job, const UserAccount& account) const REQUIRES_SHARED(mutex);
-  // Frees the node if it has no lookups and no children, and then each parent to which this
-  // applies.
+  // Frees the node if it has no lookups and no children. Then does the same for its parent, and so on
+  // upwards.
   void free_if_unused(NodeIndex node) REQUIRES(mutex);
   // Whether at least 65,536 nodes have been freed since the last call that returned true.
   bool take_many_freed() REQUIRES(mutex);

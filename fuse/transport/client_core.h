@@ -18,16 +18,16 @@ bool go_to_core(int core);
 //
 // Most of a round trip between a client thread and a receiver is the time to wake each other on
 // another core: a few microseconds on bare metal, 30 in some virtual machines, where the answer
-// itself takes 4. On one core, a wake-up is only a context switch. The scheduler leaves the client
-// on this core only if the core counts as idle, that is, if only SCHED_IDLE threads run on it
-// (sched(7); sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver becomes
-// SCHED_IDLE on the client's core, while requests follow each other without a pause and all come
-// from one thread. Load balancing moves the client to another core every few hundred requests; the
-// receiver follows it.
+// itself takes 4. On one core, a wake-up is only a context switch. The scheduler leaves the client on
+// this core only if the core counts as idle, that is, if only SCHED_IDLE threads run on it (sched(7);
+// sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver becomes a guest on the
+// client's core: it runs there as SCHED_IDLE, as long as requests follow each other without a pause
+// and all come from one thread. Load balancing moves the client to another core every few hundred
+// requests; the receiver follows it.
 //
-// A SCHED_IDLE thread yields to every runnable thread. So another thread checks whether the
-// receiver makes progress, and ends the stay if not. The receiver then does not try again for one
-// second; each further failure doubles this time, up to 64 seconds.
+// A SCHED_IDLE thread yields to every runnable thread. So another thread checks whether the guest
+// makes progress, and ends its stay if not. The receiver then does not try again for one second; each
+// further failure doubles this time, up to 64 seconds.
 //
 // A receiver that is bound to a core handles the requests of that core (RingLoop). It stays there
 // and follows no client, because other receivers handle the requests of the other cores.
@@ -37,8 +37,8 @@ bool go_to_core(int core);
 // SCHED_IDLE, so the daemon creates all of its threads when it starts.
 class ClientCore {
  public:
-  // The stays of one receiver, one after the other. Only the receiver's thread may use it. The
-  // destructor makes that thread an ordinary one again.
+  // One receiver's stays on its clients' cores. Only the receiver's thread may use it. The destructor
+  // ends the current stay, if any.
   class Guest {
    public:
     explicit Guest(ClientCore& core) : core_(core) {}
@@ -69,14 +69,15 @@ class ClientCore {
   };
 
   ClientCore();
-  // For a receiver that already runs on `core`. May have guests only if `anywhere` may.
+  // For a receiver that already runs on `core`. Allows guests only if `anywhere` does.
   ClientCore(const ClientCore& anywhere, int core);
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
   // ---- For the thread that watches the receivers
   bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
-  // Makes the guest an ordinary thread immediately, because it makes no progress. May be repeated.
+  // Ends the stay immediately, because the guest makes no progress: sets the guest's policy to SCHED_OTHER and lets it
+  // run on all cores. May be repeated.
   void stop() { end_stay(Ended::kStopped); }
   // As stop(), for a guest that has nothing to do. The guest may return soon.
   void rest() { end_stay(Ended::kResting); }

@@ -28,14 +28,15 @@ constexpr int kParentDied = SIGUSR2;
   (void)::prctl(PR_SET_NAME, "cacheshim-guard");
   (void)::prctl(PR_SET_PDEATHSIG, kParentDied);
   (void)!::chdir("/");
-  // Any other descriptor would keep what it refers to: the connection, above all.
+  // Closes all other descriptors, which would keep files open: above all /dev/fuse, and with it the connection.
   if (::dup2(control, 0) == -1) ::_exit(EXIT_FAILURE);
   (void)::close_range(1, std::numeric_limits<unsigned>::max(), 0);
   sigset_t died;
   sigemptyset(&died);
   sigaddset(&died, kParentDied);
   siginfo_t signal{};
-  // The kernel names the dead thread's process as the sender. While a thread of it is blocked, it remains the parent.
+  // The kernel names the dead thread's process as the sender. That process remains the parent while one of its threads
+  // is blocked.
   while (::getppid() == daemon && signal.si_pid != daemon) (void)::sigwaitinfo(&died, &signal);
   (void)abort_connection(0);
   ::_exit(EXIT_SUCCESS);

@@ -46,7 +46,7 @@ void QueueDrain::run() {
     if (queues_.empty()) {
       while (!stopping_ && noted_.empty()) news_.wait(mutex_);
     } else {
-      // Cores that are noted during the tick are handled after it.
+      // check_once() handles the cores that are noted during the tick.
       const auto tick = std::chrono::steady_clock::now() + kTick;
       while (!stopping_ && news_.wait_until(mutex_, tick)) continue;
     }

@@ -15,10 +15,10 @@ namespace cacheshim {
 
 // Keeps requests from waiting for an entry of a ring while there are free entries.
 //
-// A request that finds no entry in the queue of its core waits there. The kernel hands it out when
-// an entry is given back with an answer, and not when a new one is registered (see RequestRing).
-// When requests that are answered later take all entries together, the requests behind them would
-// therefore wait for the first of those answers, which may never come.
+// A request that finds no entry in the queue of its core waits there. The kernel gives it an entry
+// only when an entry is returned with an answer, not when a new entry is registered (see
+// RequestRing). So if requests that are answered later hold all entries, the requests behind them
+// would wait for the first of those answers, which may never come.
 //
 // So whenever a request is answered later, the drain makes a request of its own on that core. The
 // request takes a new entry and is answered immediately, and the kernel then hands that entry to the

@@ -129,8 +129,8 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
   std::unique_ptr<RequestRing> ring(new RequestRing(device, cores));
   if (!ring->call_) return nullptr;
   io_uring_params parameters{};
-  // Only one thread uses the ring. It receives completions when it waits, and is not interrupted
-  // before.
+  // Only one thread uses the ring. The kernel posts completions while that thread waits, and does not
+  // interrupt it otherwise.
   parameters.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_R_DISABLED;
   const int failed = ::io_uring_queue_init_params(kSubmissions, &ring->ring_, &parameters);

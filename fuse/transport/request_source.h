@@ -15,7 +15,7 @@ namespace cacheshim {
 // Receives requests from the kernel, over /dev/fuse (ReceiveLoop) or over io_uring (RingLoop). A
 // source has its own threads, passes each request to handle_request(), and sends the replies to its
 // requests. Session starts and stops the sources, and wire.h passes the replies to them. Neither
-// knows which sources there are.
+// depends on which sources exist.
 class RequestSource {
  public:
   RequestSource() = default;

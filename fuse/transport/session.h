@@ -18,8 +18,8 @@ struct fuse_session;
 
 namespace cacheshim {
 
-// A mounted FUSE connection. Calls mount(2) itself instead of through libfuse, so that errors can
-// be distinguished, and receives requests through its own sources.
+// A mounted FUSE connection. Calls mount(2) directly, not through libfuse, so that errors can be
+// distinguished. Receives requests through its own sources.
 class Session {
  public:
   // Opens /dev/fuse and mounts it. From here on the mount exists; requests are answered once

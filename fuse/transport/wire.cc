@@ -22,8 +22,8 @@ constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
 constexpr std::uint32_t kKillSetIdsV2 = 1U << 28;        // FUSE_HANDLE_KILLPRIV_V2
 constexpr std::uint32_t kWriteKills = 1U << 2;           // FUSE_WRITE_KILL_SUIDGID
 constexpr std::uint32_t kSetattrKills = 1U << 11;        // FATTR_KILL_SUIDGID
-// A backing file must not belong to a stacked file system itself. Other stacked file systems may
-// lie on top of the mount.
+// A backing file must not itself be on a stacked file system. Other file systems may be stacked on
+// the mount.
 constexpr std::uint32_t kStackDepth = 1;
 
 struct BackingMap {

@@ -10,8 +10,9 @@
 #include <memory>
 #include <span>
 
-// Reads from requests, and writes into replies, the parts of the kernel's protocol that libfuse
-// 3.14 does not pass on. The source, also of the names below, is linux/fuse.h of kernel 6.14.
+// Handles the parts of the kernel's protocol that libfuse 3.14 does not pass on: reads them from
+// requests, and writes them into replies. Source of the protocol and of the names below: linux/fuse.h
+// of kernel 6.14.
 //
 // The functions below concern the request for which the calling thread last called begin_request().
 // A thread handles one request at a time. The functions have no effect on a reply that another
@@ -23,8 +24,9 @@ class RequestTrace;
 
 namespace cacheshim::wire {
 
-// Call when a request has been read completely. `bytes` must remain valid until it has been
-// handled. Pass nullptr for a request that the daemon itself has made; then call no function below.
+// Call when a request has been read completely. `bytes` must remain valid until the request has been
+// handled. Pass nullptr for a request that the daemon itself has made; do not call the functions
+// below for such a request.
 void begin_request(const char* bytes);
 // Replies to the request with this errno value, in libfuse's place.
 void refuse(int error);
@@ -67,9 +69,9 @@ pid_t lock_process();
 // ---- FUSE_OPEN, FUSE_CREATE: makes the kernel read and write this backing file itself.
 void pass_through(std::uint32_t backing_id);
 
-// Registers a backing file, open as `fd`, that the kernel shall read and write by itself. Needs
-// CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible, as for a file
-// system that is itself stacked on others (ELOOP).
+// Registers a backing file, open as `fd`, for the kernel to read and write without the daemon. Needs
+// CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible, as for a file system
+// that is itself stacked on others (ELOOP).
 std::uint32_t register_backing(int device, int fd);
 void release_backing(int device, std::uint32_t backing_id);
 

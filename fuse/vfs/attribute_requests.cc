@@ -56,8 +56,8 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
   return sys::set_times(fd, times);
 }
 
-// Returns the attributes that the mount ignores in a setattr. owner=squash: a chown has no effect. The kernel has
-// already refused it unless root or the shown owner may make it.
+// Returns the attributes that the mount ignores in a setattr. With owner=squash, a chown has no effect. The kernel has
+// already checked the caller's permission against the shown owner.
 int ignored_attrs(const OwnerMode& owners) {
   int ignored = FATTR_CTIME;  // the backing file system sets the change time
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;

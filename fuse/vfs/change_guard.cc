@@ -17,7 +17,7 @@ Status ChangeGuard::note_change(const Request& request, NodeId ino) {
   return why.empty() ? Status() : job.refuse_publishing(why);
 }
 
-// An open of a lock file for reading counts as a change, because flock(2) needs no more than that.
+// An open of a lock file for reading counts as a change, because flock(2) works on such a descriptor too.
 Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   if (!mount_.trust.is_restricted()) return {};
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0) return note_change(request, ino);

@@ -94,8 +94,8 @@ Result<std::size_t> FileData::change_data(
   }
 }
 
-// Call before `length` bytes are written to the layer. Without room, bytes that the file already has may still be
-// overwritten. Files of the base are not the user's.
+// Call before writing `length` bytes to the layer: charges the layer's growth. If there is no room, still allows
+// overwriting bytes that the file already has. Does not charge for lock files, which belong to the base.
 Status FileData::pay_for(const FileHandle& handle, off_t offset, std::uint64_t length) const {
   constexpr off_t kBlock = 512;  // the unit of st_blocks
   if (handle.is_lock_file) return {};

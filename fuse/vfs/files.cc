@@ -221,7 +221,7 @@ void Files::open(const Request& request, NodeId ino, int flags, OpenCompletion c
 
 Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
                                            const NodeInfo& info, int flags) {
-  // ESTALE makes the kernel look the name up again, and it is gone.
+  // ESTALE makes the kernel look the name up again; that lookup fails, because the damaged entry is in the trash.
   if (const auto gone = objects_.trash_if_damaged(ref); !gone.empty()) {
     mount_.invalidation.gone(gone);
     return Errno(ESTALE);

@@ -57,7 +57,7 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
       [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// Errors: ENFILE if the view's user has as many nodes as he may have, and the kernel does not know the name yet.
+// Errors: ENFILE if the view's user has reached the limit of nodes, and the kernel does not know the name yet.
 Status Names::check_nodes(const Job& job, NodeRef parent, std::string_view name) {
   UserAccount& account = mount_.limits.account(job.views.owner().value_or(0));
   if (!account.is_near(Limit::kNodes)) return {};
@@ -110,9 +110,9 @@ void Names::mkdir(const Request& request, NodeId parent, const char* name, mode_
 
 Result<Entry> Names::mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
                            dev_t device) {
-  // owner=squash: all objects of a view belong to its user, and a device must not. owner=keep: the kernel forwards only
-  // the requests of callers that may create devices on any file system. A device 0:0 needs no privilege; the overlay
-  // refuses it.
+  // With owner=squash, all objects of a view belong to its user, who must not own a device node. With owner=keep, the
+  // kernel forwards only the requests of callers that may create devices on any file system. A device 0:0 needs no
+  // privilege; the overlay refuses it.
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
   if (is_device && !mount_.options.owners.keep) return Errno(EPERM);
   return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
@@ -257,8 +257,8 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {{parent, victim}, answer});
 }
 
-// Programs that write a file to a directory of its own, rename it into its entry and remove the directory, as Triton
-// does, continue when the entry is published.
+// Replies once the entry is published. Some programs, such as Triton, write a file in a directory of its own, rename
+// the file into its entry, and then remove the directory.
 void Names::rmdir(const Request& request, NodeId parent, const char* name,
                   StatusCompletion completion) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
@@ -336,21 +336,21 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   const NodeId source = encode({mount_.nodes.names().find(from.node, name), from.slot});
   const NodeId target = encode({mount_.nodes.names().find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(request, {from, name}, {to, new_name}, flags);
-  // The kernel itself refuses to replace a name that it knows, so it has cached this one as absent. ESTALE makes it
-  // look the names up again; after EEXIST it would keep the stale entry.
+  // The kernel itself refuses to replace a name that it knows, so it has cached the new name as absent. ESTALE makes it
+  // look up both names again; after EEXIST it would keep the stale entry.
   const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
   if (is_stale) return completion.complete(Errno(ESTALE));
   if (!renamed) return completion.complete(renamed.error());
   Job& job = *mount_.nodes.info(to.node).job;
   if (job.overlay.locks().files.is_shared_name(*renamed)) {
-    // The kernel caches the new name with the old one's timeout, and that is too long for a lock file.
+    // The kernel caches the new name with the old one's timeout, which is too long for a lock file.
     mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});
   }
   mount_.publishing.note_built(job, *renamed);
   mount_.single_flight.note_step(job, *renamed);
   mount_.publishing.rejections().note_changed(job, *renamed, request.caller.tid);
-  // A rename between two directories keeps all others of the mount waiting: see copies_too_much().
+  // A rename between two directories blocks all other such renames of the mount: see copies_too_much().
   mount_.publishing.completed(
       job, *renamed, Arrival::kNamed,
       {.held = {parent, new_parent, source, target},

@@ -47,22 +47,22 @@ class Objects {
       REQUIRES_SHARED(info.job->overlay.mutex());
 
   // ---- Before a change
-  // Copies up large data before the caller takes Overlay::mutex(), by prepare_copy_up().
+  // Copies up large data by prepare_copy_up(). Call before taking Overlay::mutex().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
   // Copies the object up if the layer lacks it, and opens the layer's object with O_PATH.
   Result<UniqueFd> open_for_change(Job& job, NodeIndex node, off_t keep_bytes)
       REQUIRES(job.overlay.mutex());
-  // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object.
-  // Errors: ESTALE if it is not open.
+  // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object. Errors:
+  // ESTALE if the object is not open.
   Status settle_name(const Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Ensures that a node without a name holds an object of the layer. Other jobs may still use an object of the base
   // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Opens the object that is about to lose its name, for processes that have it open or as their working directory.
   // Returns nothing if the kernel has no node of that name, if the name leads to another object by now, or for a common
-  // file: its node already holds a descriptor. Nor if `uid`, who is charged for the descriptor, has reached the limit:
-  // calls on the removed object, unless it is open, then fail with ESTALE.
+  // file, whose node already holds a descriptor. Also returns nothing if `uid`, who is charged for the descriptor, has
+  // reached the limit. Calls on the removed object then fail with ESTALE, unless it is open.
   NodeNames::Removed keep_object(const Overlay& overlay, NodeName name, const std::string& path,
                                  uid_t uid) const REQUIRES_SHARED(overlay.mutex());
   // As keep_object(), for a request that removes the name. If the file has further names, also

@@ -123,8 +123,9 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
   return own_entry(kRootNode, name, NodeKind::kRootLink, kAskAlways);
 }
 
-// A job starts when one of its own processes, or root, looks it up first. To other users an unknown job does not exist,
-// and a job without an owner, as after `job start` by root, is closed: a job's id is not a secret.
+// A job starts when one of its own processes, or root, first looks it up. Other users get ENOENT if the job is unknown,
+// and otherwise EACCES, even if the job has no owner yet (as after `job start` by root), because a job's id is not a
+// secret.
 Result<Job*> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
                                     const std::string& id, const LookupOfJob& lookup) {
   Job* job = mount_.jobs.find(id);
@@ -146,7 +147,7 @@ bool OwnTree::may_begin(const Caller& caller, const std::string& id) const {
   return mount_.rights.claim_of(caller, id).named.empty();
 }
 
-// A known user of the job returns early, because claim_of() reads /proc.
+// For a known user of the job, skips claim_of(), which reads /proc.
 Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& name, bool make) {
   const Caller caller = request.caller;
   const auto at = name.find('@');
@@ -222,7 +223,7 @@ Result<std::string> OwnTree::link_target(const Request& request, NodeIndex node,
   return fmt::format("{}/{}/{}", kJobsName, view_name(*job, slot), mount_.nodes.name(node));
 }
 
-// The node's name is that of the job and "@". A job that is gone leads nowhere.
+// The node's name is the job's id and "@".
 Result<std::string> OwnTree::target_of_job_link(const Request& request, NodeIndex node) {
   std::string id = mount_.nodes.name(node);
   id.pop_back();

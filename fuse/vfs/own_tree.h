@@ -22,9 +22,9 @@ class OwnTree {
   Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
                            const std::string& name);
   // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
-  // by one of the job's own processes starts the job if it is not active. `make`: the lookup by any other caller does
-  // so too, unless the job is not the caller's (JobRights). A process that names a job which is not its own gets a
-  // symlink to its own job.
+  // by one of the job's own processes starts the job if it is not active. If `make` is true, so does the lookup by any
+  // other caller to whom JobRights gives the job. A process that names a job which is not its own gets a symlink to its
+  // own job.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
@@ -43,9 +43,9 @@ class OwnTree {
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
   Result<Job*> job_of(const Request& request);
-  // Whether the caller must look up the name of this job's view again: the kernel has used the name that it caches for
-  // the view's owner, but lookup_job() gives this caller a symlink. Limited to a few times a second for each job,
-  // because the kernel then drops the names that it has cached below the owner's view.
+  // Whether the kernel must repeat this caller's lookup of the job's view: it has used the name that it caches for the
+  // view's owner, but lookup_job() gives this caller a symlink. Returns true at most a few times a second for each job,
+  // because the kernel also drops the names that it has cached below the owner's view.
   bool must_look_again(const Caller& caller, Job& job) const;
 
  private:
