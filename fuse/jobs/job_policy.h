@@ -43,7 +43,7 @@ class JobPolicy {
   // Call for a layer that may have existed before: takes over the refusal in its record. If is_restricted, also refuses
   // a layer whose writers no daemon has checked.
   void take_over(Layer& layer) EXCLUDES(mutex_);
-  // Call once the layer is removed: its refusal ends with it.
+  // Call once the layer is removed. Drops the layer's refusal.
   void forget_layer() EXCLUDES(mutex_);
 
   // Returns true if nothing of the layer can ever be published: the refusal is in the layer's record, or it was made

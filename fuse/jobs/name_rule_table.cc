@@ -17,8 +17,9 @@ bool has_letter(std::string_view component) {
   return component.find_first_not_of("*?") != component.npos;
 }
 
-// Returns the last component of the pattern that does not match all names. Every path that the
-// pattern matches, and every path below it, has a component that matches this one.
+// Returns the pattern's last component that consists of more than wildcards; "*" if there is none.
+// Every path that the pattern matches, and every path below it, has a component that matches the
+// returned one.
 std::string telling_component(std::string_view pattern) {
   std::string_view found = "*";
   while (!pattern.empty()) {

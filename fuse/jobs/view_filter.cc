@@ -145,8 +145,8 @@ void ViewFilter::add(std::string_view path, bool tree) {
   if (tree) add_key(key_below(key));
 }
 
-// Without memory order: a process that reads the old value opens one more file of the base directly, and the daemon
-// does not notice that open.
+// Relaxed memory order suffices: a process that reads the old value opens one more file of the base directly, and the
+// daemon does not notice that open.
 void ViewFilter::set_building(bool is_building) {
   const MutexLock lock(mutex_);
   is_building_ = is_building;

@@ -78,13 +78,13 @@ struct DirectAccess {
 // One job's filter. Thread-safe. If it cannot be written (no space), it counts as absent: the job's
 // processes use the mount.
 //
-// A key stays until the layer is removed, also after the job has removed the name: a job could fill
-// the daemon's memory with names that it creates and removes. A filter with kMostKeys keys is
-// replaced by one that shadows all names. The job's processes then open everything through the
-// mount, which is slower but as correct, until the layer is removed.
+// A key stays until the layer is removed, even after the job has removed the name. So that a job
+// cannot fill the daemon's memory by creating and removing names, a filter with kMostKeys keys is
+// replaced by one that shadows all names. Until the layer is removed, the job's processes then open
+// everything through the mount, which is slower but just as correct.
 class ViewFilter {
  public:
-  // 20 MiB of memory, and a file of 8 MiB.
+  // A filter with this many keys takes 20 MiB of memory and a file of 8 MiB.
   static constexpr std::size_t kMostKeys = std::size_t{1} << 19;
 
   // `directories` must outlive this object; null: the job has no filter file.

@@ -24,12 +24,12 @@ struct Call {
   bool detaches;
 };
 
-// Runs in the child. Makes system calls only, since other threads may have held any lock. The child
-// must not share the daemon's memory: the mapping of a ring keeps the ring, and with it /dev/fuse,
-// when the daemon is dead (so RequestRing excludes its rings from a fork). CLOSE_RANGE_UNSHARE
-// gives the child an empty descriptor table of its own and closes no descriptor of the daemon.
-// Linux copies the first 64 descriptors and then closes the copies, so a file that the daemon
-// closes meanwhile briefly stays open, and locked (see LockOwners::drop).
+// Runs in the child. Makes system calls only, because other threads may have held any lock at the
+// clone. The child must not share the daemon's memory: the mapping of a ring would keep the ring, and
+// with it /dev/fuse, open after the daemon's death (so RequestRing excludes its rings from a fork).
+// CLOSE_RANGE_UNSHARE gives the child an empty descriptor table of its own and closes no descriptor
+// of the daemon. Linux copies the first 64 descriptors and then closes the copies, so a file that the
+// daemon closes meanwhile briefly stays open, and locked (see LockOwners::drop).
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   if (::syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0) return 1;
@@ -44,7 +44,7 @@ struct Call {
   return ::statfs(call->mount_point, &ignored) == 0 ? 0 : 1;
 }
 
-// Returns the id of the child, which sends no signal when it exits; -1 if there is none.
+// Starts the child, which sends no signal when it exits. Returns its process id; -1 if it was not created.
 pid_t start(const Call& call, int flags) {
   alignas(64) static thread_local char stack[kStackBytes];
   return ::clone(make_call, stack + kStackBytes, flags | CLONE_FILES, const_cast<Call*>(&call));

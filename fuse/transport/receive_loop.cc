@@ -233,8 +233,9 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
     return handle(buffer);
   }
   // Changes progress_ and then reads watcher_sleeps_; watch() sets watcher_sleeps_ and then reads
-  // progress_. The change is atomic, so that two heads never get the same number: a deposed head
-  // may still be reading its last request.
+  // progress_. So at least one of the two sees the other's change. progress_ is changed atomically,
+  // so that two heads never get the same number: a deposed head may still be reading its last
+  // request.
   std::uint64_t before = progress_;
   while (!progress_.compare_exchange_weak(before, (before + 2) | 1)) continue;
   const std::uint64_t busy = (before + 2) | 1;

@@ -11,9 +11,9 @@
 
 namespace cacheshim {
 
-// The requests of a mount and their replies that concern names, opens and locks, for `cacheshim
-// profile learn`. The process that started the daemon shares this memory, and reads it once the
-// daemon has exited.
+// A trace, for `cacheshim profile learn`, of those requests of a mount that concern names, opens and
+// locks, and of their replies. The daemon writes it into memory that it shares with the process that
+// started it. That process reads the trace once the daemon has exited.
 //
 // A record is a TraceRecord and the bytes behind it: the first kMostRequest bytes of a request, or
 // the header and the node of a reply. The bytes have the format of the kernel's protocol

@@ -231,8 +231,8 @@ int RingLoop::serve(Core& core, Receiver& self) {
 }
 
 // The receiver marks itself idle, or busy, before it checks for answers of other threads. A thread
-// that adds an answer after this check wakes an idle receiver. If all are busy, each checks again
-// after its work.
+// that adds an answer after this check wakes an idle receiver. If all receivers are busy, each checks
+// again after its work.
 const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   if (self.is_at_work()) --self.progress;
   (void)send_answers_of_others(core, self);

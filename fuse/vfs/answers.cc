@@ -20,8 +20,8 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
   return shown;
 }
 
-// A node keeps its name while the overlay's mutex is held. Another request may have removed or replaced the name since
-// the kernel resolved it, so the node's information is read again, and the attributes are those of the node's own
+// Reads the node's information again, under the overlay's mutex, which keeps the node's name as it is. Another request
+// may have removed or replaced the name since the kernel resolved it. The attributes are those of the node's own
 // object.
 Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
   return Objects::find_by_path(given.job->overlay, [&] { return attr_by_path(ref); });

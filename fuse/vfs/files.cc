@@ -335,7 +335,7 @@ void Files::release(std::uint64_t fh) {
     mount_.open_files.remove(handle->node, handle->place);
     mount_.shared_files.released(*handle);
     if (handle->backing_id != 0) mount_.layer_meter.silent_growth().remove(*handle);
-    // Closes the file before end_writing(), because the daemon itself must not have it open for writing then.
+    // Closes the file first: during end_writing(), the daemon itself must not have it open for writing.
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);

@@ -263,8 +263,8 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
   LockRequest wanted = record_request(request, *handle, target, lock);
   wanted.waits = waits;
   wanted.thread = request.caller.tid;
-  // The request's own handle counts too: a duplicate of its descriptor may stay open, also in a
-  // child.
+  // The request's own handle counts too: a duplicate of its descriptor may stay open, for example in
+  // a child.
   wanted.others_close_unseen = mount_.nodes.state(handle->node).silent_handles() > 0;
   set_lock(request, *handle, wanted, std::move(completion));
 }

@@ -276,8 +276,9 @@ void Names::rmdir(const Request& request, NodeId parent, const char* name,
       {{parent, victim}, [pending = share(std::move(completion))] { pending->complete({}); }});
 }
 
-// During a rename between two directories, the kernel lets no other such rename of the mount proceed (s_vfs_rename_mutex).
-// The bound corresponds to some 30 ms. Programs that get EXDEV copy the object themselves, as mv(1) does.
+// During a rename between two directories, the kernel lets no other such rename of the mount proceed
+// (s_vfs_rename_mutex). Copying as much as the bound allows takes some 30 ms. Programs that get EXDEV copy the object
+// themselves, as mv(1) does.
 bool Names::copies_too_much(Job& job, NodeRef directory, const std::string& name) {
   constexpr CopyBound kBound{.objects = 256, .bytes = std::uint64_t{16} << 20};
   const Result<std::string> path = [&] {

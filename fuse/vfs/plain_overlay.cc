@@ -39,7 +39,7 @@ Result<UniqueFd> take_directory(const std::string& path) {
   return directory;
 }
 
-// Locks `work` shared until the mount is gone. That may be before the daemon exits. `cacheshim overlay` probes this
+// Locks `work` shared until the mount is gone, which may be before the daemon exits. `cacheshim overlay` probes this
 // lock if it finds the directories in use. A probe releases the lock immediately.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
