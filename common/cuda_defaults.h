@@ -7,7 +7,7 @@
 // text into its run directory, and cuda_hooks reads it when a process starts.
 //
 // Layout: lines PROGRAM \t POLICY \t MATCH \n. PROGRAM is a pattern of fnmatch(3) for the last
-// component of the program's name; the first matching line counts.
+// component of the program's name; the first matching line applies.
 namespace cacheshim {
 
 inline constexpr std::string_view kCudaDefaultsFile = "cuda";
@@ -23,7 +23,7 @@ enum class CudaPolicy {
   kAuto,    // the driver loads modules eagerly, unless the user sets CUDA_MODULE_LOADING=LAZY
   kForce,   // the driver loads modules eagerly, whatever the user sets
   // Experimental: the driver loads kernels lazily, except those whose names match. If the user sets
-  // CUDA_MODULE_LOADING=EAGER, this value stays.
+  // CUDA_MODULE_LOADING=EAGER, the library keeps this value.
   kSelect,
 };
 

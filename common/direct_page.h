@@ -20,7 +20,8 @@ inline constexpr std::string_view kBaseDirectory = "base";
 
 // Eviction depends on the access times of files. These times are renewed at most once in this
 // period. If a process finds an older access time, it opens the file through the mount, and the
-// daemon renews the time. Eviction takes the latest use of an entry's files, so one file is enough.
+// daemon renews the time. For an entry, eviction uses the latest access time of its files, so
+// renewing the time of one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
 // The interval after which a process checks an access time again if it repeatedly opens the same
 // file, or files of one entry.

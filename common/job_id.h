@@ -21,8 +21,8 @@ class JobId {
   // Converts any text to a valid id, as above.
   static JobId from_text(std::string_view text);
   static JobId for_uid(uid_t uid);  // uid-<uid>, the user's own job
-  // uid-<uid>.<id>, truncated at kMaxJobId: the job of a user who names the id of a job that is not
-  // the user's.
+  // Returns uid-<uid>.<id>, truncated to kMaxJobId bytes: the user's job if the user names an id but may not use the
+  // job of this id.
   static JobId for_uid(uid_t uid, std::string_view id);
 
   bool empty() const { return length_ == 0; }
@@ -41,8 +41,8 @@ class JobId {
 bool is_own_job(std::string_view id);
 // Returns the user to whom the id belongs by construction, if there is one.
 std::optional<uid_t> owner_of_id(std::string_view id);
-// Whether the id belongs by construction, and not to `uid`. Also true for uid-<digits> that no user
-// id is written as, such as uid-007.
+// Whether the id belongs by construction, and not to `uid`. Also true for a uid-<digits> that is not the normal form of
+// any user id, such as uid-007.
 bool is_of_another_uid(std::string_view id, uid_t uid);
 
 // Whether `text` is a job id: not empty, and not changed by from_text().
@@ -68,9 +68,9 @@ class EnvironmentBlock final : public Environment {
   std::string_view block_;
 };
 
-// Returns the job that the environment names, or an empty id. The first variable that is set
-// counts: CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID.
-// To GITHUB_RUN_ID, the id appends -GITHUB_JOB and -RUNNER_NAME if they are set.
+// Returns the job that the environment names, or an empty id. Uses the first of these variables that is set:
+// CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. To GITHUB_RUN_ID, the id
+// appends -GITHUB_JOB and -RUNNER_NAME if they are set.
 JobId job_from_environment(const Environment& environment);
 
 // Returns the SLURM job that the text of /proc/PID/cgroup names by a path component job_<digits>,

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-// What one user may consume of a daemon: the rows of limits.def.
+// The limits on what one user may consume of a daemon's resources: the rows of limits.def.
 namespace cacheshim {
 
 enum class Limit : std::uint8_t {

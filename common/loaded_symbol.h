@@ -7,7 +7,8 @@
 #include <cstdint>
 
 // Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A library that exports
-// dlsym and dlvsym cannot find libc's functions of these names otherwise: a search by name would find its own.
+// dlsym and dlvsym cannot find libc's functions of these names otherwise: a search by name would find the library's own
+// functions.
 //
 // If the loader's list exists, only may_be_defined() calls a function that a sanitizer interposes
 // (dl_iterate_phdr). A sanitizer calls dlsym for its own functions before its interceptors are

@@ -16,7 +16,7 @@ struct MountEntry {
   std::uint64_t id = 0;
   std::string device;         // "major:minor", decimal
   std::string path;           // without escapes
-  std::string type;           // "fuse.cacheshim" for our mounts
+  std::string type;           // "fuse.cacheshim" for cacheshim's mounts
   std::string options;        // of this mount: "rw,nosuid,nodev"
   std::string super_options;  // of the file system: "rw,user_id=0,…"
 };

@@ -33,8 +33,8 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // a pattern of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // The first and the last character of all matching names, so that most names need no full match.
-  // NUL if the names differ in it.
+  // The first and the last character of all matching names, so that most names need no full match. NUL if the names do
+  // not all have the same one.
   char first;
   char last;
 };
@@ -66,9 +66,8 @@ class NameRules {
   std::uint32_t count_ = 0;
 };
 
-// Returns true for all names that fnmatch(3) without flags matches, and for some others: a bracket
-// expression matches any byte or, if it is complex, any rest of the name. Neither allocates nor
-// depends on the locale.
+// Returns true for all names that fnmatch(3) without flags matches, and for some others: a bracket expression matches
+// any byte or, if it is complex, any rest of the name. Does not allocate memory and does not depend on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);

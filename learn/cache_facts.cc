@@ -203,9 +203,9 @@ class Finder {
     facts_.entries.push_back(std::move(entry));
   }
 
-  // Returns the endings of the files that form an entry, the last file's ending first: publishing
-  // adds the file with the first ending last. An empty ending is the last one, because it matches
-  // all names.
+  // Returns the endings of the files that form an entry. The ending of the file that was completed last is first,
+  // because the publisher adds the file with the first ending last. An empty ending is at the end of the list, because
+  // it matches all names.
   std::vector<std::string> endings_of(const EntryGroup& group) const {
     std::vector<std::string> endings;
     for (const auto& [entry, files] : group.members) {

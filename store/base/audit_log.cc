@@ -125,8 +125,8 @@ Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>&
 
 Status AuditLog::read_naming(std::string_view name,
                              const std::function<void(AuditRecord)>& each) const {
-  // JSON may escape characters that are not plain, and a search for a name that has one could then
-  // miss its record. For such a name, parses all lines.
+  // JSON may escape characters that are not plain, so a text search for a name with such a
+  // character could miss the record. For such a name, parses all lines.
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
   });

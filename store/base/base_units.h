@@ -35,8 +35,8 @@ std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entrie
 std::string new_trash_name();
 
 // Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable:
-// sweep_trash() removes the files later. A path that is already gone is not an error. If it fails,
-// some paths may have been moved. A record that cannot be written is only logged.
+// sweep_trash() removes the files later. A path that is already gone is not an error. If a move
+// fails, some paths may already be in trash. If the record cannot be written, only logs the error.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);
 
@@ -45,7 +45,7 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
 std::time_t trashed_since(std::string_view name);
 
 // Removes objects that have been in trash for at least `keep_seconds`, or whose names contain no
-// time. Stops when it is no longer wanted (slices.h).
+// time. Stops when `is_wanted` returns false (slices.h).
 void sweep_trash(const Store& store, std::time_t keep_seconds, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

@@ -120,7 +120,8 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
       const auto kind = moved ? BaseChange::Kind::kDirectoryName : BaseChange::Kind::kName;
       add_change(changes, {kind, directory, name});
     }
-    // The kernel merges events of one object: it may have been created and written to.
+    // The kernel merges events of one object, so one event may report both its creation and a
+    // write.
     if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
       add_change(changes, {BaseChange::Kind::kContent, directory, name});
     }

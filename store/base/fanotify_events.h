@@ -9,11 +9,12 @@
 
 namespace cacheshim {
 
-// The kernel pads an event only to a multiple of 4 bytes, although its first member has 8. The longest event has one
-// handle and one name.
+// The kernel pads an event only to a multiple of 4 bytes, although the first member of each event needs an alignment of
+// 8 bytes. The longest event has one handle and one name.
 constexpr std::size_t kMostEventBytes = 4096;
 
-// Calls `take` with each event of what read(2) has returned. What follows an event in memory is its information.
+// Calls `take` with each event in `bytes`, which read(2) has returned. An event's information records follow it in
+// memory.
 template <class Take>
 void for_each_event(std::string_view bytes, Take&& take) {
   alignas(fanotify_event_metadata) char event[kMostEventBytes] = {};

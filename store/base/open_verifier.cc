@@ -51,7 +51,7 @@ void OpenVerifier::read_on() {
   });  // if this fails, files whose records were not read are not checked
 }
 
-// Otherwise the tables would grow with every entry that was ever published.
+// Without this function, the tables would grow with every entry that was ever published.
 void OpenVerifier::forget(const std::string& unit) {
   for (const AuditFile& file : files_of(unit)) {
     unit_by_path_.erase(file.path);
@@ -74,8 +74,8 @@ bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
   return seen != seen_.end() && seen->second == stamp;
 }
 
-// Whether a process may use this path without further checks: its unit was checked, and a code file
-// has not changed since.
+// Whether a process may use this path without further checks: its unit has been checked and, if the path is a code
+// file's, the file has not changed since then.
 bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
   if (!clean_.contains(unit)) return false;
   if (!is_checked_name(base_name(path))) return true;
@@ -100,7 +100,7 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
       const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;
     }
-    const auto fault = fault_of(store_.base(), file);  // cannot fail, because it is always wanted
+    const auto fault = fault_of(store_.base(), file);  // cannot fail: there is no `is_wanted` to cancel it
     if (fault && !fault->empty() && *fault != kMissing) return "'" + file.path + "': " + *fault;
     const MutexLock lock(mutex_);
     seen_[file.path] = stamp_of(*st);
@@ -115,7 +115,7 @@ std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
     spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit,
                   std::strerror(moved.error().code()));
   }
-  return whole.paths;  // some may be gone even if others stay
+  return whole.paths;  // some may be in trash even if the move of others failed
 }
 
 OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {

@@ -86,9 +86,9 @@ StoreError Store::explain(const std::string& path, Errno error) const {
                       std::strerror(error.code()))};
 }
 
-// Opens a directory of our records; creates it if it is missing. Errors: EPERM, with a reason in
-// `refusal_`, if other users can change it: they could give a job another job's layer, or files
-// that were never published.
+// Opens a directory of the store's records; creates it if it is missing. Errors: EPERM, with a
+// reason in `refusal_`, if other users can change it: they could give a job another job's layer, or
+// files that were never published.
 Result<UniqueFd> Store::open_record_dir(int parent, const std::string& name,
                                         const std::string& shown) {
   auto directory = ensure_dir(parent, name, kPrivateMode);

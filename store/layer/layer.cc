@@ -207,8 +207,8 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // The policy is the new one. `vouched` and `refused` of the previous record still apply,
-    // because the layer still has its contents.
+    // Uses the new publish policy. `vouched` and `refused` of the previous record still apply, because the layer still
+    // has the files that they describe.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;

@@ -37,8 +37,8 @@ struct LayerRecord {
   // them.
   bool vouched = false;
   std::string refused;
-  // The job's publish policy, which never publishes earlier than the mount's; nothing in records of
-  // older versions.
+  // The job's publish policy, which never publishes earlier than the mount's policy. Records of
+  // older versions have none.
   std::optional<PublishPolicy> publish;
   bool active = true;
   Outcome outcome = Outcome::kNone;
@@ -79,13 +79,13 @@ class Layer {
   Result<UniqueFd> open_upper() const;
   Result<UniqueFd> open_work() const;
 
-  // Records the end, and renames the directory to "<name>.ended-<time>", in a time that does not
-  // depend on its contents. Without `keep`, also removes the record: call remove() next. The object
+  // Records the end, and renames the directory to "<name>.ended-<time>". Takes the same time for a
+  // layer of any size. Without `keep`, also removes the record: call remove() next. The object
   // keeps the lock until it is destroyed.
   Status end(int layers, Outcome outcome, bool keep);
-  // Removes the directory of an ended layer. Takes as long as the job has made files: call with no
-  // lock held that others need. If it fails, sweep_ended_layers() removes the rest. Errors:
-  // ECANCELED (slices.h).
+  // Removes the directory of an ended layer. Takes time in proportion to the number of files, so
+  // hold no lock that other threads need. After a failure, sweep_ended_layers() removes the rest.
+  // Errors: ECANCELED (slices.h).
   Status remove(int layers, const IsWanted& is_wanted = {});
 
  private:
@@ -104,15 +104,15 @@ class Layer {
 // Takes and returns the layers of this node that are recorded as active and that no daemon holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
-// Ends layers that no daemon holds or will take over, also those whose end is recorded, but that
-// are not marked as ended. These are the layers that started before `started_before` (seconds since
-// 1970) and, if they are of another node, also more than `keep_seconds` ago. Leaves `uid-<uid>`
-// layers to their nodes. Returns the number of ended layers.
+// Ends layers that no daemon holds or will take over: those that started before `started_before`
+// (seconds since 1970) and, if they are of another node, also more than `keep_seconds` ago. If a
+// layer's end is recorded, but its directory's name lacks the mark, adds the mark. Leaves
+// `uid-<uid>` layers to their nodes. Returns the number of ended layers.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 
 // Removes ended layers that ended at least `keep_seconds` ago, or that have no readable record,
-// except those that a daemon holds. Stops when it is no longer wanted.
+// except those that a daemon holds. Stops when `is_wanted` returns false.
 void sweep_ended_layers(int layers, std::time_t keep_seconds, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

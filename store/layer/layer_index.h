@@ -62,8 +62,8 @@ class LayerIndex {
   // if the layer has none. Visits all of them.
   std::size_t longest_below(std::string_view path) const;
 
-  // Adds a layer's contents to an index. Takes the same time for each directory at any depth if
-  // they come in the order of walk_tree(). Nothing else may change the index meanwhile.
+  // Adds a layer's contents to an index. If directories are added in the order of walk_tree(), each
+  // one takes the same time, whatever its depth. Nothing else may change the index meanwhile.
   class Loader;
 
  private:

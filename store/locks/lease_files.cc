@@ -85,8 +85,8 @@ std::optional<LeaseFiles::Builder> LeaseFiles::builder_of(std::string_view path)
   return Builder{uid, std::chrono::seconds(age)};
 }
 
-// A process may have opened a file that this removes. After it has locked the file, it finds that
-// the name leads to another file or to none, and tries again.
+// Another process may have opened a file before this function removes it. That process locks the file, finds that the
+// name now leads to another file or to none, and tries again.
 void LeaseFiles::sweep() const {
   const auto files = sys::list_dir(directory_);
   if (!files) return;

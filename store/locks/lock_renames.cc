@@ -27,8 +27,8 @@ Status LockRenames::check_free(int parent, const std::string& path) {
   return sys::stat_at(parent, std::string(base_name(path))) ? Errno(EEXIST) : Status();
 }
 
-// Call before the file gets its name in the base. restrict() needs that the service account owns it.
-// It also clears the set-id bits, with which any user could otherwise run the job's bytes as the
+// Call before the file gets its name in the base. Gives the file to the service account first, because restrict()
+// requires this owner. Also clears the set-id bits, with which any user could otherwise run the job's bytes as the
 // service account.
 Status LockRenames::prepare_arrival(int object) const {
   CACHESHIM_TRY(is_ours, give_away(object, sys::own_uid(), sys::own_gid()));

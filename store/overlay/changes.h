@@ -14,7 +14,7 @@
 // The order of the steps keeps the merged view correct at all times. A removal writes the whiteout
 // before it removes the layer's name. A whiteout is removed only after a new name is in the layer,
 // where the name takes precedence over the base. A rename writes the whiteout of the old name last:
-// if the daemon crashes before, the base's object shows under the old name again.
+// if the daemon crashes before this step, the base's object shows under the old name again.
 //
 // The comment on Overlay::mutex() says when the mutex must be held exclusively.
 namespace cacheshim::changes {

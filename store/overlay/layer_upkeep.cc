@@ -35,7 +35,7 @@ void load_directory(Overlay& overlay, LayerIndex::Loader& index, const WalkedDir
       overlay.state.shadow(path, true);
       index.add_opaque(path);
     } else if (is_reserved_name(entry.name)) {
-      // With all names below it, because the marker of a long name does not contain that name.
+      // Shadows the whole directory, because the marker of a long name does not contain that name.
       overlay.state.shadow(path, true);
       index.add_whiteout_marker(path, entry.name);
     } else {
@@ -72,7 +72,7 @@ Status load_layer(Overlay& overlay) {
 }
 
 // Also removes the origin record: if the file was published by a link, the base's file is the same
-// object, and it is no longer a copy.
+// object, which is no longer a copy.
 Status drop_file(Overlay& overlay, const std::string& path) {
   const auto st =
       overlay.state.origins.is_empty() ? Errno(ENOENT) : overlay.state.upper_paths->stat(path);

@@ -31,7 +31,7 @@ class PathPattern {
 
  private:
   using Parts =
-      std::uint64_t;  // bit i: part i may come next; bit parts_.size(): the pattern is over
+      std::uint64_t;  // bit i: part i may come next; bit parts_.size(): no part is left
   Parts with_skipped(Parts next) const;
   Parts step(Parts next, std::string_view name) const;
   bool is_over(Parts next) const { return (next >> parts_.size() & 1U) != 0; }

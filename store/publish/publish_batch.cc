@@ -19,9 +19,9 @@ constexpr std::size_t kMostBatchEntries = 1024;
 
 }  // namespace
 
-// Stages a unit that is completely new to the base, ready to be synced. Takes no turn, because a
-// single rename adds the unit to the base. Returns nothing for any other unit and after any
-// conflict; publish() handles those.
+// Stages a unit that is completely new to the base, ready to be synced. Takes no turn (UnitTurns),
+// because a single rename adds the unit to the base. Returns nothing for any other unit and after
+// any conflict; publish() handles those.
 std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
                                                          const std::string& unit,
                                                          PublishHooks& hooks,

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// Returns the layer's own names in a directory, without our markers.
+// Returns the layer's own names in a directory, without cacheshim's markers.
 std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   const auto directory =
@@ -157,7 +157,8 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
       const std::string path = join_path(directory.path, entry.name);
       const bool is_dir = is_directory(directory.fd, entry);
       if (is_reserved_name(entry.name) || entries_.is_beside_entry(path)) continue;
-      // Cannot be published, nor can anything below it: publish() says so, and the walk ends here.
+      // Neither this object nor anything below it can be published. publish() reports this, and the
+      // walk does not descend.
       if (is_too_deep_for_base(path)) {
         add(path, true);
         continue;

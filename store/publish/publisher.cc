@@ -104,7 +104,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
       return *std::move(report);
     }
     if (report.failed_with(ESTALE)) continue;  // the unit has changed while it was staged
-    if (report.failed_with(ECANCELED)) break;  // nobody wants to know why the unit stays
+    if (report.failed_with(ECANCELED)) break;  // the caller no longer wants the result
     if (!hooks.why_refused().empty()) return refuse(unit, hooks);
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
     if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
@@ -352,7 +352,7 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     file.base = {st.st_dev, st.st_ino};
     return stage.are_equal(file, source.get(), theirs->get());
   }
-  // ENOTDIR, ELOOP: the base has a file in place of our directory.
+  // ENOTDIR, ELOOP: the base has a file or symlink where the unit has a directory.
   if (!theirs.failed_with(ENOENT)) return false;
   if (!file.link_target.empty()) {
     CACHESHIM_CHECK(stage.add_symlink(file));
@@ -370,8 +370,8 @@ Status Publisher::sync(const Stage& stage) const {
   return stage.sync();
 }
 
-// Two publishers of one job's unit would each find the other's links of the files, and take them for
-// names by which the job could write to the files.
+// If two threads staged the same unit of a job, each would find the other's hard links of the files, and would take
+// them for names by which the job could write to the files.
 std::shared_ptr<Mutex> Publisher::staging_lock(const Overlay& overlay, const std::string& unit) {
   return staging_locks_.of(fmt::format("{} {}", fmt::ptr(&overlay), unit));
 }

@@ -23,14 +23,13 @@
 
 // Publishing: moves a job's complete entries from its layer into the base, one at a time.
 //
-// Files are compared with the base and staged beside it: as a hard link of the layer's file or, if
-// the file has other names or the base is on another file system, as a copy. They are read for their
-// digests, and synced. Then commit() checks under the unit's lock that the base is as it was
-// compared, and under Overlay::mutex() that no process has changed the layer's files or can write to
-// them, and renames a new entry in as a whole directory. Files are added to an existing entry only
-// if all files that both have are equal; the completing file is added last. So the first writer
-// wins; publish_replace.cc has the exceptions. No other job waits while files are compared, staged
-// and read, because that may take long.
+// The publisher compares the files with the base and stages them beside it: as a hard link of the layer's file or, if
+// the file has other names or the base is on another file system, as a copy. It computes their digests and syncs them.
+// Then commit() checks, under the unit's lock, that the base has not changed since the comparison and, under
+// Overlay::mutex(), that no process has changed the layer's files or can write to them. It adds a new entry by one
+// rename of the whole directory. It adds files to an existing entry only if all files that both have are equal, and
+// adds the completing file last. So the first writer wins; publish_replace.cc has the exceptions. No other job waits
+// while files are compared, staged and read, because that may take long.
 namespace cacheshim {
 
 class Publisher {

@@ -34,10 +34,10 @@ class UnitLocks {
   std::map<std::string, std::weak_ptr<Mutex>> locks_ GUARDED_BY(mutex_);
 };
 
-// The turns of jobs that publish the same unit at the same time: whoever comes second finds the
-// first one's files in the base and need not sync its own. A turn saves work, and protects nothing:
-// the publisher checks at the end that the base has not changed. So a job whose files are large
-// cannot delay the others by more than the time that they are ready to wait. Thread-safe.
+// Makes jobs that publish the same unit at the same time take turns. The second job then finds the
+// first job's files in the base, and need not sync its own. A turn saves work, but protects
+// nothing: the publisher checks at the end that the base has not changed. So each job waits only
+// for a limited time, and a job with large files delays the others no longer. Thread-safe.
 class UnitTurns {
  public:
   class Turn {

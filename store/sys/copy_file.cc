@@ -180,7 +180,7 @@ Result<bool> have_equal_content(int left, int right, const IsWanted& is_wanted) 
   char* const other = buffer.get() + kBufferBytes;
   for (off_t at = 0; at < size;) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
-    // What is a hole in both files is equal.
+    // A range that is a hole in both files is equal.
     at = std::max(at, std::min(ours.data_from(at).begin, theirs.data_from(at).begin));
     if (at >= size) break;
     const off_t end = std::min(ours.same_kind_until(at), theirs.same_kind_until(at));

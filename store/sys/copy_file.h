@@ -31,7 +31,8 @@ struct CopyOptions {
 // system calls, including ENOSPC; `target` is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
-// Returns how many bytes a copy of the file takes at most; `st` is the file's. Holes take none.
+// Returns the maximum number of bytes that a copy of the file occupies; `st` is the file's. Holes
+// occupy none.
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile);
 
 // Copies everything that copy_file() copies, except the data. `st` is the source's. Either

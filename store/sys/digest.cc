@@ -80,8 +80,8 @@ void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   state.totalLen += blocks * kBlockBytes;
 }
 
-// No program needs large holes, but anybody can make them in no time. So their zeros take only CPU time that nobody else
-// needs.
+// No program needs large holes, but any user can make them in no time. So hashing them uses only CPU time that no other
+// thread needs.
 Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wanted) {
   static constexpr std::array<char, kBlockBytes> kZeros{};
   const std::size_t first = std::min<std::uint64_t>(count, kBlockBytes);

@@ -28,7 +28,7 @@ struct Task {
 };
 
 struct User {
-  bool is_read = false;  // a thread reads an environment of his
+  bool is_read = false;  // a thread reads an environment of this user
   bool is_late = false;  // it has taken too long already
   Clock::time_point excluded_until{};
 
@@ -55,15 +55,15 @@ struct EnvironmentReader::State {
   Mutex mutex;
   CondVar changed;  // a task or its result is there, or a user is excluded
   std::deque<std::shared_ptr<Task>> tasks GUARDED_BY(mutex);
-  // Those whose environments are read or wait for it, and those who are excluded.
+  // Users with an environment that is being read or is to be read, and excluded users.
   std::unordered_map<uid_t, User> users GUARDED_BY(mutex);
   int threads GUARDED_BY(mutex) = 0;
   int idle GUARDED_BY(mutex) = 0;  // threads without a task
   bool is_closed GUARDED_BY(mutex) = false;
 };
 
-// Only the thread that sets `is_read` has a task for the user, so the map has at most as many users as there are calls
-// of read() and excluded users.
+// Only the caller that sets `is_read` has a task for the user. So the map has at most one user per call of read() in
+// progress, and the excluded users.
 Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>& self,
                                                    const std::shared_ptr<Task>& task) {
   const auto deadline = Clock::now() + limits.read;

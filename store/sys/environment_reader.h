@@ -14,12 +14,12 @@ namespace cacheshim {
 
 // Reads the environments of processes, with a time limit.
 //
-// A process can block every read of its /proc/PID/environ, for any time: the kernel takes the lock of the process's
-// memory map for it. A thread of the process holds this lock while the server of its own FUSE file system does not answer
-// a page fault (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt keeps the lock), and a second thread
-// waits for the lock to change the map. Only a fatal signal ends the read.
+// A process can block every read of its /proc/PID/environ, for any time, because the read takes the lock of the
+// process's memory map. One thread of the process holds this lock while the server of its own FUSE file system does not
+// answer a page fault (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt keeps the lock), and a
+// second thread waits for the lock in order to change the map. Only a fatal signal ends the read.
 //
-// So further threads read the files, one thread per user at a time. A read that takes too long blocks its thread. The
+// So separate threads read the files, one thread per user at a time. A read that takes too long blocks its thread. The
 // reader then fails for this user at once, until the read returns and for `exclusion` after it. So a user delays others
 // only once.
 //

@@ -65,7 +65,7 @@ EventLoop::Task::Task(EventLoop& loop, const char* what, Run run)
       serial_(loop.new_serial()) {
   add_or_throw(events_.get(), wake_event_.get(), kEvent);
   add_or_throw(loop.events_.get(), events_.get(), serial_);
-  loop.add(*this);  // last: no destructor would remove it if the constructor threw later
+  loop.add(*this);  // last: if the constructor threw later, no destructor would remove the task
 }
 
 void EventLoop::Task::wake() const {
@@ -122,7 +122,8 @@ void EventLoop::run_all() {
   for (const std::uint64_t serial : serials) call(serial);
 }
 
-// Allocates nothing outside call(), which logs exceptions: one that left the thread would end the daemon.
+// Allocates nothing outside call(), which logs exceptions, because an exception that left the thread would end the
+// daemon.
 void EventLoop::run() {
   for (;;) {
     const ReadyIds ready = ready_ids(events_.get(), time_to_next());

@@ -20,8 +20,8 @@
 // fewer than there are threads. The kernel's scheduler then divides the CPU between the tasks.
 namespace cacheshim {
 
-// Whose turn a task takes: a user's, or that of root's work for this user, which waits neither for the
-// user's own tasks nor for root's work for other users.
+// Identifies the turns that a task takes: those of a user, or those of root's work for this user. Root's work waits
+// neither for the user's own tasks nor for root's work for other users.
 struct FairUser {
   FairUser(uid_t the_uid, bool is_by_root = false) : uid(the_uid), by_root(is_by_root) {}
   uid_t uid;

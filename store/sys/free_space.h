@@ -11,9 +11,9 @@
 namespace cacheshim {
 
 // How many bytes the users of a file system may still take. A file system keeps blocks for root (statvfs.f_bavail
-// excludes them), and a daemon that runs as root must not give these to the users that it serves: the kernel would let
-// it. Measures the file system at most every kLifetime, and more often when it is nearly full. Thread-safe; takes no
-// lock.
+// excludes them), and a daemon that runs as root must not give these to the users that it serves. The kernel would not
+// prevent this. Measures the file system at most every kLifetime, and more often when it is nearly full. Thread-safe;
+// takes no lock.
 class FreeSpace {
  public:
   struct State {
@@ -32,8 +32,8 @@ class FreeSpace {
   explicit FreeSpace(int directory);
   FreeSpace(int directory, System system) : directory_(directory), system_(std::move(system)) {}
 
-  // Call before the daemon writes `bytes` for a user. Returns false if so many are not available; the caller then fails
-  // with ENOSPC.
+  // Call before the daemon writes `bytes` for a user. Returns false if fewer are available; the caller then fails with
+  // ENOSPC.
   [[nodiscard]] bool take(std::uint64_t bytes);
   // Returns the bytes that were available at the last measurement; the largest value before the first one.
   std::uint64_t last_available() const { return last_available_.load(std::memory_order_relaxed); }

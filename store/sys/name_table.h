@@ -10,9 +10,9 @@
 
 namespace cacheshim {
 
-// Values by names that a client chooses. The names and values take at most about `most_bytes`: a
-// client that sends more names gets no further records, instead of all of the daemon's memory. Each
-// class that owns a table says what the lack of a record means. Not thread-safe.
+// Values by names that a client chooses. The names and values use at most about `most_bytes`, so a
+// client cannot exhaust the daemon's memory: further names get no records. Each class that owns a
+// table says what the lack of a record means. Not thread-safe.
 template <class Value>
 class NameTable {
  public:

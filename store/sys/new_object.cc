@@ -46,8 +46,8 @@ bool is_born_as(const struct stat& directory, const Maker& maker) {
   return maker.gid == sys::own_gid() && maker.gid == directory.st_gid;
 }
 
-// Whether the error means that the daemon may not change the owner. EINVAL: our user namespace does
-// not have the id.
+// Whether the error means that the daemon may not change the owner. EINVAL: the daemon's user
+// namespace does not map the id.
 bool is_refusal(const Status& given) {
   return given.failed_with(EPERM) || given.failed_with(EINVAL);
 }

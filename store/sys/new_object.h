@@ -49,7 +49,8 @@ Status make_symlink_as(const std::string& target, int dir, const std::string& na
                        const NewObject& wanted);
 
 // Changes the owner, as chown(2), of any descriptor. Returns false if that is not permitted: the
-// service account is not root, or our user namespace lacks the id; the object stays unchanged.
+// service account is not root, or the daemon's user namespace does not map the id. The object then
+// stays unchanged.
 Result<bool> give_away(int fd, uid_t uid, gid_t gid);
 
 inline constexpr const char* kAccessAcl = "system.posix_acl_access";

@@ -16,8 +16,8 @@ UniqueFd clone_or_nothing(int directory) {
 PathRoot::PathRoot(int directory) : directory_(directory), clone_(clone_or_nothing(directory)) {}
 
 // Whether one system call can resolve `path` without following a symlink. With the clone, a mount
-// without symlinks, it can if the path is shorter than PATH_MAX; otherwise only if the path is a
-// single component, which has no directory on the way.
+// that follows no symlinks, it can if the path is shorter than PATH_MAX. Without the clone, it can
+// only if the path is a single component.
 bool PathRoot::is_one_call(const std::string& path) const {
   if (clone_) return path.size() < PATH_MAX;
   return path.find('/') == std::string::npos;

@@ -26,8 +26,9 @@ std::string_view status_field(const std::string& status, std::string_view name);
 
 // Returns the process of a thread; 0 if /proc does not show it.
 pid_t process_of(pid_t tid);
-// Returns nothing if /proc does not show the process. The owner of /proc/PID is another user for a set-id program, and
-// root for each process that is not dumpable, as any process can make itself.
+// Returns nothing if /proc does not show the process. The owner of /proc/PID may differ from the user of the process:
+// for a set-id program it is another user, and for a process that is not dumpable it is root. Any process can make
+// itself not dumpable.
 std::optional<uid_t> real_uid_of(pid_t pid, const std::string& proc = "/proc");
 
 struct ProcessStat {
@@ -41,8 +42,8 @@ bool is_dead(const ProcessStat& stat);
 std::uint64_t ticks_since_boot();
 // Whether the thread `tid` is exiting because of a signal; false if /proc does not show it.
 bool is_being_killed(pid_t tid);
-// boot_id() and pid_namespace() identify the scope within which a pid is valid: this boot and our
-// PID namespace.
+// boot_id() and pid_namespace() identify the scope within which a pid is valid: this boot and the daemon's PID
+// namespace.
 std::string boot_id();
 std::string pid_namespace();
 // Parses the text of /proc/PID/stat. Returns nothing if it has another form.

@@ -13,7 +13,7 @@ namespace cacheshim {
 // its children have got another parent, this suffices to find the living processes that may descend
 // from it.
 struct ProcessOrigin {
-  pid_t process = 0;             // 0: unknown, such as one outside our PID namespace
+  pid_t process = 0;             // 0: unknown, such as one outside the daemon's PID namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
   std::vector<pid_t> ancestors;  // parent first
 

@@ -97,7 +97,7 @@ Result<UniqueFd> clone_mount(int dir, std::uint64_t attributes, std::uint64_t cl
   struct mount_attr change {};
   change.attr_set = attributes;
   change.attr_clr = cleared;
-  // Mounts and unmounts in the original appear here, but never the other way round.
+  // Mounts and unmounts propagate from the original to the clone, but not from the clone to the original.
   change.propagation = MS_SLAVE;
   if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &change, sizeof change) == -1) {
     return Errno::last();

@@ -68,7 +68,7 @@ Status set_mode_at(int dir, const std::string& path, mode_t mode);
 // These work on any descriptor, including O_PATH ones (through /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
 Status set_mode(int fd, mode_t mode);
-Status check_access(int fd, int mode);           // access(2), with our effective ids
+Status check_access(int fd, int mode);           // access(2), with the daemon's effective ids
 Status set_owner(int fd, uid_t uid, gid_t gid);  // -1: unchanged; works on a symlink itself
 Status set_size(int fd, off_t size_bytes);
 Status set_times(int fd, const timespec times[2]);

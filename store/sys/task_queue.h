@@ -69,7 +69,7 @@ class TaskQueue {
       tasks_.pop_front();
       lock.unlock();
       (void)run_guarded("a task", task);
-      task = nullptr;  // what it holds may take locks when it is destroyed
+      task = nullptr;  // the destructors of what it holds may take locks
       lock.lock();
     }
   }

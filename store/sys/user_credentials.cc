@@ -17,7 +17,8 @@ constexpr uid_t kNobody = 65534;
 constexpr std::uint32_t kResource = 1U << CAP_SYS_RESOURCE;
 constexpr long kF2fs = 0xf2f52010;
 
-// File systems that keep blocks for a user id; for all others it makes no difference.
+// Whether the file system keeps blocks for a user id. On the others, the user id makes no
+// difference.
 bool keeps_blocks(int fd) {
   struct statfs st {};
   if (::fstatfs(fd, &st) == -1) return false;

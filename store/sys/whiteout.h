@@ -36,7 +36,7 @@ inline bool is_overlay_xattr(std::string_view name) {
   return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }
 
-// Whether a name is reserved for our records. Jobs can neither see nor create such names.
+// Whether a name is reserved for cacheshim's records. Jobs can neither see nor create such names.
 inline bool is_reserved_name(std::string_view name) { return name.starts_with(kWhiteoutPrefix); }
 
 }  // namespace cacheshim
