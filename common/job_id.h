@@ -69,8 +69,8 @@ class EnvironmentBlock final : public Environment {
 };
 
 // Returns the job that the environment names, or an empty id. Uses the first of these variables that is set:
-// CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. To GITHUB_RUN_ID, the id
-// appends -GITHUB_JOB and -RUNNER_NAME if they are set.
+// CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. Appends the values of
+// GITHUB_JOB and RUNNER_NAME, each after a '-', to that of GITHUB_RUN_ID if they are set.
 JobId job_from_environment(const Environment& environment);
 
 // Returns the SLURM job that the text of /proc/PID/cgroup names by a path component job_<digits>,

@@ -36,7 +36,8 @@ UserNamespace parse_uid_map(std::string_view text) {
   return found;
 }
 
-// Each of these programs sets its variable after it has copied the user's variables.
+// Each of these programs sets its variable after it has copied the user's variables, so the user
+// cannot override it.
 bool has_environment_of_another_user(const Environment& environment) {
   const std::string_view doas_user = environment.find("DOAS_USER");
   return names_another_user(environment.find("SUDO_UID")) ||

@@ -115,7 +115,7 @@ std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
     spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit,
                   std::strerror(moved.error().code()));
   }
-  return whole.paths;  // some may be in trash even if the move of others failed
+  return whole.paths;  // even after a failure, some may be in trash
 }
 
 OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {

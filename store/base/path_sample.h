@@ -20,8 +20,8 @@ struct PathSample {
 };
 
 // Reads entries in random order until `deadline`, so that repeated searches of a large store cover
-// different entries. May return later by the time that it takes to read one entry, for example if
-// the base's file system hangs. Leaves access times of files unchanged if the daemon may open files
+// different entries. May return late, by the time that reading one entry takes, for example if the
+// base's file system hangs. Leaves access times of files unchanged if the daemon may open files
 // with O_NOATIME.
 PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
                                  std::chrono::steady_clock::time_point deadline);

@@ -58,7 +58,7 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
   for (const BaseUnit& unit : units) {
     if (!damaged.contains(unit.unit)) continue;
     const Status moved = discard_unit(store, unit, AuditRecord::Event::kRepair, "damaged");
-    // Some of the paths may be gone even if others stay.
+    // Even if this fails, some of the paths may be in trash.
     report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
     if (!moved) {
       spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit.unit,

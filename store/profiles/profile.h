@@ -37,9 +37,9 @@ struct EntryRule {
   // Patterns of names. As `complete`, but only checked when all of the job's entries are to be published: at its end,
   // or by `cacheshim job publish`.
   std::vector<std::string> complete_at_end = {};
-  // The program renames complete files into place, so closing a file does not complete the entry. Without patterns in
-  // `complete` and `complete_single` the entry is complete when its directory, or each of its files, has its final
-  // name.
+  // Whether the program renames complete files into place. Closing a file then does not complete the entry. Without
+  // patterns in `complete` and `complete_single` the entry is complete when its directory, or each of its files, has
+  // its final name.
   bool renamed = false;
   // Patterns of names of JSON files that contain absolute paths.
   std::vector<std::string> paths_in = {};
@@ -48,11 +48,11 @@ struct EntryRule {
   // entry of files, for the part of that name before a '.'. The entry is complete when the lock is unlocked or, for a
   // baton, when the file is removed; not if the holder dies or closes the file without an unlock.
   std::string built_under = {};
-  // A thread that misses a name of class `flight` completes that entry before it begins another entry. If it begins
-  // another one first, it has abandoned the incomplete entry.
+  // Whether a thread that misses a name of class `flight` completes that entry before it begins another entry. If it
+  // begins another one first, it has abandoned the incomplete entry.
   bool one_by_one = false;
-  // Programs replace the entry's files in normal use (an index, a manifest, an HTTP response that expires), so a job
-  // that reads the entry and replaces it has not rejected it.
+  // Whether programs replace the entry's files in normal use (an index, a manifest, an HTTP response that expires). A
+  // job that reads the entry and replaces it has then not rejected it.
   bool renewed = false;
 
   bool is_directory() const { return files.empty(); }

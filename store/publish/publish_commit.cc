@@ -72,8 +72,8 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     if (!now || (is_file && sys::can_be_written(now->get()))) return false;
     const auto st = sys::stat_fd(now->get());
     if (!st || !is_same_file(*st, file.source)) return false;
-    // A linked file has exactly two names: the layer's and the staged one. By a third name the job
-    // could write to it.
+    // A linked file has exactly two names: the layer's and the staged one. Through a third name, the job could write to
+    // it.
     const bool is_alone =
         !file.is_linked || (st->st_nlink == 2 && stage.is_sealed(file, now->get(), *st));
     return is_alone && !hooks.is_being_written(st->st_dev, st->st_ino);

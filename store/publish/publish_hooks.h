@@ -32,8 +32,8 @@ class PublishHooks {
   // Called if the unit stays in the layer for this reason or, if `reason` is "", has been
   // published. Returns false if the daemon already knew this.
   virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
-  // Returns why nothing of this job may be published, for messages; "" if it may. Called again with
-  // Overlay::mutex() held exclusively, before the base is changed.
+  // Returns "" if the job's files may be published, otherwise the reason why not, for messages. The
+  // publisher calls this again, with Overlay::mutex() held exclusively, before it changes the base.
   virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
   // Whether the job has opened the base's entry and then changed it.

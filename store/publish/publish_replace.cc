@@ -105,8 +105,8 @@ void Publisher::record_replaced(const Stage& stage, const std::string& unit) con
   replaced.event = AuditRecord::Event::kEvict;
   replaced.unit = unit;
   replaced.reason = stage.why_replaces;
-  // If this fails, appending the publishing record, which follows, also fails, and record() logs
-  // that failure.
+  // If this fails, record() then fails as well to append the publishing record, and logs its
+  // failure.
   (void)store_.audit().append(std::move(replaced));
 }
 
@@ -140,8 +140,8 @@ bool Publisher::is_stuck(const std::string& unit) const {
   });
 }
 
-// Records that the job has built the base's entry anew, if it has, also with equal files. Returns
-// true if it has recorded this, now or earlier.
+// If the job has rebuilt the base's entry, even with equal files, records the rebuild. Returns true
+// if the rebuild is recorded, by this call or an earlier one.
 bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
                              PublishHooks& hooks) {
   if (stage.is_new) return false;

@@ -52,10 +52,10 @@ class Publisher {
   // no such files, any entry of the base is complete.
   bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
       REQUIRES_SHARED(overlay.mutex());
-  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no
-  // entry. A failure is reported as `incomplete`, and the layer keeps its files. Logs the reason,
-  // unless a file is open for writing (then also reports `busy`), the unit keeps changing, its publishing is no longer
-  // wanted, or the store has no room (then also reports `is_full`; the caller logs it).
+  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no entry. If publishing
+  // fails, reports `incomplete`, and the files stay in the layer. Logs the reason, unless a file is open for writing
+  // (then also reports `busy`), the unit keeps changing, `is_wanted` returns false, or the store has no room (then also
+  // reports `is_full`; the caller logs it).
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
   // Records that a job that may not publish (or not yet) has rejected the base's entry.
@@ -69,14 +69,14 @@ class Publisher {
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
   // Publishes all complete units; with `job_succeeded` also the units whose completeness is
-  // unknown: entries whose names do not show it (EntryRule::says_when_complete()), entries of a
-  // profile that is a guess, and files that belong to no entry or no known cache. Stops when its
-  // result is no longer wanted; the layer keeps what is not published by then.
+  // unknown: entries whose names do not show it (EntryRule::says_when_complete()), entries of a profile that is a
+  // guess, and files that belong to no entry or no known cache. Stops when `is_wanted` returns false; the layer keeps
+  // what is not published by then.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
-  // Returns the plan of publish_all() by unit, and changes nothing. The plan is not complete if it
-  // is no longer wanted.
+  // Returns the plan of publish_all() by unit, and changes nothing. The plan is incomplete if `is_wanted` has returned
+  // false.
   std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                                  const Progress& progress, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());

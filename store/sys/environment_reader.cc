@@ -29,7 +29,7 @@ struct Task {
 
 struct User {
   bool is_read = false;  // a thread reads an environment of this user
-  bool is_late = false;  // it has taken too long already
+  bool is_late = false;  // the read has taken too long already
   Clock::time_point excluded_until{};
 
   bool is_excluded() const { return is_late || excluded_until > Clock::now(); }
@@ -53,7 +53,7 @@ struct EnvironmentReader::State {
   const Read read_file;
   const Limits limits;
   Mutex mutex;
-  CondVar changed;  // a task or its result is there, or a user is excluded
+  CondVar changed;  // a task or a result was added, or a user was excluded
   std::deque<std::shared_ptr<Task>> tasks GUARDED_BY(mutex);
   // Users with an environment that is being read or is to be read, and excluded users.
   std::unordered_map<uid_t, User> users GUARDED_BY(mutex);

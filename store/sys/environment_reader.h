@@ -40,8 +40,8 @@ class EnvironmentReader {
   EnvironmentReader& operator=(const EnvironmentReader&) = delete;
 
   // Returns the variables that the process got at its exec, each with a final NUL. `uid`: the real user of the process.
-  // Errors: ETIMEDOUT if the file cannot be read in time, as for all processes of an excluded user; those of open(2) and
-  // read(2). Does not limit the time for processes of root, whom a user cannot make hang. Call with no lock held.
+  // Errors: ETIMEDOUT if the file cannot be read in time, and for all processes of an excluded user; those of open(2)
+  // and read(2). Does not limit the time for processes of root, whom a user cannot make hang. Call with no lock held.
   Result<std::string> read(pid_t pid, uid_t uid, const std::string& proc = "/proc");
 
  private:

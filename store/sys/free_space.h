@@ -43,7 +43,7 @@ class FreeSpace {
  private:
   const int directory_;
   const System system_;
-  // Relaxed: the values are only estimates, no other data depend on them.
+  // Relaxed: the values are only estimates, and no other data depends on them.
   std::atomic<std::int64_t> left_{0};   // what may be taken before the next measurement
   std::atomic<std::int64_t> until_{0};  // when the measurement becomes too old, in ticks of Clock
   std::atomic<std::uint64_t> last_available_{~std::uint64_t{0}};

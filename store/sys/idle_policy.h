@@ -5,8 +5,8 @@
 
 namespace cacheshim {
 
-// Sets the scheduling policy of a thread, SCHED_OTHER or SCHED_IDLE (sched(7)); 0: of the calling thread. Returns false
-// if the thread has exited, or may not get this policy.
+// Sets the scheduling policy of a thread, SCHED_OTHER or SCHED_IDLE (sched(7)). `thread` 0 means the calling thread.
+// Returns false if the thread has exited, or may not get this policy.
 bool set_policy(pid_t thread, int policy);
 
 // Whether a SCHED_IDLE thread of this process may become SCHED_OTHER again. This requires CAP_SYS_NICE or an

@@ -21,9 +21,9 @@ bool is_at_or_below(std::string_view path, std::string_view top);
 std::string_view take_component(std::string_view& path);
 
 // The longest path of an object in a view. A job can make deeper trees than PATH_MAX allows, by
-// names relative to its working directory; twice PATH_MAX is enough for every path of that kind
-// that begins in a directory with an absolute path. The bound keeps each path that the daemon
-// stores or builds short, and the trees that it walks shallow.
+// names relative to its working directory; twice PATH_MAX is enough for every such name relative to
+// a directory that an absolute path can reach. The bound keeps each path that the daemon stores or
+// builds short, and the trees that it walks shallow.
 inline constexpr std::size_t kMostPathBytes = 8191;
 
 // Whether a path is too long or too deep for the base, where every user must be able to open each

@@ -7,8 +7,8 @@
 
 namespace cacheshim {
 
-// Whether a process other than this one holds or waits for a lock on the file, by flock or fcntl,
-// according to /proc/locks, which shows only locks of this machine and of visible PID namespaces.
+// Whether, according to /proc/locks, another process holds or waits for a lock on the file, by
+// flock or fcntl. /proc/locks shows only locks of this machine and of visible PID namespaces.
 // Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Returns
 // false if /proc/locks cannot be read. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);

@@ -10,8 +10,8 @@
 
 // Walks a directory tree of any depth, in a time that grows only with the number of its objects.
 //
-// A job decides how deep and how wide its trees are. To open a directory by its path takes time
-// that grows with its depth, so that a walk by paths takes quadratic time: a tree of 9,000 nested
+// A job decides how deep and how wide its trees are. Opening a directory by its path takes time
+// that grows with its depth, so a walk by paths takes quadratic time: a tree of 9,000 nested
 // directories kept a thread busy for a minute. This walk opens each directory by its name in its
 // parent. It uses no recursion, and at most kMostOpen descriptors: it closes those of the uppermost
 // directories, and opens them again by "..".
