@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string_view>
 
-// The shadow filter of a view: a Bloom filter of the base's names that the layer shadows. The
-// daemon writes the filter and the preloaded library maps it read-only, so that a process can
-// determine, without a request to the daemon, that the layer does not shadow a name.
+// The shadow filter of a view: a Bloom filter of the base's names that the layer shadows. The daemon writes the filter,
+// and the preloaded library maps it read-only. So a process can determine without a request to the daemon that the
+// layer does not shadow a name.
 //
 // Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
 // that the base has under it; and both keys of each entry whose reads the daemon must see. Names
@@ -25,15 +25,14 @@
 // key of its directory. So if the bits of a directory are unset, the view shows the base's names
 // there, except for names that no view shows.
 //
-// Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key
-// before it begins the change that the key describes (it must not wait in between), and retires a
-// filter before it sets a bit only in a newer one. A reader (1) makes its call on the base and (2)
-// then finds the filter unretired and the bits of its path unset. If a change that shadows the path
-// had begun before (1), its bits would have been set before (1) and would still be set at (2). So
-// at (1) no such change had begun, and the base's answer was the view's. (The reader also checks
-// the filter before (1), but only to avoid the call.) A change that has returned has set its bits,
-// whichever process made it, so a reader that begins later uses the mount. Bits that are set by a
-// collision also lead to the mount, whose answer is always correct.
+// Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key before it begins the
+// change that the key describes, and does not wait in between. It retires a filter before it sets a bit only in a newer
+// one. A reader (1) makes its call on the base and (2) then finds the filter unretired and the bits of its path unset.
+// If a change that shadows the path had begun before (1), its bits would have been set before (1) and would still be
+// set at (2). So at (1) no such change had begun, and the base's answer was the view's. (The reader also checks the
+// filter before (1), but only to avoid the call.) A change that has returned has set its bits, whichever process made
+// it, so a reader that begins later uses the mount. Bits that are set by a collision also lead to the mount, whose
+// answer is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has
 // kBitsPerKey bits in one word, so that one access sets or reads them.

@@ -44,8 +44,8 @@ struct NameRuleRecord {
 class NameRules {
  public:
   NameRules() = default;
-  // Returns an empty table if a record or a string is not completely inside the table, if records or strings overlap
-  // so much that a search would take long, or if a record is misaligned.
+  // Returns an empty table if the given one is invalid: a record or a string is not completely inside the table, a
+  // record is misaligned, or records or strings overlap so much that a search would take long.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
   // Returns the rules of one family; nothing if it has none.

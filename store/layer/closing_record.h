@@ -6,8 +6,8 @@
 
 #include "common/result.h"
 
-// Records that a mount has been closed for good, and by which attempt of its job (cycle), so that a
-// standby can distinguish the end of a mount from the death of its daemon. The file,
+// Records that a mount has been closed for good, and by which attempt of its job (cycle). With this
+// record, a standby can distinguish the end of a mount from the death of its daemon. The file,
 // RUN_DIR.closed, is beside the mount's run directory and outlives the daemon; the next daemon that
 // serves the mount removes it. Without a run directory there is no record.
 namespace cacheshim {

@@ -54,10 +54,10 @@ Result<LayerRecord> parse_layer_record(std::string_view json);
 class Layer {
  public:
   // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the
-  // layer's owner is recorded durably. If another living daemon holds the layer, if it belongs to
-  // another user (without `shared_uids`), if its record is unreadable, or if it has an upper
-  // directory but no record, takes or creates another layer beside it ("<cycle>@<node>.2" and so
-  // on). Errors: EUSERS after 64 such layers; EPERM if other users can change the directory.
+  // layer's owner is recorded durably. Takes or creates another layer beside it ("<cycle>@<node>.2"
+  // and so on) if another living daemon holds the layer, it belongs to another user (without
+  // `shared_uids`), its record is unreadable, or it has an upper directory but no record. Errors:
+  // EUSERS after 64 such layers; EPERM if other users can change the directory.
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing directory of a job, "<cycle>@<node>". Errors: EWOULDBLOCK if another daemon
   // holds it; EPERM if other users can change it; ENOENT or EINVAL if it has no readable record.

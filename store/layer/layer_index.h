@@ -17,11 +17,11 @@
 //
 // Only this daemon changes the layer, so the index always agrees with the directories and markers
 // on disk. If the layer does not have the directory that contains a name, a lookup goes directly to
-// the lowers, and one walk over the index tells whether the layer hides the name there. The index
-// is a tree like the layer's own, so that a rename or removal of a directory is one step, whatever
-// the directory contains. The index does not contain files. Thread-safe: its lock is the innermost
-// one and is not held across a system call. The caller holds Overlay::mutex() while it makes a
-// change on disk and here. Paths are as in paths.h.
+// the lowers. One walk over the index shows whether the layer hides the name there. The index is a
+// tree like the layer's own, so that a rename or removal of a directory is one step, whatever the
+// directory contains. The index does not contain files. Thread-safe: its lock is the innermost one
+// and is not held across a system call. The caller holds Overlay::mutex() while it makes a change
+// on disk and here. Paths are as in paths.h.
 namespace cacheshim {
 
 class LayerIndex {

@@ -28,8 +28,8 @@ bool is_named(int directory, const std::string& name, int file) {
   return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
 }
 
-// Takes all locks of the file that a holder may have: flock(2) for a lease, and a record lock, which a job may have on a
-// baton (NamedLockFiles). Returns false if another process has one of them.
+// Takes every kind of lock that a holder may have on the file: flock(2) for a lease, and a record lock, which a job may
+// have on a baton (NamedLockFiles). Returns false if another process has one of them.
 bool lock_completely(int file) {
   struct flock all {};
   all.l_type = F_WRLCK;

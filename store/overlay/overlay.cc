@@ -100,7 +100,7 @@ Result<Found> Overlay::find(const std::string& path) const {
 
 // If a directory is in the base alone or in the layer alone, the file system's count of subdirectories is right: a
 // whiteout of a name in it would put the directory into the layer as well. A merged directory shows 1 ("not counted"),
-// as with overlayfs and btrfs, because for an exact count the directory would have to be listed in the layer and in all
+// as with overlayfs and btrfs, because an exact count would require listing the directory in the layer and in all
 // lowers.
 nlink_t Overlay::count_directory_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;

@@ -20,12 +20,11 @@
 //
 // Nothing of the lowers is cached: every call walks from their roots, so that it sees what other
 // processes have published or removed. Only one daemon changes the layer, so an index of what the
-// layer has and hides is in memory (LayerIndex). A name is looked up in the layer first and then,
-// unless the layer hides it, in the lowers. Semantics: kernel overlayfs.rst, with these
-// differences: directories of the lowers can be renamed (they are copied up whole), and an entry
-// that this layer began while the base had no part of it is opaque from its first file on, so that
-// no reader sees files of two builders mixed. "The base" is the merged view of the lowers; a store
-// has one lower.
+// layer has and hides is in memory (LayerIndex). A name is looked up in the layer first and then, unless the layer
+// hides it, in the lowers. Semantics: kernel overlayfs.rst, with two differences. First, directories of the lowers can
+// be renamed, because they are then copied up with their contents. Second, an entry that this layer began while the
+// base had no part of it is opaque from its first file on. So no reader sees a mixture of two builders' files. "The
+// base" is the merged view of the lowers; a store has one lower.
 //
 // The class looks names up and lists directories. The functions that change an overlay are in
 // changes.h (names), copy_up.h (data), common_names.h (lock files of the base) and layer_upkeep.h

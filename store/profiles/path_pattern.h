@@ -13,9 +13,9 @@ namespace cacheshim {
 // A pattern of paths below a cache's directory: each component as in fnmatch(3) without flags, "**"
 // for any number of components, including none. Thread-safe.
 //
-// A job chooses the paths, so a match never tries "**" with all numbers of components in turn, which
-// for "**/a/**/b" would take a time that grows with the third power of the path's length. It reads
-// the path once, and keeps the set of all parts of the pattern that may come next.
+// A job chooses the paths, so a match never tries "**" with all numbers of components in turn. For "**/a/**/b", the
+// time for this would grow with the third power of the path's length. Instead, a match reads the path once, and keeps
+// the set of all parts of the pattern that may come next.
 class PathPattern {
  public:
   // Patterns are relative and have no empty components (is_valid()), and at most kMostParts of them.

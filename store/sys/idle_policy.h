@@ -13,8 +13,8 @@ bool set_policy(pid_t thread, int policy);
 // RLIMIT_NICE. Thread-safe; starts a thread.
 bool may_leave_idle_policy();
 
-// While the object exists, the calling thread runs only on a core that no other thread needs. Does nothing if the thread
-// may not leave SCHED_IDLE again, or has another policy than SCHED_OTHER. Hold no lock meanwhile.
+// While this object exists, the calling thread runs only on a core that no other thread needs. Does nothing if the
+// thread may not leave SCHED_IDLE again, or has a policy other than SCHED_OTHER. Hold no lock meanwhile.
 class IdlePolicy {
  public:
   IdlePolicy();
