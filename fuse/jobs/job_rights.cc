@@ -21,14 +21,14 @@ bool is_open_to(const Job& job, uid_t uid, const JobClaim& claim) {
                                      claim.proof == SlurmProof::kGiven);
 }
 
-// Whether the user is in the job already, or the job is shared: whoever shared it has given the proof.
+// Whether the user is in the job already, or the job is shared: whoever shared it has given the proof, or is root.
 bool needs_no_proof(const Job* job, uid_t uid) {
   return job != nullptr && (is_user_of(*job, uid) || job->views.shares_uids());
 }
 
 }  // namespace
 
-// Replaces the claim's job if it is not the user's.
+// Replaces the claim's job if the user may not use it.
 void JobRights::settle(uid_t uid, JobClaim& claim) const {
   if (owner_of_id(claim.job.view())) return;
   const Job* job = jobs_.find(std::string(claim.job.view()));
