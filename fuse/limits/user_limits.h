@@ -15,7 +15,7 @@
 #include "common/result.h"
 #include "store/sys/mutex.h"
 
-// What each user consumes of the daemon's resources, and the limits (common/limits.def).
+// Each user's share of the daemon's resources, and the limits (common/limits.def).
 //
 // Besides the configured limit of one user, a resource may have a capacity that all users share. A user may then take
 // one more unit only while at least as many units are free as this user has. So one user gets at most half of the

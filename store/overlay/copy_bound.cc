@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-// What is left of a bound.
+// A bound, less the objects that were counted.
 class Rest {
  public:
   explicit Rest(const CopyBound& bound) : rest_(bound) {}

@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// What may be copied up while others wait.
+// The most that may be copied up while other requests wait.
 struct CopyBound {
   std::size_t objects;
   std::uint64_t bytes;  // of data; holes take none

@@ -71,13 +71,13 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival, W
     waiters.answers.push_back(once(waiter.answer, std::move(holding)));
     waiters.held = std::move(waiter.held);
   }
-  const Underway::Token underway = underway_.begin(job, entry, std::move(waiters));
+  const auto underway = underway_.begin(job, entry, std::move(waiters));
   if (waiter.delays_others) waiter.answer();
   post(job, [this, &job, entry, charge = std::move(charge), underway] {
     PublishReport report;
     (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
     job.unsettled.end_publishing();
-    Underway::Waiters ended = underway_.end(underway);
+    Underway::Waiters ended = underway->end();
     const auto answer = [answers = std::move(ended.answers)] {
       for (const Answer& one : answers) one();
     };

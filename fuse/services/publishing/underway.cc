@@ -7,9 +7,20 @@
 
 namespace cacheshim {
 
-Underway::Token Underway::begin(Job& job, std::string entry, Waiters waiters) {
+std::shared_ptr<Underway::Publication> Underway::begin(Job& job, std::string entry,
+                                                       Waiters waiters) {
   const MutexLock lock(mutex_);
-  return entries_.insert(entries_.end(), {&job, std::move(entry), std::move(waiters)});
+  const auto at = entries_.insert(entries_.end(), {&job, std::move(entry), std::move(waiters)});
+  return std::make_shared<Publication>(*this, at);
+}
+
+Underway::Waiters Underway::Publication::end() {
+  if (!at_) return {};
+  const auto at = *std::exchange(at_, std::nullopt);
+  const MutexLock lock(underway_.mutex_);
+  Waiters waiters = std::move(at->waiters);
+  underway_.entries_.erase(at);
+  return waiters;
 }
 
 std::vector<Job*> Underway::publishers(std::string_view entry) const {
@@ -31,13 +42,6 @@ bool Underway::join(const Job& job, std::string_view path, const std::vector<Nod
     return true;
   }
   return false;
-}
-
-Underway::Waiters Underway::end(Token token) {
-  const MutexLock lock(mutex_);
-  Waiters waiters = std::move(token->waiters);
-  entries_.erase(token);
-  return waiters;
 }
 
 }  // namespace cacheshim

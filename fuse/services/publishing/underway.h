@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <list>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,16 +28,30 @@ class Underway {
     std::string path;
     Waiters waiters;
   };
-  using Token = std::list<Entry>::iterator;
+  // The publishing of one entry, from begin() until end(). If it is destroyed before, the requests fail with EIO (see
+  // Completion).
+  class Publication {
+   public:
+    Publication(Underway& underway, std::list<Entry>::iterator at) : underway_(underway), at_(at) {}
+    ~Publication() { (void)end(); }
+    Publication(const Publication&) = delete;
+    Publication& operator=(const Publication&) = delete;
 
-  Token begin(Job& job, std::string entry, Waiters waiters) EXCLUDES(mutex_);
+    // Returns the waiting requests; none if called again.
+    Waiters end();
+
+   private:
+    Underway& underway_;
+    std::optional<std::list<Entry>::iterator> at_;
+  };
+
+  std::shared_ptr<Publication> begin(Job& job, std::string entry, Waiters waiters) EXCLUDES(mutex_);
+  // Returns the jobs that are publishing the entry.
   std::vector<Job*> publishers(std::string_view entry) const EXCLUDES(mutex_);
   // Lets a request wait if an entry of the job that contains `path` is being published. Otherwise returns false, and
   // changes nothing.
   bool join(const Job& job, std::string_view path, const std::vector<NodeId>& held,
             const std::function<void()>& answer) EXCLUDES(mutex_);
-  // Returns the waiting requests. Call once for each begin().
-  Waiters end(Token token) EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;

@@ -87,6 +87,12 @@ class FlightsTest : public OverlayTest {
   static void await(const Released& released) {
     await([&] { return released->load(); });
   }
+  // Waits until the daemon has handled a builder's exit and inspected the waiters' names afterwards.
+  void await_exit(std::unique_ptr<const Sleeper>& builder) {
+    builder.reset();
+    const int before = inspections_;
+    await([&] { return inspections_ > before + 2; });
+  }
   // Waits until the daemon has checked the builders' activity and evaluated it at the current
   // simulated time.
   void await_checks() {
@@ -104,10 +110,12 @@ class FlightsTest : public OverlayTest {
   std::atomic<bool> is_inspection_held_{false};
   std::atomic<bool> is_there_{false};
   std::atomic<int> checks_{0};
+  std::atomic<int> inspections_{0};
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};
   std::atomic<pid_t> worker_{0};  // this process counts as working even if works_ is false
-  EntryState inspect() const {
+  EntryState inspect() {
+    ++inspections_;
     while (is_inspection_held_) ::usleep(1'000);
     return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fuse/services/publishing/underway.h"
 #include "tests/unit/fuse/flights_fixture.h"
 
 // Tests when a build counts as failed, with a simulated clock.
@@ -225,8 +226,7 @@ TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
   const auto other = wait(two_, other_);
   set_publishers({&one_});
   EXPECT_EQ(look(one_, *builder, "fam/NEXT/kernel.json"), Advice::kLead);
-  builder.reset();
-  ::usleep(200'000);
+  await_exit(builder);
   EXPECT_FALSE(*other);
   EXPECT_EQ(counters_.flight_failures, 0U);
   is_there_ = true;
@@ -241,8 +241,7 @@ TEST_F(FlightsTest, AWaiterBuildsIfTheEntryOfABuilderThatIsGoneIsNotPublished) {
   ASSERT_EQ(look(one_, *builder), Advice::kLead);
   const auto other = wait(two_, other_);
   set_publishers({&one_});
-  builder.reset();
-  ::usleep(200'000);
+  await_exit(builder);
   EXPECT_FALSE(*other);
   set_publishers({});
   await(other);
@@ -261,6 +260,20 @@ TEST_F(FlightsTest, ProcessesOfOtherJobsWaitForAnEntryThatIsBeingPublishedWithou
   set_publishers({});
   await(other);
   EXPECT_EQ(counters_.flight_hits, 1U);
+}
+
+TEST_F(FlightsTest, ATaskThatIsDroppedEndsThePublicationAndItsRequests) {
+  Underway underway;
+  auto request_to_answer = std::make_shared<int>();
+  Underway::Waiters waiters;
+  waiters.answers.push_back([request_to_answer] {});
+  auto publication = underway.begin(one_, "fam/KEY", std::move(waiters));
+  EXPECT_TRUE(underway.join(one_, "fam/KEY/tmp.1", {}, [request_to_answer] {}));
+  EXPECT_FALSE(underway.join(two_, "fam/KEY/tmp.1", {}, [] {}));
+  EXPECT_EQ(underway.publishers("fam/KEY"), std::vector<Job*>{&one_});
+  publication.reset();
+  EXPECT_TRUE(underway.publishers("fam/KEY").empty());
+  EXPECT_EQ(request_to_answer.use_count(), 1);
 }
 
 TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
