@@ -103,7 +103,7 @@ void ControlClient::exchange(const json& request,
   if (!fd) fail_unavailable(mount_, fd.error());
   const Status written = write_request(fd->get(), dump_json(request));
   if (written.failed_with(EAGAIN)) {
-    throw Failure(kExitFailed, fmt::format("the daemon of '{}' is at work on as many requests of this user as "
+    throw Failure(kExitFailed, fmt::format("the daemon of '{}' already handles as many requests of this user as "
                                            "max_requests permits; nothing was done",
                                            mount_));
   }

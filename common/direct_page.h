@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-// The files of the run directory for direct opens, other than the filters (direct_filter.h).
+// The files of the run directory that direct answers use. direct_filter.h describes the format of the filters.
 //
 //   <run directory>/state           MountPage and the name rules; shows whether the mount is alive
 //                views/<job>       the job's filter

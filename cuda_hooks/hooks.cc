@@ -47,9 +47,9 @@ void say_what_is_set() {
   }
   if (now.user_is_lazy && is_first(said_lazy_user)) {
     report_line({kLoadingVariable,
-                 "=LAZY is respected: a kernel's first launch may wait for ever "
-                 "for one that is running; ",
-                 kCudaEagerVariable, "=force goes before it"});
+                 "=LAZY is respected: a kernel's first launch may wait forever "
+                 "for a kernel that is running; ",
+                 kCudaEagerVariable, "=force overrides this"});
   }
 }
 

@@ -49,7 +49,8 @@ Needed needed_with(const OwnerMode& owners) {
   return needed;
 }
 
-// Fails without CAP_SETPCAP. Then no_new_privs suffices: it limits programs to what the process has.
+// Has no effect without CAP_SETPCAP. In that case no_new_privs suffices: a program that this process executes gets no
+// capability that the process lacks.
 void limit_bounding_set(const Needed& needed) {
   for (cap_value_t one = 0; ::cap_get_bound(one) >= 0; ++one) {
     const bool is_needed = std::find(needed.begin(), needed.end(), one) != needed.end();

@@ -14,8 +14,9 @@
 namespace cacheshim {
 
 // Returns the address of `name` after this library in the search order, or null. Once
-// note_next_objects() has returned, it is async-signal-safe unless it must call dlsym: for a name
-// that libc does not have, or if the symbol table of an object before libc is not sufficient.
+// note_next_objects() has returned, a call is async-signal-safe unless it must call dlsym. It calls
+// dlsym if no recorded object has the name, or if an object's symbol table does not give the address
+// (LoadedObject::function()).
 void* find_next_function(const SymbolName& name);
 
 // Records the objects after this library in the search order, up to libc. If the loader's list does

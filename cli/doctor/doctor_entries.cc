@@ -39,7 +39,7 @@ void check_recorded_paths(const DoctorContext& context, int base, const std::str
       "{} read{}", format_count(sample.entries, "entry", "entries"),
       sample.is_whole
           ? ""
-          : fmt::format(", those of {} s; 'cacheshim verify' reads all", kSampleTime.count()));
+          : fmt::format(" (a sample, limited to {} s; 'cacheshim verify' reads all)", kSampleTime.count()));
   if (sample.damaged.empty()) {
     return findings.ok(kCheck, context.store, read + ": all name files below the mount");
   }

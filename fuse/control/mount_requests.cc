@@ -52,7 +52,7 @@ void close_mount(const ControlRequest& request) {
   for (const Job* job : request.mount.jobs.all()) open_files += job->use.open_files;
   const auto waited_through = static_cast<int>(request.mount.locks.state().waiting_handles);
   if (open_files > waited_through && !request.flag("in_use")) {
-    return request.session->refuse("files of it are open", kExitFailed);
+    return request.session->refuse("files of the mount are open", kExitFailed);
   }
   const nlohmann::json seconds = request.fields.value("seconds", nlohmann::json());
   const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : kLongestClosing;

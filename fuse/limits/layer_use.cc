@@ -25,7 +25,8 @@ Status LayerUse::grow(uid_t owner, const LayerSize& added) {
   return is_permitted ? Status() : Errno(EDQUOT);
 }
 
-// A user may take at most as much space as then remains free for others.
+// If the layers of a user with a limit hold more than kSmallLayers, and more bytes than were available at the last
+// measurement, they may not grow. So at least half of the free space remains for others.
 bool LayerUse::try_grow(const LayerSize& added) {
   const std::uint64_t share = std::max(quota_->space.last_available(), kSmallLayers);
   if (added.bytes > 0 && account_->most(Limit::kLayerSize) != 0 &&

@@ -57,8 +57,8 @@ Result<OpenedFile> Directories::opendir(const Request& request, NodeId ino) {
   return opened;
 }
 
-// Whether the kernel may cache the listing. It drops a cached listing when it changes the directory itself or when the
-// daemon invalidates it.
+// Whether the kernel may cache the listing. The kernel drops a cached listing when one of its own requests changes the
+// directory, or when the daemon invalidates the directory.
 bool Directories::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   if (info.removed || info.job->views.shares_uids()) return false;
   const auto path = mount_.nodes.path(node);

@@ -37,7 +37,7 @@
 namespace cacheshim {
 namespace {
 
-// long, because on a machine with hundreds of runnable threads an answer takes tens of ms
+// A wide margin: with hundreds of runnable threads on the machine, an answer takes tens of ms.
 constexpr int kRoutesTimeoutMs = 3000;
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment

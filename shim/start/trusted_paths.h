@@ -19,7 +19,8 @@ namespace cacheshim {
 bool is_root_process();
 
 // Whether this process may use the mount at `path` that `owner` has mounted (MountState::owner).
-// The default mount point is the administrator's choice, not that of a variable.
+// The mount at the default mount point is always allowed: the administrator has chosen this path,
+// and not an environment variable.
 bool may_use_mount(std::string_view path, uid_t owner);
 
 // Returns XDG_RUNTIME_DIR, which contains the run directories of the user's own daemons; empty for

@@ -105,7 +105,7 @@ Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is
   if (opened.failed_with(ENOENT)) return std::string(kMissing);
   if (!opened) return std::string(std::strerror(opened.error().code()));
   const auto st = sys::stat_fd(opened->get());
-  if (!st || !S_ISREG(st->st_mode)) return std::string("no regular file");
+  if (!st || !S_ISREG(st->st_mode)) return std::string("not a regular file");
   if (static_cast<std::uint64_t>(st->st_size) != file.size) {
     return fmt::format("{} bytes, {} on record", st->st_size, file.size);
   }

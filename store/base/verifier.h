@@ -29,11 +29,13 @@ struct VerifyReport {
 };
 
 inline constexpr const char* kMissing = "missing";
-// Returns the error of a file of the base, "" if it is as recorded. Errors: ECANCELED (slices.h).
+// Returns what is wrong with a recorded file of the base; "" if the file agrees with its record. For a symlink, only
+// checks that it exists. Errors: ECANCELED (slices.h).
 Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted = {});
 
-// Returns the error of a file of the base that names paths outside the mount (EntryRule::paths_in),
-// however it got into the base; "" for any other file, and if the file cannot be read.
+// Returns what is wrong with a base file (EntryRule::paths_in) that names paths outside its cache's directory in the
+// mount, whether or not a daemon published the file. Returns "" for any other file, for a file that cannot be read, and
+// if `mount_path` is empty.
 std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
                           const std::string& path);
 

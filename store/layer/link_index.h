@@ -73,7 +73,8 @@ class LinkIndex {
   // Call when one of the base's names was copied up or hidden. `names` is the number of names that
   // the file had before; it is used only if the file is not recorded yet.
   Status take_name(const std::string& key, nlink_t names);
-  // Forgets the file of this copy if it has no name left. Returns true if it did.
+  // Removes the record of the file whose copy is this inode, if the file has no name left in the base or in the layer.
+  // Returns whether it has removed the record.
   bool forget_if_gone(dev_t device, ino_t inode);
 
  private:

@@ -51,7 +51,7 @@ struct Rebuild {
   BaseVersion version;
   std::string job;
   uid_t uid = 0;
-  bool is_equal = false;     // it has produced the same files as the base's
+  bool is_equal = false;     // the rebuild has produced the files that the base's entry has
   // whether its job publishes complete entries; if not, the rebuild is counted, but does not count for a replacement
   bool is_published = true;
 };

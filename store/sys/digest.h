@@ -16,7 +16,7 @@ inline constexpr off_t kMostDigestBytes = off_t{1} << 40;
 
 // Returns the xxh3-128 of a regular file's bytes, as 32 hex digits, the high half first. Does not
 // read holes. The descriptor's offset is undefined afterwards. Thread-safe for different
-// descriptions. Errors: EOVERFLOW for a file of more than kMostDigestBytes, ECANCELED (slices.h),
+// open file descriptions. Errors: EOVERFLOW for a file of more than kMostDigestBytes, ECANCELED (slices.h),
 // those of read(2).
 Result<std::string> digest_of(int fd, const IsWanted& is_wanted = {});
 

@@ -12,8 +12,8 @@ bool set_policy(pid_t thread, int policy) {
   return ::sched_setscheduler(thread, policy, &parameter) == 0;
 }
 
-// A separate thread tests this, because a thread that may not become SCHED_OTHER again would stay
-// SCHED_IDLE.
+// Whether a SCHED_IDLE thread may become SCHED_OTHER again. Tests this on a separate thread, because a thread that may
+// not would stay SCHED_IDLE.
 bool may_leave_idle_policy() {
   bool returned = false;
   std::thread([&returned] {

@@ -90,8 +90,8 @@ Status lock_file(int fd, int operation);  // flock(2)
 // owns the file and the daemon lacks CAP_LEASE.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
+inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;  // the default limit of read_all()
 // Reads to the end of the file. Errors: EFBIG if the file has more than `most_bytes`.
-inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;
 Result<std::string> read_all(int fd, std::size_t most_bytes = kMostReadBytes);
 Result<std::string> read_file(int dir, const std::string& name);
 

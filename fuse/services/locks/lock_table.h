@@ -50,9 +50,9 @@ class LockTable {
   // mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
-  // Moves the locks and waiting requests of a job's own file `from` to the shared file `to`, which has replaced it by a
-  // rename or link and is not locked yet. Requests by either id use the same queue until it has no owner and no waiting
-  // request. If `open` fails, the locks stay on the old file.
+  // Call when a rename or link has made the name of a job's own file `from` the name of the file `to`, which is not
+  // locked yet. Moves the locks and waiting requests of `from` to `to`. Requests by either id use the same queue until
+  // that queue has no owner and no waiting request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` completely releases an exclusive lock of its owner on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
