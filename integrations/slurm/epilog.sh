@@ -1,26 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# For slurm.conf's Epilog (runs as root on every node of a job): ends the job here. After a success, what is
-# complete is published and the layer is removed; otherwise nothing more is published and the layer is kept.
-# Without it a job ends ten minutes after its last process.
+# For slurm.conf's Epilog, which runs as root on every node of a SLURM job: ends the cacheshim job of the same id on
+# this node. After a success, the daemon publishes the job's remaining entries and files, and removes the layer;
+# otherwise it publishes nothing more and keeps the layer. Without this script, a cacheshim job ends ten minutes after
+# its last process.
 #
-# SLURM does not tell an epilog how its job ended: SLURM_JOB_EXIT_CODE is 0 after scancel and a time limit too,
-# and until all epilogs of the job have returned, SLURM gives its state as COMPLETING. Therefore
-#   1. a job that has plainly failed, and one that SLURM has requeued, is ended before this script returns: the
-#      next attempt has the same job id and must not begin with this one's files;
-#   2. any other is ended by a process that outlives this script and waits for the job's final state. Only
-#      COMPLETED counts as a success. Any other state does not, nor does one that SLURM does not tell in time.
+# SLURM does not tell an epilog how the job ended: SLURM_JOB_EXIT_CODE is also 0 after scancel and after a time limit,
+# and SLURM reports the state COMPLETING until all epilogs of the job have returned. Therefore
+#   1. If the job has a nonzero exit code, or SLURM has requeued it, this script ends the cacheshim job before it
+#      returns: the next attempt has the same job id and must not begin with the files of this attempt.
+#   2. Any other job is ended by a process that outlives this script and waits for the job's final state. Only COMPLETED
+#      counts as a success: any other state is a failure, and so is a state that SLURM does not report in time.
 #
-# An epilog must neither fail nor hang: that would drain the node. So every step has a time limit, also where
-# SIGKILL does not end a process: one that waits for the answer of a daemon that hangs.
+# An epilog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit, even if
+# SIGKILL does not end its process, because the process waits for a reply of a daemon that hangs.
 
-export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may give none
+export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set none
 readonly mount=/ci-cache
 readonly program=/usr/local/bin/cacheshim
-readonly squeue=squeue         # with its path where bash does not find it
+readonly squeue=squeue         # give its path if it is not in PATH
 readonly final_state_wait=300  # seconds; a large job's last epilog may take minutes
 readonly job=$SLURM_JOB_ID
-# The id of the job's cacheshim job. If another user has used SLURM's id first, it is the user's own.
+# The id of the cacheshim job: SLURM's or, if the job's user did not get the job of this id, uid-<uid>.<id> (see below).
 id=$job
 
 # Like timeout(1), but also returns if the process cannot be killed.
@@ -39,7 +40,8 @@ bounded() { # SECONDS COMMAND…
     return 124
 }
 
-# The attempt of the job $id that the daemon knows as active; empty where this user has not used the cache in it.
+# Prints the attempt (cycle) of the cacheshim job $id if the job is active and belongs to the SLURM job's user, or to
+# several users or none; otherwise prints nothing.
 active_cycle() {
     local line cycle='' state='' user=''
     while IFS= read -r -t 5 line; do
@@ -56,8 +58,8 @@ active_cycle() {
     if [ "$user" = null ] || [ "$user" = "${SLURM_JOB_UID:-$user}" ]; then printf '%s' "${cycle%\"*}"; fi
 }
 
-# Sets `state` and `restarts` to what SLURM says of this very job (an array's first id stands for all of its
-# tasks), or to nothing.
+# Sets `state` and `restarts` to the values that SLURM reports for this job; to nothing if it reports none. squeue also
+# lists the other tasks if the job's id is the first id of an array.
 ask_slurm() {
     local found_job found_state found_restarts
     state='' restarts=''
@@ -67,7 +69,7 @@ ask_slurm() {
         --Format=JobID:24,State:32,RestartCnt:16 2> /dev/null)
 }
 
-# `--cycle`: ends no other attempt, even if the job id has been used again meanwhile.
+# `--cycle` ends only this attempt, even if another attempt with the same job id has begun in the meantime.
 end_job() { # --success | --failure
     bounded 60 "$program" job end "$id" "$1" --cycle "$cycle" --mount "$mount" ||
         logger -t cacheshim "epilog: cannot end job $id, attempt $cycle; it ends when it has been idle"
@@ -104,7 +106,7 @@ if [ -z "$cycle" ]; then exit 0; fi
 if [ "${SLURM_JOB_EXIT_CODE:-0}" != 0 ] || was_requeued; then
     end_job --failure
 else
-    set -m  # a process group of its own from the start: slurmd kills that of the epilog when it has returned
+    set -m  # gives the new process its own process group: slurmd kills the epilog's group once the epilog has returned
     "${BASH_SOURCE[0]}" --final-state "$cycle" "$id" < /dev/null > /dev/null 2>&1 &
 fi
 exit 0

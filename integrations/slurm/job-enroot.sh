@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The same in a container (enroot with pyxis): the mount is bound in, and LD_PRELOAD is set inside, where
-# the library is. The library needs nothing but the container's own libc (glibc). With the run directory,
-# /run/cacheshim, it reads what the base has directly; without it, every read goes through the mount.
+# The same job as in job.sh, in a container (enroot with pyxis): binds the mount and the library, and sets LD_PRELOAD
+# inside the container. The library needs only the container's own glibc. With the run directory, /run/cacheshim, the
+# library reads the base directly; without it, every read goes through the mount.
 #SBATCH --job-name=train
 #SBATCH --nodes=1
 #SBATCH --gpus=8

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A job that compiles through the shared cache: one line more than before. The job's name is
-# SLURM_JOB_ID; no cache variable is needed, ~/.triton/cache goes to the mount.
+# A job that uses the shared cache: `export LD_PRELOAD` is the only additional line. SLURM_JOB_ID names the job. No
+# cache variable is needed: the library redirects ~/.triton/cache to the mount.
 #SBATCH --job-name=train
 #SBATCH --nodes=1
 #SBATCH --gpus=8

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# For slurm.conf's Prolog (runs as root on every node of a job, before the job's first process): starts the job here
-# for its user, so that no other user can use the job's id first. Without it, a job belongs to the first user who uses
-# its id, and on a node where SLURM has no cgroups any user can do that. The job's user then still gets a job of his
-# own, under another id.
+# For slurm.conf's Prolog, which runs as root on every node of a SLURM job before the job's first process: starts the
+# cacheshim job of the same id for the job's user on this node, so that no other user can use the id first. Without this
+# script, the id belongs to the first user who uses it and, on a node where SLURM has no cgroups, that can be any user.
+# The SLURM job's user then still gets a separate cacheshim job, under another id.
 #
-# A prolog must neither fail nor hang: that would drain the node. So every step has a time limit, also where SIGKILL
-# does not end a process: one that waits for the answer of a daemon that hangs.
+# A prolog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit, even if
+# SIGKILL does not end its process, because the process waits for a reply of a daemon that hangs.
 
-export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may give none
+export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set none
 readonly mount=/ci-cache
 readonly program=/usr/local/bin/cacheshim
-readonly squeue=squeue         # with its path where bash does not find it
+readonly squeue=squeue         # give its path if it is not in PATH
 readonly job=$SLURM_JOB_ID user=${SLURM_JOB_UID:-}
 
 # Like timeout(1), but also returns if the process cannot be killed.
@@ -30,7 +30,8 @@ bounded() { # SECONDS COMMAND…
     return 124
 }
 
-# Prints how often SLURM has restarted the job; nothing if SLURM does not tell. The environment of a prolog may lack it.
+# Prints how often SLURM has restarted the job; prints nothing if SLURM does not report it. If the prolog's environment
+# lacks the number, asks squeue.
 restarts() {
     local found_job found_restarts
     if [ -n "${SLURM_RESTART_COUNT:-}" ]; then
@@ -43,7 +44,8 @@ restarts() {
         --Format=JobID:24,RestartCnt:16 2> /dev/null)
 }
 
-# The daemon keeps the attempts of a job apart by this number. Without it, the job's first process starts the job.
+# The daemon distinguishes the attempts of a job by this number. Without the number, this script starts no job: the
+# job's first process does.
 count=$(restarts)
 if [[ $count =~ ^[0-9]+$ ]] && [ -n "$user" ]; then
     SLURM_RESTART_COUNT=$count CACHESHIM_CYCLE='' \
