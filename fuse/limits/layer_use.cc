@@ -9,7 +9,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::uint64_t kBytesOfName = 4096;  // a new object needs at most about one block
-// A user may always take this many bytes, even if fewer are free afterwards.
+// A user may take this many bytes within max_layer_size, even if fewer are then free.
 constexpr std::uint64_t kSmallLayers = 1 << 30;
 
 }  // namespace
@@ -25,8 +25,8 @@ Status LayerUse::grow(uid_t owner, const LayerSize& added) {
   return is_permitted ? Status() : Errno(EDQUOT);
 }
 
-// If the layers of a user with a limit hold more than kSmallLayers, and more bytes than were available at the last
-// measurement, they may not grow. So at least half of the free space remains for others.
+// Refuses to add bytes to the layers of a user with a limit if they hold more than kSmallLayers, and more than was
+// available at the last measurement. So above kSmallLayers, one user can take at most half of the space that was free.
 bool LayerUse::try_grow(const LayerSize& added) {
   const std::uint64_t share = std::max(quota_->space.last_available(), kSmallLayers);
   if (added.bytes > 0 && account_->most(Limit::kLayerSize) != 0 &&
@@ -58,8 +58,8 @@ bool LayerUse::note_grown(uid_t owner, const LayerSize& added) {
   return most != 0 && account.used(Limit::kLayerSize) > most;
 }
 
-// Returns false if the owner has no limits. A job's owner is known from the first request of a user other than root;
-// until then the layer is root's.
+// Moves the charges to `account`. Returns false if its user has no limits. A job's owner is known from the first
+// request of a user other than root; until then root is charged.
 bool LayerUse::charge_to(UserAccount& account) {
   const bool has_limits =
       account.most(Limit::kLayerSize) != 0 || account.most(Limit::kLayerFiles) != 0;

@@ -18,7 +18,7 @@ namespace cacheshim {
 struct LayerQuota {
   UserLimits& limits;
   FreeSpace& space;            // of the layers' file system
-  std::function<void()> wake;  // a layer should be measured. Called with locks held; must not block
+  std::function<void()> wake;  // called when a layer should be measured, perhaps with locks held; must not block
 };
 
 struct LayerSize {
@@ -28,25 +28,26 @@ struct LayerSize {
 
 // What one layer takes of its owner's limits (max_layer_size, max_layer_files).
 //
-// The daemon adds what each request may add to the layer, so that no request can exceed a limit. It does not subtract
-// what a request removes or overwrites: only the file system knows that. So the count is too high until the layer is
-// measured (LayerMeter). A layer is measured regularly while its owner has taken more than three quarters of a limit. A
-// user therefore notices the estimate only after writing and removing a quarter of the limit within a second. Layers of
-// users without limits are not counted.
+// Before each request, the daemon adds to the count what the request may add to the layer, so that no request can
+// exceed a limit. It does not subtract what a request removes or overwrites: only the file system knows that. So the
+// count may be too high until the layer is measured (LayerMeter). A layer is measured regularly while its owner has
+// taken more than three quarters of a limit. So the daemon refuses a request because of too high a count only if the
+// user has written and removed a quarter of the limit between two measurements. Layers of users without limits are not
+// counted.
 //
 // Thread-safe.
 class LayerUse {
  public:
-  // `quota` may be null: there are no limits.
+  // If `quota` is null, there are no limits.
   explicit LayerUse(const LayerQuota* quota) : quota_(quota) {}
 
   // Call before the layer grows. Errors: ENOSPC if only the space reserved for root is free; EDQUOT if the owner has
-  // reached a limit, or if the owner's layers already take as much space as is free.
+  // reached a limit, or if an owner with a max_layer_size already has layers of more than 1 GiB and of more bytes than
+  // are free.
   Status grow(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
   // Call when the layer has grown without a call of grow(). Returns true if the owner is over max_layer_size now.
   bool note_grown(uid_t owner, const LayerSize& added) EXCLUDES(mutex_);
-  // Call adopt() when the layer holds objects that were never counted, and clear() when the layer
-  // has been removed.
+  // Call adopt() when the layer holds objects that were never counted, and clear() when the job has given up the layer.
   void adopt();
   void clear() EXCLUDES(mutex_);
 

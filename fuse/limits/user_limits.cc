@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostInPart = UserLimits::kMostAccounts / 256;
 
-// Consecutive ids, such as the subordinate ids of a user namespace, get different parts.
+// Spreads consecutive ids, such as the subordinate ids of a user namespace, over the parts.
 std::uint32_t hash_of(uid_t uid) { return uid * 0x9e3779b1U; }
 std::size_t part_of(uid_t uid) { return hash_of(uid) >> 24; }
 std::size_t first_slot_of(uid_t uid) { return hash_of(uid) >> 8; }

@@ -18,8 +18,8 @@
 // Each user's share of the daemon's resources, and the limits (common/limits.def).
 //
 // Besides the configured limit of one user, a resource may have a capacity that all users share. A user may then take
-// one more unit only while at least as many units are free as this user has. So one user gets at most half of the
-// capacity, two users get a third each, and a user who has nothing always finds something free. Root and the daemon's
+// units only if, afterwards, at least as many units are free as this user has. So one user gets at most half of the
+// capacity, and two users get at most a third each: some units remain for a user who has none. Root and the daemon's
 // own user are counted, but never refused.
 //
 // A charge costs two atomic additions. A user's account is found without a lock.
@@ -42,7 +42,7 @@ class UserAccount {
   std::uint64_t most(Limit limit) const;
   // Whether the user has taken more than three quarters of the limit.
   bool is_near(Limit limit) const;
-  // Counts a refusal. take() counts its own refusals itself.
+  // Counts a refusal, and logs the user's first one of this limit. take() calls this function itself.
   void note_refusal(Limit limit);
   std::uint64_t used(Limit limit) const {
     return used_[static_cast<std::size_t>(limit)].load(std::memory_order_relaxed);
@@ -81,8 +81,8 @@ class Charge {
 
   // Errors: the errno value in the limit's row; EAGAIN if the row has none.
   static Result<Charge> take(UserAccount* account, Limit limit, std::uint64_t count = 1);
-  // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it. Shrinking
-  // never fails.
+  // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it.
+  // Shrinking never fails.
   [[nodiscard]] bool resize(std::uint64_t count);
   // As resize(), but regardless of the limit.
   void set(std::uint64_t count);
@@ -106,8 +106,8 @@ class UserLimits {
     LimitValues capacities{};  // of all users together; 0: no limit
     uid_t own_uid = 0;         // the daemon's user, who has no limits
   };
-  // The number of users with an account of their own; all others share one. Each account has 128 bytes and is never
-  // freed.
+  // The maximum number of users with an account of their own; all others share one. Each account takes about 120 bytes,
+  // and is freed only with this object.
   static constexpr std::size_t kMostAccounts = 65536;
 
   explicit UserLimits(const Options& options);
@@ -136,7 +136,7 @@ class UserLimits {
     std::atomic<std::uint64_t> total{0};
     std::atomic<std::uint64_t> refused{0};
   };
-  // An open hash table. A part is allocated with its first account, and never freed.
+  // A hash table with open addressing. A part is allocated with its first account, and freed only with this object.
   static constexpr std::size_t kParts = 256;
   static constexpr std::size_t kSlots = 512;
   struct Part {

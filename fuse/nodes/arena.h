@@ -16,8 +16,8 @@ namespace cacheshim {
 // nodes and one for handles; the kernel identifies a node or a handle by its index. Memory is freed
 // in chunks, once all slots of a chunk are released.
 //
-// Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures
-// that no thread uses it afterwards (the kernel sends nothing more after FORGET or RELEASE).
+// Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures that no thread uses
+// it afterwards (the kernel sends no request for it after FORGET or RELEASE).
 template <class Slot>
 class Arena {
  public:
@@ -52,8 +52,8 @@ class Arena {
     if (use.free.size() == kChunk) drop_chunk(chunk);
   }
 
-  // Returns null for an index that is in no chunk. The slot of any other index may be free; it then
-  // has its initial value.
+  // Returns null for an index that is in no allocated chunk. The slot of any other index may be free; it then has its
+  // initial value.
   Slot* find(std::uint32_t index) const {
     const std::uint32_t number = (index - 1) / kChunk;
     if (index == 0 || number >= kMostChunks) return nullptr;
@@ -96,7 +96,7 @@ class Arena {
     return chunk;
   }
 
-  // The last open chunk stays: freeing and allocating it repeatedly would be slow.
+  // Keeps the chunk if no other chunk has free slots: it would be slow to free and allocate a chunk repeatedly.
   void drop_chunk(std::uint32_t chunk) REQUIRES(mutex_) {
     if (open_.size() == 1) return;
     std::erase(open_, chunk);

@@ -12,10 +12,9 @@
 
 namespace cacheshim {
 
-// Closes the descriptors of freed nodes on a separate thread. The last close of an object without a
-// name frees its blocks, which takes long on a disk with discards (ext4's discard). The thread
-// collects descriptors for kPause, so that a stream of them does not wake it for each one.
-// Thread-safe.
+// Closes the descriptors of freed nodes on a separate thread. The last close of an object without a name frees its
+// blocks, which takes long if the file system sends discards (ext4 with the mount option discard). The thread collects
+// descriptors for kPause, so that it is not woken for each descriptor. Thread-safe.
 class Closer {
  public:
   Closer() : thread_([this] { run(); }) {}

@@ -39,10 +39,9 @@ struct FileHandle {
   // Every read(2) and write(2) is a request to the daemon: the kernel uses neither its cache nor a
   // backing file.
   bool direct_io = false;
-  // Whether the handle counts as a writer of the file `device` and `inode`. A writable handle does,
-  // unless its file is common to all jobs. So does a handle whose file the kernel reads by itself:
-  // this file must not become a file of the base, because a copy-up would then move its data to
-  // another file.
+  // Whether the handle counts as a writer of the file that `device` and `inode` identify. A writable handle does,
+  // unless its file is common to all jobs. So does a handle whose file the kernel reads by itself: this file must not
+  // become a file of the base, because a copy-up would then move its data to another file.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
@@ -58,8 +57,8 @@ struct FileHandle {
   // Whether a process can write to the file through a mapping, without a request to the daemon.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
 
-  // Sets or clears O_NOATIME of `fd` as in `flags`, the flags of the caller's file. Call before each
-  // read, since fcntl(F_SETFL) may change O_NOATIME at any time.
+  // Sets or clears O_NOATIME on `fd` as in `flags`, the open flags of the caller's file. Call before each read, since
+  // fcntl(F_SETFL) may change O_NOATIME at any time.
   void follow_noatime(int flags) {
     const bool is_wanted = (flags & O_NOATIME) != 0;
     if (has_noatime == is_wanted) return;

@@ -32,10 +32,10 @@ struct HeldObject {
 
 // The O_PATH descriptors that nodes hold of their objects.
 //
-// The node of a common file holds a descriptor from the file's lookup on. The kernel keeps such
-// nodes long after their files are closed. Therefore, once nodes hold more than kMostHeld such
-// descriptors, the one with the oldest lookup is released. The descriptor of an object without a
-// name stays until the object gets a name, or its node is freed.
+// The node of a common file holds a descriptor from the file's lookup on. The kernel keeps such nodes long after their
+// files are closed. Therefore, once nodes hold more than kMostHeld such descriptors, the one whose last lookup is the
+// oldest is released. The descriptor of an object without a name stays until the object gets a name, or its node is
+// freed.
 //
 // The caller closes the released descriptors once it has released the table's lock, since the last
 // close of a file may take long. Not thread-safe: part of the node table and under its lock.
@@ -82,7 +82,7 @@ class HeldObjects {
   std::vector<SharedFd> take_released() { return std::exchange(released_, {}); }
 
  private:
-  std::list<HeldObject*> common_;  // the oldest lookup first
+  std::list<HeldObject*> common_;  // ordered by last lookup, the oldest first
   std::vector<SharedFd> released_;
 };
 

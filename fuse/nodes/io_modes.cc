@@ -7,7 +7,7 @@
 
 namespace cacheshim {
 
-// Chooses the mode of an inode without open handles, before the first one is opened.
+// Chooses the mode of an inode without open handles, before its first handle is opened.
 void IoModes::begin(Inode& inode, const Opening& opening) {
   inode.may_be_mapped = inode.may_be_mapped && inode.is_of(opening.st);
   if ((!opening.wanted && !inode.may_be_mapped) || refused_) return;

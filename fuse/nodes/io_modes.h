@@ -17,22 +17,20 @@ namespace cacheshim {
 
 // Decides which open files the kernel reads and writes by itself (FUSE passthrough, kernel 6.9).
 //
-// The kernel uses each inode in one mode at a time: through its page cache and the daemon, or
-// directly to one backing file. If an open is answered with the other mode, it fails with EIO. So
-// the first handle decides for all handles that are open at the same time. The daemon learns of a
-// close after the kernel has processed it, never before, so the count here is at least the
-// kernel's.
+// The kernel reads and writes each inode in one mode at a time: through its page cache and the daemon, or directly in
+// one backing file. If the daemon answers an open with the other mode, the open fails with EIO. So the first handle
+// decides for all handles that are open at the same time. The daemon learns of a close after the kernel has processed
+// it, never before, so the count here is at least the kernel's.
 //
-// A mapping of a passthrough file maps the backing file, and may outlive the handle. Writes to the
-// mapping would not appear in pages that the kernel caches in the other mode, so an inode that may
-// be mapped stays in its mode until the kernel forgets it, or its data move to another backing
-// file.
+// A mapping of a passthrough file maps the backing file, and may outlive the handle. If the inode changed to the other
+// mode, writes to the mapping would not appear in the pages that the kernel then caches. So an inode that may be mapped
+// stays in its mode until the kernel forgets it, or its data move to another backing file.
 //
 // A write to such a mapping changes st_mtime without a request. As long as may_be_written() is true,
 // the kernel must not cache attributes of the inode.
 //
-// Thread-safe. The inodes are divided among kShards mutexes, each of which is held across at most
-// one ioctl(2) or can_be_written().
+// Thread-safe. The inodes are divided among kShards mutexes, each of which is held across at most one ioctl(2) or one
+// call of `can_be_written`.
 class IoModes {
  public:
   // Allows passthrough. Before this call, reads and writes of all handles go to the daemon, and
@@ -53,9 +51,9 @@ class IoModes {
   Result<std::uint32_t> open(NodeId inode, const Opening& opening);
   // Whether the kernel may write to the file through a mapping, without a request to the daemon.
   bool may_be_written(NodeId inode);
-  // As may_be_written(). If the inode has no handle, calls `can_be_written` to check whether a
-  // mapping exists. `can_be_written` must not take any lock of the daemon except LayerIndex's. No
-  // thread can open the file for writing during the call.
+  // As may_be_written(). If the inode has no handle, calls `can_be_written` to check whether a mapping exists.
+  // `can_be_written` must not take any lock of the daemon except LayerIndex's. Requires: no thread opens the file for
+  // writing during the call.
   bool check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written);
   // Call when a handle that open() has counted is closed, or when its open has failed.
   void close(NodeId inode);

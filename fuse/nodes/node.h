@@ -14,7 +14,7 @@
 
 namespace cacheshim {
 
-// A slot of the node table. All members except `state` are under the table's lock.
+// A slot of the node table. The table's lock guards all members except `state`.
 struct Node {
   // Data that few nodes have.
   struct Extra {

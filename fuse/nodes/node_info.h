@@ -30,7 +30,7 @@ enum class NodeKind : std::uint8_t {
   kObject,       // an object in a job's view, including the view's root
 };
 
-// The kinds of common files: files of the base of which all jobs use the same inode (LockFiles).
+// The kinds of common files: files of the base whose inode all jobs share (LockFiles).
 enum class Common : std::uint8_t { kNone, kLock, kShared };
 
 inline constexpr NodeIndex kRootNode = 1;
@@ -47,8 +47,8 @@ struct NodeInfo {
   bool was_unlinked = false;  // if removed: by a request, not from outside this view
   bool in_upper = false;
   Common common = Common::kNone;
-  // An O_PATH descriptor of the object if it is removed and held, or if it is a common object that
-  // was looked up recently; otherwise null. It stays open as long as this struct exists.
+  // An O_PATH descriptor of the object if it is removed and held, or if it is a common file that was looked up
+  // recently; otherwise null. It stays open as long as this struct exists.
   std::shared_ptr<const UniqueFd> object;
 
   int object_fd() const { return object ? object->get() : -1; }

@@ -17,8 +17,7 @@ namespace cacheshim {
 // publishing or a rename moves the node's data. The node then keeps its inode number. If open
 // handles must open the data again, the node begins a new epoch, which the handles see.
 //
-// Thread-safe. Call functions that make changes with the Overlay::mutex() of the job held
-// exclusively.
+// Thread-safe. Hold the job's Overlay::mutex() exclusively when you call a function that makes changes.
 class NodeObjects {
  public:
   explicit NodeObjects(NodeTree& tree) : tree_(tree) {}
@@ -34,11 +33,11 @@ class NodeObjects {
   // As moved(), for a name whose file has moved from the layer to the base. If the node has further
   // names, which stay in the layer, the node loses this name.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
-  // Call when the base's object of a node without a name was copied: `object` is the copy.
+  // Call when a node without a name stood for an object of the base, and this object has been copied. `object` is the
+  // copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
-  // Call become_common() when a rename has made the node's file a common file (`file`), and
-  // become_own() when it has made the node's file the job's own. The locks of the job's own file
-  // remain those of its inode.
+  // Call become_common() when a rename has made the node's file a common file (`file`), and become_own() when a rename
+  // has made it the job's own again. After become_own(), the file's locks remain those of its inode (locked_inode()).
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
   // Returns the inode whose locks the node's file uses, if NodeState::lock_by_inode() was called for

@@ -12,9 +12,9 @@ namespace cacheshim {
 // table's lock, as long as the node lives. All accesses are sequentially consistent; the members
 // are not std::atomic so that a node can be moved.
 //
-// A process may open a file while another locks it:
-//   1. The open calls add_silent_handle(), then reads takes_locks().
-//   2. The lock request calls set_takes_locks(), then reads silent_handles().
+// A process may open a file while another process locks it:
+// - The open calls add_silent_handle(), then reads takes_locks().
+// - The lock request calls set_takes_locks(), then reads silent_handles().
 // So at least one of the two requests sees the other's change.
 class NodeState {
  public:

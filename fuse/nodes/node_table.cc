@@ -121,8 +121,7 @@ NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component,
   return index;
 }
 
-// Returns the node that the file already has by another name, and adds this name to it; 0 if there
-// is none.
+// Returns the node that the file already has under another name, and adds this name to the node; 0 if there is none.
 NodeIndex NodeTable::find_linked(const NodeName& name, Job* job, const struct stat& st) {
   const NodeIndex index = tree_.ids.find_linked(st, job);
   if (index != 0) tree_.attach(index, name);
@@ -133,8 +132,7 @@ NodeIndex NodeTable::intern_locked(const NodeName& name, Job* job, const Found& 
                                    Common kind) {
   const struct stat& st = found.st;
   const bool is_dir = S_ISDIR(st.st_mode);
-  // Not for a common file: a process outside the mount may give it a second name, under which the
-  // job copies it up.
+  // False for a common file: a process outside the mount may give it a second name, under which the job copies it up.
   const bool has_links = !is_dir && st.st_nlink > 1 && kind == Common::kNone;
   NodeIndex index = tree_.find(name);
   // The kind of a name changes when the job may no longer share files.

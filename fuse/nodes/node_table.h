@@ -44,8 +44,8 @@ class NodeTable {
   const NodeNames& names() const { return names_; }
   NodeObjects& objects() { return objects_; }
 
-  // Returns true if the node is in use, so that a request can name it. All other methods except
-  // forget() require this.
+  // Returns true if the node is in use, so that a request can name it. All other methods that take a node, except
+  // forget() and is_removed(), require this.
   bool is_known(NodeIndex node) const;
   NodeInfo info(NodeIndex node) const;
   // Whether the node is in use, and stands for an object of the job's layer that has lost its last name.
@@ -57,7 +57,7 @@ class NodeTable {
   // Returns the path from the view's root, "" for the root itself. Errors: ESTALE if the node or a
   // directory above it has no name, or if the node is in no view.
   Result<std::string> path(NodeIndex node) const;
-  // Returns the last component of the node's name. Also for nodes of the mount's own directories.
+  // Returns the last component of the node's first name. The node may be one of the mount's own directories.
   std::string name(NodeIndex node) const;
 
   // Returns the node of this parent and name in the mount's own directories; makes the node if

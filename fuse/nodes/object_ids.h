@@ -22,11 +22,10 @@ class ObjectIds {
   bool is_at(const Node& node, const struct stat& st) const {
     return id_of(node) == FileId{st.st_dev, st.st_ino};
   }
-  // Whether the object that a lookup has found at the node's name is the node's object, or its
-  // copy. Only this daemon changes a layer, and a name that it removes there it also removes from
-  // the node table. So an object of the layer in place of the node's base object is a copy of that
-  // object. Only in the base can the name lead to a different object. A directory counts as the
-  // same even if it was replaced.
+  // Whether the object that a lookup has found at the node's name is the node's object, or its copy. Only this daemon
+  // changes a layer, and when it removes a name there, it also removes the name from the node table. So an object of
+  // the layer in place of the node's base object is a copy of that object. Only in the base can the name lead to a
+  // different object. A directory counts as the same even if it was replaced.
   bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
     if (node.is_dir != S_ISDIR(st.st_mode)) return false;
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);

@@ -64,8 +64,8 @@ class OpenFiles {
     }
     return open;
   }
-  // Returns an O_PATH descriptor of the most recently opened object. Errors: ESTALE if the node is
-  // not open.
+  // Returns an O_PATH descriptor of the object behind the most recently opened descriptor. Errors: ESTALE if the node
+  // is not open.
   Result<UniqueFd> open_object(NodeIndex node) const {
     const Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);

@@ -14,8 +14,8 @@ inline bool wants_write(int flags) {
 // the daemon's buffers are not aligned.
 inline int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
 
-// Sets whether reads by this descriptor leave the access time alone. Does nothing if the daemon
-// neither owns the file nor is root.
+// Sets whether reads through this descriptor leave the access time unchanged. Does nothing if the daemon neither owns
+// the file nor is root.
 inline void set_noatime(int fd, bool is_set) {
   const int flags = ::fcntl(fd, F_GETFL);
   // EPERM means that the daemon neither owns the file nor is root.

@@ -19,8 +19,8 @@ class Completion {
  public:
   struct Replier {
     void (*reply)(void* request, const R& result);
-    // From now on, an interrupt of the request calls waiter->interrupt(). nullptr ends that, and
-    // blocks until a call in progress has returned.
+    // Makes each later interrupt of the request call waiter->interrupt(). With nullptr, ends this, and blocks until a
+    // call in progress has returned.
     void (*watch)(void* request, Interruptible* waiter) = nullptr;
   };
 

@@ -19,7 +19,7 @@ class ControlFiles {
   virtual ~ControlFiles() = default;
 
   // Return the contents of a file of the control directory, and of a job's file in jobs/, as the caller may see them.
-  // Errors: EACCES if the job is not the caller's.
+  // Errors: EACCES if the caller may not inspect the job (JobViews::may_inspect()).
   virtual std::string text_of(const std::string& name, const Caller& caller) = 0;
   virtual Result<std::string> text_of_job(Job& job, const Caller& caller) = 0;
   // Handles a request that was written to an open `control` file. The answer goes to `session`,

@@ -8,7 +8,7 @@
 namespace cacheshim {
 
 // Replies to requests whose waits have ended. No lock may be held across a reply. So a function that ends waits returns
-// the replies, and its caller calls give() once it has released its locks. The destructor gives the remaining replies.
+// the replies, and its caller calls give() once it has released its locks. The destructor sends the remaining replies.
 class [[nodiscard]] PendingReplies {
  public:
   PendingReplies() = default;
@@ -21,7 +21,7 @@ class [[nodiscard]] PendingReplies {
     for (auto& reply : std::exchange(others.replies_, {})) add(std::move(reply));
     return *this;
   }
-  // Call with no lock held. A reply is given once.
+  // Call with no lock held. Sends each reply once.
   void give() {
     for (const auto& reply : std::exchange(replies_, {})) reply();
   }

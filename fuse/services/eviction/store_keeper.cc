@@ -95,7 +95,7 @@ Result<VerifyReport> StoreKeeper::verify(bool repair, const VerifyProgress& prog
 void StoreKeeper::tend() {
   const unsigned ended =
       end_abandoned_layers(store_.layers(), node_name(), started_, options_.layer_keep.count());
-  if (ended > 0) spdlog::info("{} layers that no daemon holds any more were put away", ended);
+  if (ended > 0) spdlog::info("{} layers that no daemon holds were ended", ended);
   sweep_ended_layers(store_.layers(), options_.layer_keep.count(), sweeping());
   if (options_.limits.are_set()) {
     const auto collected = collect_garbage(/*dry_run=*/false);

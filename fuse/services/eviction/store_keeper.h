@@ -40,20 +40,20 @@ class StoreKeeper {
   // `is_local`: no other machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // Both functions take long. Errors of collect_garbage() and of a repair: EWOULDBLOCK while
-  // another daemon or request does one of these.
+  // Both functions take long. Errors of collect_garbage() and of a repair: EWOULDBLOCK while another daemon or request
+  // collects garbage or repairs.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress,
                               const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(FairQueue& tasks);
-  // Call when the daemon ends. Stops the removal of trees, which takes long if jobs have made many
-  // files. The next daemon continues it.
+  // Call when the daemon ends. Stops the removal of directory trees, which takes long if jobs have made many files. The
+  // next daemon continues the removal.
   void stop_sweeping() { is_ending_ = true; }
 
-  // Call when a file of the base has been opened with `flags`. Sets the file's access time, on
-  // which eviction depends, if its access and modification times are both older than
-  // kUseGrainSeconds. Does nothing with O_NOATIME.
+  // Call when a file of the base has been opened with `flags`. Sets the file's access time, on which eviction depends,
+  // to the current time if its access and modification times are both older than kUseGrainSeconds. Does nothing with
+  // O_NOATIME.
   void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
   // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process

@@ -17,10 +17,11 @@ namespace cacheshim {
 
 // Measures the growth of files that the kernel writes without a request to the daemon (IoModes).
 //
-// The files are measured once a second, and when they are closed. The kernel offers no way to stop such a write. So if
-// one of these files has grown and its user is over max_layer_size, the daemon empties the file and never publishes the
-// layer, whose files may be incomplete. A user who is near the limit gets no such files (LayerUse::is_near_limit()), so
-// this happens only to a user who writes a quarter of the limit through files that were opened earlier.
+// The files are measured once a second, and when they are closed. The kernel offers no way to stop its writes to such a
+// file. So if one of these files has grown and its user is over max_layer_size, the daemon empties the file and never
+// publishes the layer, whose files may be incomplete. A user who is near the limit gets no such files
+// (LayerUse::is_near_limit()), so this happens only to a user who writes a quarter of the limit through files that were
+// opened earlier.
 //
 // Thread-safe.
 class SilentGrowth {
