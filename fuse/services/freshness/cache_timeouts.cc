@@ -12,9 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// A process may still be writing to a base file that changed recently. The daemon learns that the
-// file is finished when the writer closes it; until then the kernel's cached attributes expire
-// soon.
+// A process may still be writing to a base file that changed recently. The daemon learns of the writes only when the
+// writer closes the file, so the kernel's cached attributes of such a file expire soon.
 constexpr time_t kSettleSeconds = 5;
 
 bool has_settled(const struct stat& st) {
@@ -39,22 +38,23 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, late, job.views.claim.is_made()};
 }
 
-// Whether invalidations in the job's view are late (LateOwners). Of a job of several uids the kernel caches nothing.
+// Whether invalidations in the job's view are late (LateOwners). Checks only the first view's owner: a job with several
+// views shares uids, and the kernel caches no names or attributes of it.
 bool CacheTimeouts::is_late(const Job& job) const {
   const Notifier& notifier = invalidation_.notifier();
   return notifier.is_any_late() && notifier.is_late(job.views.owner().value_or(kNoOwner));
 }
 
 // Uids that share a job must see each other's changes without invalidations, so the kernel caches no names or
-// attributes of such a job. For other jobs the kernel caches the layer's names for long, because only this daemon
-// changes the layer.
+// attributes of such a job. For other jobs, the layer's names get kLongTimeout, because only this daemon changes the
+// layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
   if (lookup.late || is_late(*lookup.job)) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
-  // The kernel caches absent names for long only if the daemon can expire all names at once: the
-  // daemon does not know which absent names are cached, and invalidations may be lost.
+  // Absent names get kLongTimeout only if the daemon can expire all names at once: after lost events or the rename of a
+  // directory, it cannot list the absent names that the kernel has cached.
   const bool can_expire = found != nullptr || invalidation_.notifier().knows_epoch();
   return lookup.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
@@ -71,7 +71,8 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
 }
 
 // Whether the kernel may write to the file through a mapping, without a request to the daemon. Such a write still
-// changes st_mtime and st_ctime. Requires the overlay's lock, which keeps threads from opening the file for writing.
+// changes st_mtime and st_ctime. The overlay's lock, which the caller holds, keeps other threads from opening the file
+// for writing.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;

@@ -39,7 +39,7 @@ class CacheTimeouts {
   // Reads the change counter of the directory, and ensures that the directory is watched, if
   // possible. Call before the lookup in the base.
   DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
-  // Returns the timeout of a name whose lookup has found the object `found`; null: nothing.
+  // Returns the timeout of a name. `found`: the object that its lookup has found; null if there is none.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;
   double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
       REQUIRES_SHARED(lookup.job->overlay.mutex());

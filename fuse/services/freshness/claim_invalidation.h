@@ -10,12 +10,11 @@
 
 namespace cacheshim {
 
-// Handles the claim of a job's view by the first user other than root. The kernel may have cached
-// attributes of the view that show the daemon's user as the owner. The daemon invalidates them
-// before that user gets the first answer, so that the user's next calls see the new ones. Only
-// attributes have changed, and the kernel invalidates attributes without waiting for a lock. So the
-// answer can wait for the invalidation, whatever locks its request holds. The invalidation can take
-// long if the kernel has cached much of the view; therefore a separate thread sends it.
+// Handles the claim of a job's view by the first user other than root. The kernel may have cached attributes of the
+// view that show the daemon's user as the owner. The daemon invalidates them before that user gets the first answer, so
+// that the user's next calls see the new attributes. Only attributes have changed, and the kernel invalidates
+// attributes without waiting for a lock. So the answer can wait for the invalidation, whatever locks its request holds.
+// The invalidation can take long if the kernel has cached much of the view; therefore a separate thread sends it.
 // Thread-safe.
 class ClaimInvalidation {
  public:

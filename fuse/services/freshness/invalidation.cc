@@ -22,8 +22,8 @@ Notice node_notice(NodeId node, uid_t owner) { return {node, {}, Notice::Kind::k
 
 Notice epoch_notice() { return {0, {}, Notice::Kind::kEpoch}; }
 
-// Returns the changes for removed paths. Each counts as the name of a directory, because the
-// removal of a directory removes all names below it, including those that the daemon does not list.
+// Returns the changes for removed paths. Each path counts as the name of a directory, because the removal of a
+// directory removes all names below it, including those that the daemon does not list.
 std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
   std::vector<BaseChange> changes;
   for (const std::string& path : gone) {
@@ -114,8 +114,8 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   return notices;
 }
 
-// Returns the invalidations of the published names and of their parent directories, which may be
-// new, in the views of all other jobs that know the directory.
+// Returns the invalidations of the published names and of their parent directories, which may be new, in the views of
+// all other jobs. Skips views in which the kernel has not looked up the directory.
 Invalidation::Notices Invalidation::notices_of(const PublishReport& report, const Job& publisher) {
   Notices notices;
   std::set<std::string_view> names;
@@ -135,9 +135,8 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
   return notices;
 }
 
-// Returns the invalidations in the publisher's own view. This view now shows the other names that
-// the base has in the directories of the entry, which were hidden while only the layer had the
-// entry, and it shows the base's files in place of the job's copies.
+// Returns the invalidations in the publisher's own view. This view now shows the other names that the base has in the
+// entry's directories; the layer hid them before. It also shows the base's files in place of the job's copies.
 Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
                                                          const Job& job) const {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
@@ -157,7 +156,7 @@ Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& re
   return notices;
 }
 
-// Blocks until the kernel has processed the invalidations.
+// Blocks until the kernel has processed the invalidations, except those in the views of late users (LateOwners).
 void Invalidation::notify_and_wait(Notices notices) const {
   auto sent = std::make_shared<std::promise<void>>();
   auto future = sent->get_future();

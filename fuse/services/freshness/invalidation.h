@@ -35,16 +35,16 @@ class Invalidation final : public Invalidator {
   const Generations& generations() const { return generations_; }
 
   void base_changed(const std::vector<BaseChange>& changes);
-  // Call when a name of the job's view has changed other than by a request for that name. Calls
-  // `done` as Notifier::post() does.
+  // Call when a name of the job's view has changed, and the kernel does not know this or has cached the name for too
+  // long. Calls `done` as Notifier::post() does.
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});
-  // Call when one view of a job that several uids share has changed a file's data. Does not wait.
+  // Call when a file's data or attributes have changed through the view `slot`. Invalidates them in the job's other
+  // views, without waiting.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // As gone(), for a request that holds the kernel's lock of `directory`. Calls `answer` after all
-  // other invalidations, but before those of names in `directory`, which wait until the kernel gets
-  // the reply.
+  // As gone(), for a request that holds the kernel's lock of `directory`. Calls `answer` before the invalidations of
+  // names in `directory`, which wait until the kernel gets the reply, and after all others.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   std::shared_ptr<void> hold(std::vector<NodeId> directories) override {

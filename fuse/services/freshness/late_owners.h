@@ -14,15 +14,15 @@ namespace cacheshim {
 
 // The users whose views the daemon invalidates late, because one of their processes delays an invalidation.
 //
-// A process can delay one for as long as it likes: getdents(2) holds the lock of the directory while it copies names to
-// the process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel then
-// blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the wait. So a
-// thread that has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else waits for
-// it. Until the user is in time again, and for a while after,
+// A process can delay an invalidation for as long as it likes: getdents(2) holds the lock of the directory while it
+// copies names to the process, and the buffer may be a mapping of a file whose file system never returns the data. The
+// kernel then blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the
+// wait. So a thread that has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else
+// waits for it. Until the user's invalidations complete in time again, and for a while after,
 // - the invalidations in the user's views go to a queue, which that thread sends;
 // - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
-//   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, names that it has cached expire within a minute).
-// A user's own processes may thus see old attributes or listings; all others see every change as before.
+//   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, these names expire within a minute).
+// The user's own processes may thus see old attributes or listings; all other processes see every change as before.
 //
 // Thread-safe.
 class LateOwners {
@@ -36,22 +36,24 @@ class LateOwners {
     kAmongAll,  // kMost other users are late: until one of them is in time, all users count as late
   };
 
-  // `shortest`: how long a user remains late after a process has blocked an invalidation. Each further time within
-  // kMemory doubles it, up to kLongest, so that a user who does this repeatedly delays others less and less often.
+  // `shortest`: how long a user remains late after a process has blocked an invalidation. If the user is late again
+  // within kMemory, this time doubles, up to kLongest. So a user whose processes do this repeatedly delays others less
+  // and less often.
   explicit LateOwners(Clock::duration shortest = std::chrono::seconds(1)) : shortest_(shortest) {}
 
   bool any() const { return late_ > 0; }
   bool is_late(uid_t owner) const EXCLUDES(mutex_);
 
   enum class Cause : std::uint8_t { kProcess, kRequest };
-  // Call when a thread is found to be blocked in a view of this user: by a process, or by a request of the user that
-  // waits for the daemon itself. The thread then calls serve(). Returns how long the user remains late after that; zero
-  // if only requests were the cause.
+  // Call when a process, or a request of the user that waits for the daemon itself, blocks a thread in a view of this
+  // user. The thread calls serve() once it is no longer blocked. Returns how long the user remains late from then on;
+  // zero if only requests were the cause.
   Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
-  // If the owner of the invalidation's view is late, queues it for the thread that serves the owner. Drops a name if
-  // kMostNames are queued.
+  // If the owner of the invalidation's view is late, queues the invalidation for the thread that serves the owner.
+  // Drops the invalidation of a name if kMostNames invalidations are queued.
   State queue_if_late(const Notice& notice) EXCLUDES(mutex_);
-  // Sends the queued invalidations of the owner until the owner is in time again, or until stop().
+  // Sends the queued invalidations of the owner until the owner's remaining time (begin()) is over and the queue is
+  // empty, or until stop().
   void serve(uid_t owner, const NoticeWriter& writer) EXCLUDES(mutex_);
   // Makes serve() return, unless it is blocked. Idempotent.
   void stop() EXCLUDES(mutex_);
@@ -62,7 +64,7 @@ class LateOwners {
   static constexpr std::size_t kMostNames = 4096;
 
   struct Owner {
-    unsigned threads = 0;       // the owner is late while there is one
+    unsigned threads = 0;       // the owner is late while there is a thread
     Clock::duration penalty{};  // `remains` as last set because of a process
     Clock::duration remains{};  // how long the owner remains late
     Clock::time_point ended{};

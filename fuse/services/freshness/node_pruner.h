@@ -36,7 +36,7 @@ class NodePruner {
   };
   explicit NodePruner(const Parts& parts) : parts_(parts) {}
 
-  // Call with a request of a user who is near the limit. Takes no lock. Wakes `task`, which calls tend().
+  // Call when a user who is near the limit makes a request. Takes no lock. Wakes `task`, which calls tend().
   void request(const EventLoop::Task& task) {
     if (!is_requested_.exchange(true)) task.wake();
   }

@@ -10,8 +10,8 @@
 namespace cacheshim {
 namespace {
 
-// FUSE_EXPIRE_ONLY, in linux/fuse.h since 6.2. Older kernels treat the notification as
-// an invalidation, which is also correct. It takes the directory's lock like an invalidation.
+// FUSE_EXPIRE_ONLY, in linux/fuse.h since 6.2. Older kernels treat the notification as an invalidation, which is also
+// correct. Either way, the kernel takes the directory's lock.
 constexpr std::uint32_t kExpireOnly = 1;
 constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
 
@@ -47,7 +47,7 @@ void NoticeWriter::send_name(const Notice& notice, std::uint32_t flags) const {
   fuse_notify_inval_entry_out body{};
   body.parent = notice.directory;
   body.namelen = static_cast<std::uint32_t>(notice.name.size());
-  // The last word is `flags` since 6.2 and `padding` before: the same position with either name.
+  // The last word is `flags` since Linux 6.2, and was `padding` before; the position is the same.
   static_assert(sizeof body == 16);
   std::memcpy(reinterpret_cast<char*>(&body) + 12, &flags, sizeof flags);
   fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notice.name.size() + 1);

@@ -24,8 +24,8 @@ struct Notice {
     kEpoch,       // all names; requires kernel support (NoticeWriter::set_protocol)
   };
 
-  // Whether the kernel may delay the invalidation as long as a process of `owner` holds the directory's lock, or a page
-  // of its listing.
+  // Whether the kernel may delay the invalidation as long as a process of `owner` holds the directory's lock, or the
+  // lock of a page of the node's data or listing.
   bool can_block() const { return is_of_name() || kind == Kind::kNode; }
   bool is_of_name() const { return kind == Kind::kName || kind == Kind::kForget; }
   bool operator<(const Notice& other) const {
@@ -51,8 +51,8 @@ class NoticeWriter {
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
   bool knows_epoch() const { return knows_epoch_; }
 
-  // Returns once the kernel has done it. Ignores errors: ENOENT means that the kernel has cached nothing, and other
-  // errors have no remedy.
+  // Returns once the kernel has processed the invalidation. Ignores errors: ENOENT means that the kernel has cached
+  // nothing, and other errors have no remedy.
   virtual void send(const Notice& notice) const;
 
  private:

@@ -101,12 +101,12 @@ bool NoticeQueue::replace_if_blocked(Clock::time_point now) {
     start_thread();
   } catch (const std::system_error& error) {
     seen_at_ = now;  // tries again later
-    spdlog::error("cannot start a thread for invalidations: {}; all wait for user {}", error.what(),
-                  static_cast<int>(blocked.owner));
+    spdlog::error("cannot start a thread for invalidations: {}; all invalidations wait for user {}",
+                  error.what(), static_cast<int>(blocked.owner));
     return false;
   }
-  // The owner counts as late before the kernel drops its names, so the kernel caches no new names that would need an
-  // invalidation.
+  // The owner counts as late before the kernel drops the names in the owner's views. So the kernel does not cache new
+  // ones there afterwards.
   make_late(blocked, now);
   must_expire_all_ = true;
   ++replaced_;

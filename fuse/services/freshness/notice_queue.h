@@ -15,20 +15,21 @@
 
 namespace cacheshim {
 
-// Sends invalidations in order, on one thread, and lets none of them wait longer than a deadline for a user's process.
+// Sends invalidations in order, on one thread. If a user's process delays one of them beyond a deadline, the later ones
+// no longer wait for it.
 //
-// A thread that is blocked in the kernel cannot be freed. check() therefore replaces it: the blocked thread serves the
-// user from then on (LateOwners), and a new thread goes on with the next invalidation. So the queue has one thread, and
-// one more for each late user.
+// A thread that is blocked in the kernel cannot be interrupted. check() therefore replaces it: the blocked thread
+// serves the user from then on (LateOwners), and a new thread goes on with the next invalidation. So the queue has one
+// thread, and one more for each late user.
 //
-// Threads may outlive the owner of the queue: they share it. Thread-safe.
+// The threads share the queue with its owner, because they may outlive the owner. Thread-safe.
 class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
  public:
   using Clock = LateOwners::Clock;
-  // `in_time`: the kernel has done all invalidations of the batch before the deadline.
+  // `in_time`: the kernel has processed each invalidation of the batch before the deadline.
   using Done = std::function<void(bool in_time)>;
   struct Settings {
-    Clock::duration deadline;  // for one invalidation; half of it while a user is late
+    Clock::duration deadline;  // for one invalidation; halved while any user is late
     bool repeats_names;        // whether names are invalidated again after kRepeatAfter
     // Called when check() must be called regularly from now on. May be called with locks held, and must not block.
     std::function<void()> watch;
@@ -40,16 +41,16 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
                                             std::shared_ptr<const HeldDirectories> held,
                                             Settings settings);
 
-  // Sends the queued invalidations and ends the threads. Returns false if some are blocked; they end when the kernel
-  // lets them. From then on post() sends nothing and calls `done` immediately. Call while the daemon still answers
-  // requests, because an invalidation may wait for a reply. Idempotent.
+  // Sends the queued invalidations and ends the threads. Returns false if some threads are blocked; each ends once the
+  // kernel no longer blocks it. After stop(), post() sends nothing and calls `done` immediately. Call while the daemon
+  // still answers requests, because an invalidation may wait for a reply. Idempotent.
   bool stop() EXCLUDES(mutex_);
-  // Sends the invalidations, then calls `done` on the queue's thread; calls it immediately if `notices` is empty, after
-  // stop(), or if a queued or current invalidation concerns a name in one of the directories `held`.
+  // Sends the invalidations, then calls `done` on the queue's thread. Calls `done` immediately if `notices` is empty,
+  // after stop(), or if a queued or current invalidation concerns a name in one of the directories `held`.
   void post(std::vector<Notice> notices, const std::vector<Notice::DirectoryId>& held, Done done)
       EXCLUDES(mutex_);
-  // Replaces the thread if it is blocked beyond the deadline. Returns when to call it again; Clock::time_point::max():
-  // not before the next call of Settings::watch.
+  // Replaces the thread if it is blocked beyond the deadline. Returns when to call check() again;
+  // Clock::time_point::max(): not before the next call of Settings::watch.
   Clock::time_point check(Clock::time_point now) EXCLUDES(mutex_);
 
  private:
@@ -97,14 +98,14 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::uint64_t turn_ GUARDED_BY(mutex_) = 0;   // counts the threads; only the latest one sends
   bool has_sender_ GUARDED_BY(mutex_) = false;  // the latest thread has not ended
-  unsigned replaced_ GUARDED_BY(mutex_) = 0;    // threads before that one that have not ended
+  unsigned replaced_ GUARDED_BY(mutex_) = 0;    // earlier threads that have not ended
   bool is_sending_ GUARDED_BY(mutex_) = false;
   // Counts invalidations, including the one that is being sent.
   std::uint64_t sent_ GUARDED_BY(mutex_) = 0;
-  bool must_expire_all_ GUARDED_BY(mutex_) = false;  // names of late users, before the next `done`
-  // ---- of check()
+  bool must_expire_all_ GUARDED_BY(mutex_) = false;  // expire all names before the next `done`
+  // ---- used by check()
   bool is_watched_ GUARDED_BY(mutex_) = false;
-  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;  // the value of sent_
+  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;  // sent_ when it last changed
   Clock::time_point seen_at_ GUARDED_BY(mutex_);
 };
 

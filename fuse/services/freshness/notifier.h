@@ -16,15 +16,15 @@ namespace cacheshim {
 
 // Sends invalidations to the kernel. post() sends them from a separate thread.
 //
-// In the kernel, the invalidation of an entry waits for the lock of the directory, and the sender
-// of a request in that directory holds this lock until the daemon answers. So a request handler
-// never invalidates names itself. A publisher's reply is delayed until the other views are
-// invalidated; that is safe as long as no reply waits, directly or indirectly, for the invalidation
-// of a directory that its own request holds. Hence the one rule of post(): if a queued or current
-// invalidation concerns a directory that a request holds, that request is answered first. As the
-// queue is strictly first in, first out, a blocked invalidation then always waits for a request
-// that a receiver answers without the notifier, or for a process that holds the directory for
-// another reason. For the latter it waits kDeadline; then the others go on without it (LateOwners).
+// In the kernel, the invalidation of a name waits for the lock of the directory, and a process whose request concerns a
+// name in that directory may hold this lock until the daemon answers. So a request handler never invalidates names
+// itself. A publisher's reply is delayed until the other views are invalidated; that is safe as long as no reply waits,
+// directly or indirectly, for the invalidation of a name in a directory whose lock its own request holds. Hence the one
+// rule of post(): if a queued or current invalidation concerns a name in a directory whose lock a request holds, that
+// request is answered first. As the queue is strictly first in, first out, a blocked invalidation then always waits for
+// a request that a receiver answers without the notifier, or for a process that holds the directory's lock for another
+// reason. The queue waits kDeadline for such a process; then the other invalidations go on without the blocked one
+// (LateOwners).
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated again after a short time.
@@ -59,10 +59,9 @@ class Notifier {
   std::shared_ptr<void> hold(std::vector<DirectoryId> directories) {
     return held_->hold(std::move(directories));
   }
-  // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately
-  // if `notices` is empty, after stop(), or if queued invalidations require that the request be
-  // answered first (the rule above). `held`: the directories whose locks the request holds.
-  // Requires: `notices` has no name in one of them.
+  // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately if `notices` is
+  // empty, after stop(), or if queued invalidations require that the request be answered first (the rule above).
+  // `held`: the directories whose locks the request holds. Requires: `notices` has no name in any of them.
   void post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
             std::function<void()> done);
 
@@ -70,9 +69,9 @@ class Notifier {
   // caller's thread, since in this case the kernel waits for no directory lock and no page.
   void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
-  // Invalidates one name, then calls `done` with true: the kernel has released the lock of the directory. Calls `done`
-  // with false if that takes too long, and after stop(). The invalidations of post() never wait for those of this
-  // function.
+  // Invalidates one name, then calls `done` with true: each request that held the lock of the directory before has
+  // released it. Calls `done` with false if that takes too long, if the view's owner is late, and after stop(). The
+  // invalidations of post() never wait for those of this function.
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
  private:

@@ -22,7 +22,7 @@ namespace cacheshim {
 //   2. The kernel gets the answer to a LOOKUP or GETATTR of the file, and with it the new count.
 //   3. The kernel handles the answer to the UNLINK and decrements the new count.
 // With a count of 0, link(2) fails with ENOENT although the file has a name. All other answers with a count reach the
-// kernel while it holds the lock of the file, as unlink(2) also does.
+// kernel while it holds the lock of the file, which unlink(2) holds too.
 //
 // Until step 3 is known to be over, the daemon therefore
 // - answers LOOKUP with a count increased by one, and lets the kernel cache no attributes: stat(2)
@@ -30,12 +30,13 @@ namespace cacheshim {
 // - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
 //   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
 // Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits.
-// This invalidation, for which no request waits, is sent when the file gets a LOOKUP or GETATTR, and for all files when
-// there are more than kMost. A user's process can block it (LateOwners). The file then stays in the list; if there are
-// more than kMost, it leaves the list, and the user's own link(2) may fail as described.
+// The daemon sends this invalidation, for which no request waits, when the file gets a LOOKUP or GETATTR, and for all
+// files of the list when it has more than kMost. A user's process can block the invalidation (LateOwners). The file
+// then stays in the list. If the list has more than kMost files, the file leaves it, and the user's own link(2) may
+// fail as described.
 //
-// The list may grow to kMostWhileDelayed until a blocked invalidation counts as late. Further files get no record: their
-// link counts may be too small until the kernel's attributes expire.
+// The list may grow to kMostWhileDelayed until a blocked invalidation counts as late. Further files are not listed:
+// their link counts may be too small until the kernel's attributes expire.
 //
 // Thread-safe.
 class PendingUnlinks {
@@ -44,8 +45,8 @@ class PendingUnlinks {
   static constexpr std::size_t kMost = 1024;
   static constexpr std::size_t kMostWhileDelayed = 16384;  // up to 6 MiB
 
-  // Calls `done`, perhaps on another thread, once the kernel has released the lock of the directory; with false, if that
-  // takes too long. Does not block.
+  // Calls `done`, perhaps on another thread: with true once the kernel has released the lock of the directory, or with
+  // false if that takes too long. Does not block.
   using Invalidate = std::function<void(NodeId directory, const std::string& name,
                                         std::function<void(bool is_released)> done)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
@@ -76,7 +77,7 @@ class PendingUnlinks {
   std::atomic<std::size_t> count_{0};
   Mutex mutex_{LockRank::kPendingUnlinks};
   std::unordered_map<NodeId, Removal> files_ GUARDED_BY(mutex_);
-  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // those of files_ without an invalidation
+  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // those of files_ without an invalidation on its way
   std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -28,8 +28,8 @@
 
 namespace cacheshim {
 
-// Publishes entries and ends jobs, and delays the replies that must wait for this. Tasks do the
-// work, never a receiver. Thread-safe; call with no lock held.
+// Publishes entries and ends jobs, and delays the replies that must wait for this. Receivers never do the work; tasks
+// do. Thread-safe; call with no lock held.
 class Publishing {
  public:
   struct Parts {  // all must outlive Publishing
@@ -71,7 +71,7 @@ class Publishing {
   };
   // If a change of `path` has just completed an entry and the job's policy is kComplete, publishes the entry, and
   // answers the request afterwards; otherwise, or if the request delays others, answers it immediately. Postpones the
-  // entry if its user has reached a limit, or if the store is full.
+  // entry if the job's user has reached a limit, or if the store is full.
   void completed(Job& job, const std::string& path, Arrival arrival, Waiter waiter);
   // Answers the request once no entry of the job that contains `path` is being published.
   void await(const Job& job, const std::string& path, Waiter waiter);
@@ -85,7 +85,7 @@ class Publishing {
   // Makes the job's view show the base's files of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
   // Publishes the entries that were postponed because one of their files was open for writing, the store was full, or
-  // their user had reached a limit.
+  // the job's user had reached a limit.
   void retry_postponed(Job& job);
   // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns when to call it
   // again.
@@ -100,8 +100,8 @@ class Publishing {
   // Discards the job's layer. Returns how many names of the job's view the kernel knew, including names of the base.
   std::uint64_t discard_job(Job& job);
 
-  // Call when the daemon ends. What is not published within `time` stays in the layers, for the next daemon. Later calls
-  // change nothing.
+  // Call when the daemon ends. Entries that are not published within `time` stay in the layers, for the next daemon.
+  // Later calls change nothing.
   void finish_within(std::chrono::seconds time);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }

@@ -12,7 +12,7 @@
 namespace cacheshim {
 
 // Whether the store's file system has room for publishing. After a failure for lack of room, nothing is published until
-// more is free than at the failure, or kRetry has passed: each attempt would copy files only to fail again.
+// more is free than at the failure, or kRetry has passed: otherwise each attempt would copy files only to fail again.
 // Thread-safe.
 class StoreRoom {
  public:

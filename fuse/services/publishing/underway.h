@@ -28,8 +28,8 @@ class Underway {
     std::string path;
     Waiters waiters;
   };
-  // The publishing of one entry, from begin() until end(). If it is destroyed before, the requests fail with EIO (see
-  // Completion).
+  // The publishing of one entry, from begin() until end(). If it is destroyed without end(), the requests fail with EIO
+  // (see Completion).
   class Publication {
    public:
     Publication(Underway& underway, std::list<Entry>::iterator at) : underway_(underway), at_(at) {}

@@ -22,11 +22,10 @@
 
 namespace cacheshim {
 
-// Files of class `shared`, whose writes go to the base (store/locks/shared_file.h). close(2)
-// returns once the written copy has replaced the file (FLUSH). So when a process locks, writes,
-// closes and unlocks a file, the next process that locks the file finds the result. The kernel
-// closes the files of a killed process in the same way; the writes of such a process are
-// incomplete, and are discarded. Thread-safe.
+// Files of class `shared`, whose writes go to the base (store/locks/shared_file.h). close(2) returns once the written
+// copy has replaced the file (FLUSH). So when a process locks, writes, closes and unlocks a file, the next process that
+// locks the file finds the result. The kernel closes the files of a killed process in the same way; the writes of such
+// a process may be incomplete, and are discarded. Thread-safe.
 class SharedFiles {
  public:
   using Change = std::function<Result<std::size_t>(int fd)>;
@@ -44,7 +43,8 @@ class SharedFiles {
   // with at least the first `keep_bytes` of the file.
   static Result<std::size_t> change(FileHandle& handle, const Change& change,
                                     off_t keep_bytes = kWholeFile);
-  // Applies `change` to a named file that is not open, and replaces the file.
+  // Applies `change` to a copy of the file at `path`, and replaces the file with the copy. For requests without a
+  // handle that writes the file. `file`: a descriptor of the file.
   Result<struct stat> change_named(const std::string& path, int file, off_t keep_bytes,
                                    const std::function<Status(int fd)>& change) const;
   // Call note_opened() when a thread has opened the file, commit() when a thread closes a
