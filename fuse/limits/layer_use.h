@@ -17,8 +17,9 @@ namespace cacheshim {
 // What a mount permits its layers to take. All parts must outlive the layers.
 struct LayerQuota {
   UserLimits& limits;
-  FreeSpace& space;            // of the layers' file system
-  std::function<void()> wake;  // called when a layer should be measured, perhaps with locks held; must not block
+  FreeSpace& space;  // of the layers' file system
+  // Called when a layer should be measured, perhaps with locks held. Must not block.
+  std::function<void()> wake;
 };
 
 struct LayerSize {

@@ -77,7 +77,7 @@ class PendingUnlinks {
   std::atomic<std::size_t> count_{0};
   Mutex mutex_{LockRank::kPendingUnlinks};
   std::unordered_map<NodeId, Removal> files_ GUARDED_BY(mutex_);
-  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // those of files_ without an invalidation on its way
+  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // those without an invalidation
   std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 

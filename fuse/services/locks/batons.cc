@@ -74,7 +74,7 @@ void Batons::forget_one(const Job* job) {
   if (--count->second == 0) counts_.erase(count);
 }
 
-// Uses the pidfd, which stands for the whole process: after the leader thread has exited, other
+// Uses the pidfd, if there is one, because it stands for the whole process: after the leader thread has exited, other
 // threads may continue.
 bool Batons::is_dead(const Watched& watched) const {
   pollfd event{watched.pidfd.get(), POLLIN, 0};

@@ -40,11 +40,10 @@ struct BatonSystem {
   static BatonSystem real();
 };
 
-// Watches the creators of batons. If a creator dies without removing its baton, all other processes
-// would wait forever. So once the creator is dead and no descendant uses the baton's directory
-// (BatonSystem::is_in_use), Batons passes the baton to `reap`, which removes it. If the daemon
-// cannot see the creator, the baton stays. Each watched baton takes a descriptor, so at most kMostOfJob batons of a job
-// are watched; further ones stay as well.
+// Watches the creators of batons. If the baton of a dead creator stayed, all other processes would wait forever. So
+// once the creator is dead and no descendant uses the baton's directory (BatonSystem::is_in_use), Batons passes the
+// baton to `reap`, which removes it. If the daemon cannot see the creator, the baton stays. Each watched baton takes a
+// descriptor, so at most kMostOfJob batons of a job are watched; further ones stay as well.
 //
 // The loop waits for the creators' pidfds. Thread-safe.
 class Batons {
@@ -73,9 +72,10 @@ class Batons {
   using All = std::map<Key, Watched>;
   static Key key_of(const Baton& baton) { return {baton.job, baton.path}; }
 
-  // Passes the batons whose creators are gone to `reap_`. Returns the time of the next call.
+  // Passes to `reap_` the batons whose creators are dead and whose directories no descendant uses. Returns the time of
+  // the next call.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
-  // Takes the batons whose creators are gone out of watched_, and returns them.
+  // Takes the batons whose creators are dead out of watched_, and returns them.
   All take_orphans();
   // Continues to watch these orphans. Returns the time of the next tend().
   EventLoop::Clock::time_point put_back(All in_use) EXCLUDES(mutex_);
@@ -87,7 +87,7 @@ class Batons {
   const BatonSystem system_;
   Mutex mutex_;
   All watched_ GUARDED_BY(mutex_);
-  // The number of batons of each job in watched_, and of those that tend() is checking.
+  // For each job, the number of its batons in watched_ and of those that tend() is checking.
   std::map<const Job*, std::size_t> counts_ GUARDED_BY(mutex_);
   EventLoop::Task task_;  // keep last: it uses all the others
 };

@@ -18,8 +18,8 @@ struct Interval {
   off_t end = kEndOfFile;
 };
 
-// A set of bytes, stored as the fewest possible intervals, in order. Each call takes logarithmic time, apart from the
-// intervals that it removes or merges.
+// A set of bytes, stored as the fewest possible intervals, in order. Each call, except for_each() and clear(), takes
+// logarithmic time, and more for each interval that it removes or merges.
 class IntervalSet {
  public:
   void add(Interval added) {
@@ -31,7 +31,7 @@ class IntervalSet {
     ends_.emplace_hint(next, added.start, added.end);
   }
 
-  // Keeps the bytes before and after `removed`.
+  // Keeps the parts of intervals that lie before or after `removed`.
   void remove(Interval removed) {
     auto next = first_ending_after(removed.start);
     while (next != ends_.end() && next->first < removed.end) {
@@ -46,7 +46,7 @@ class IntervalSet {
     const auto next = first_ending_after(other.start);
     return next != ends_.end() && next->first < other.end;
   }
-  // Whether there are bytes of the set before and after `inner` in one interval, so that remove() would add an interval.
+  // Whether one interval has bytes before and after `inner`, so that remove(inner) would add an interval.
   bool has_around(Interval inner) const {
     const auto next = first_ending_after(inner.start);
     return next != ends_.end() && next->first < inner.start && next->second > inner.end;

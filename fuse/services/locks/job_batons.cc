@@ -62,10 +62,11 @@ void JobBatons::record_anew(Job& job, const BatonRecord& record) {
     if (found && found->in_upper && found->st.st_ino == known.inode) lines += to_line(known);
   }
   if (lines.size() <= kMostRecordBytes / 2) lines += to_line(record);
-  (void)job.layer->replace(kBatonRecordsFile, lines);  // as after a failed append
+  // If this fails, `record` is missing, as after a failed append.
+  (void)job.layer->replace(kBatonRecordsFile, lines);
 }
 
-// Watches the batons of dead daemons, in the layers that this daemon has taken over.
+// Watches the batons that dead daemons have recorded in the layers that this daemon has taken over.
 void JobBatons::watch_left_ones() {
   for (Job* job : jobs_.all()) {
     const ReaderLock lock(job->overlay.mutex());

@@ -103,7 +103,7 @@ LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
   return owners_.erase(known);
 }
 
-// Called after the first lock, and not before each attempt: it reads /proc several times.
+// Call after the first lock, and not before each attempt: this function reads /proc several times.
 void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) const {
   owner.descriptors.clear();
   owner.ends_with_one = false;
@@ -170,7 +170,7 @@ bool LockOwners::is_held_against(const LockRequest& request) const {
   });
 }
 
-// Call after drop_stale(), which has found that a process still has its record locks.
+// Call after drop_stale(), which has found that the owner still has its record locks.
 bool LockOwners::may_leave_soon(const Owner& owner) const {
   if (owner.tells_close) return system_.now() - owner.closed_at < kLeavingFor;
   const bool is_known = owner.ends_with_one && !owner.descriptors.empty();

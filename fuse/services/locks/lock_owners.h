@@ -23,18 +23,18 @@ namespace cacheshim {
 // The locks that this mount's processes have on one file.
 //
 // The kernel of this machine grants the locks, on one descriptor of `file` per owner. So locks of processes outside the
-// mount conflict too, the kernel manages the ranges, and a close releases locks.
+// mount conflict too, the kernel manages the ranges, and closing the descriptor releases the owner's locks.
 //
-// Processes poll for locks, so refusing a request must be fast even if the holder has many descriptors: each refusal
-// examines at most kMostLooks of them in /proc.
+// Processes poll for locks, so refusing a request must be fast even if the holder has many descriptors: each check of a
+// holder examines at most kMostLooks of them in /proc.
 //
 // Not thread-safe.
 class LockOwners {
  public:
   static constexpr std::size_t kMostLooks = 8;
 
-  // `file`: any descriptor of it. `is_shared`: processes other than this daemon may lock it. `system` must outlive the
-  // object.
+  // `file`: any descriptor of the file. `is_shared`: processes other than this daemon may lock it. `system` must
+  // outlive the object.
   LockOwners(UniqueFd file, bool is_shared, const LockSystem& system)
       : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
 
@@ -88,10 +88,10 @@ class LockOwners {
     LockRanges held;
     Charge held_charge;
     Charge descriptor_charge;
-    // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel reports a
-    // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a
-    // handle at the process's first lock, these are the descriptors that the process then had: once one of them
-    // is closed, the locks are gone.
+    // POSIX: a process that closes any descriptor of a file loses its record locks on the file. The kernel reports a
+    // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a handle at
+    // the process's first lock, these are the descriptors of the file that the process had then: once one of them is
+    // closed, the locks are gone.
     std::vector<OpenDescriptor> descriptors;
     bool ends_with_one = false;
     mutable std::size_t next_look = 0;  // an index in `descriptors`

@@ -46,7 +46,8 @@ class LockQueue {
   Mutex mutex{LockRank::kLockQueue};
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
   bool moved GUARDED_BY(mutex) = false;    // two ids identify this queue (LockTable::move)
-  // Do not call a method of `owners` that may release a lock: the queue would then not try the waiting requests.
+  // After a call of a method of `owners` that may release a lock, call poll(): otherwise the waiting requests are not
+  // tried.
   LockOwners owners GUARDED_BY(mutex);
 
   // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it
@@ -64,10 +65,10 @@ class LockQueue {
   void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);
-  // Tries the waiting requests. Answers with EAGAIN those that wait only for kGrace, if it is over or a conflicting
+  // Tries the waiting requests. Answers with EAGAIN those that wait only for kGrace, if kGrace is over or a conflicting
   // lock will stay.
   void poll(Answers& answers) REQUIRES(mutex);
-  // Answers waiting requests with `error`, and those that wait only for kGrace with EAGAIN.
+  // Answers all waiting requests: those that wait only for kGrace with EAGAIN, the others with `error`.
   void refuse_all(int error, Answers& answers) REQUIRES(mutex);
 
   bool has_waiters() const REQUIRES(mutex) { return !waiters_.empty(); }

@@ -29,13 +29,13 @@ bool conflict(const LockRange& one, const LockRange& other);
 // file, and each request for the file, of any user, is checked against all of them.
 class LockRanges {
  public:
-  // Gives the bytes of `range` its type, as a lock request of their owner does.
+  // Changes the locks as a request of their owner for `range` does.
   void set(const LockRange& range);
   // Adds a lock of any owner; the other locks stay.
   void add(const LockRange& range) { of_type(range.type).add(range.bytes); }
   void clear();
 
-  // Returns an upper bound of how many ranges set() would add.
+  // Returns an upper bound on the number of ranges that set() would add.
   std::size_t most_added(const LockRange& range) const;
   bool conflicts_with(const LockRange& request) const;
   bool has_exclusive() const { return !exclusive_.empty(); }

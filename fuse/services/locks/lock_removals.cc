@@ -17,8 +17,7 @@ namespace {
 
 // The polling interval for a lock file that a process outside the mount has locked.
 constexpr std::chrono::milliseconds kPoll{200};
-// The shortest interval between two checks. Without it, each release of a lock would cause a check
-// immediately.
+// The shortest interval between two checks. Without it, each release of a lock would cause an immediate check.
 constexpr std::chrono::milliseconds kShortest{5};
 
 }  // namespace

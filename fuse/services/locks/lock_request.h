@@ -21,7 +21,7 @@ struct LockRequest {
   off_t length = 0;          // as `start`; 0: to the end of the file, even as it grows
   bool waits = false;
   bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
-  // Another open handle of the file does not report its close: see LockOwners::Owner::descriptors.
+  // The kernel does not report when another open handle of the file is closed: see LockOwners::Owner::descriptors.
   bool others_close_unseen = false;
   pid_t thread = 0;               // the thread of `process` that is blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors
@@ -32,9 +32,9 @@ struct LockRequest {
 class LockCall {
  public:
   virtual ~LockCall() = default;
-  // Called before the request waits, with the mutex of the file's queue held, while no other thread
-  // can answer it. From now on, report an interrupt with LockTable::interrupt(ticket), which may be
-  // called from within this function.
+  // Called before the request waits, with the mutex of the file's queue held, while no other thread can answer the
+  // request. From this call on, report an interrupt with LockTable::interrupt(ticket), which may be called from within
+  // this function.
   virtual void wait(std::uint64_t ticket) = 0;
   virtual void answer(int error) = 0;  // 0: the lock is granted
 };

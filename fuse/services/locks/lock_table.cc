@@ -69,8 +69,8 @@ bool LockTable::can_lock(int file, std::uint64_t device) {
   }
   if (local_only_.insert(device).second) {
     spdlog::warn(
-        "the base's file system knows no locks ({}): lock files exclude the processes of this mount "
-        "alone",
+        "the base's file system does not support locks ({}): lock files exclude only the processes of "
+        "this mount",
         std::strerror(error));
   }
   return false;
@@ -219,7 +219,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   if (queue == nullptr) return;
   bool is_shared = false;
   auto file = file_of(to, open, is_shared);
-  if (!file) return;  // the lock stays on the old file, among the job's processes
+  if (!file) return;  // the lock stays on the old file, and excludes only the job's processes
   LockQueue::Answers answers;
   {
     const MutexLock lock(queue->mutex);

@@ -28,9 +28,9 @@ struct LockFileId {
   bool is_shared() const { return device != 0; }
 };
 
-// All locks of a mount. Each file has a LockQueue from its first request until it has no owner and no waiting request.
-// An owner stays known, even without locks, until a handle that it has used is closed. The loop polls the locks whose
-// release no event reports, while a request waits for them.
+// All locks of a mount. Each file has a LockQueue from the first request until the queue has no owner and no waiting
+// request. An owner stays known, even without locks, until a handle that it has used is closed. The loop polls the
+// locks whose release no event reports, while a request waits for them.
 //
 // Thread-safe. Calls are answered with no lock held.
 class LockTable {
@@ -46,13 +46,13 @@ class LockTable {
   // Answers `call` now or later. Errors: EAGAIN for a request that does not wait; EINTR; EDEADLK for a record lock
   // whose owner would wait for itself (break_cycle()); ENOLCK if the user has reached a limit, or if the table is
   // closed and the request would have to wait; else the file system's error. If the file system of a shared file does
-  // not support locks (the first one fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of this
-  // mount.
+  // not support locks (the first attempt fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of
+  // this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
-  // Call when a rename or link has made the name of a job's own file `from` the name of the file `to`, which is not
-  // locked yet. Moves the locks and waiting requests of `from` to `to`. Requests by either id use the same queue until
-  // that queue has no owner and no waiting request. If `open` fails, the locks stay on the old file.
+  // Call when a job's own file (`from`) has become, by a rename or link, the lock file `to`, which is not locked yet.
+  // Moves the locks and waiting requests of `from` to `to`. Requests by either id use the same queue until that queue
+  // has no owner and no waiting request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` completely releases an exclusive lock of its owner on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
@@ -81,8 +81,8 @@ class LockTable {
     bool is_local_only = false;
   };
   State state();
-  // Refuses the waiting requests with ENOLCK; until reopen(), also refuses new requests that would have to wait.
-  // Returns the replies to the waiting requests.
+  // Refuses the waiting requests with ENOLCK (those that wait only for LockQueue::kGrace, with EAGAIN). Until reopen(),
+  // also refuses new requests that would have to wait. Returns the replies to the waiting requests.
   PendingReplies close();
   void reopen() { closed_ = false; }
   // Runs `action` unless a process of the mount other than `process` has a lock on the file or waits for one. Holds the

@@ -21,11 +21,11 @@ struct NamedLock {
   LockFileId id;
 };
 
-// Takes the locks of a job's own file on a file of the base, from the first lock request on. It
-// does so for small `*.lock` files of a cache without a profile, and for batons that are locked by
-// flock(2) or fcntl(2). The file's bytes, attributes and names stay the job's own; all jobs and
-// processes outside the mount share only the locks of the base file of that path. The locks of a
-// baton are taken on a file that other processes cannot find (NamedLockFiles).
+// Takes the locks of a job's own file on a file of the base, from the first lock request on. It does so for small
+// `*.lock` files of a cache without a profile, and for batons that are locked by flock(2) or fcntl(2). The job's file
+// keeps its own bytes, attributes and names. Only its locks are shared with other jobs and with processes outside the
+// mount: they are locks on the base file at the same path. A baton's locks, however, are taken on a file in leases/,
+// which processes outside the mount do not use (NamedLockFiles).
 //
 // A process outside the mount may remove that base file, as Python's filelock does when it unlocks.
 // A lock of the removed file would exclude no later process:
@@ -33,9 +33,8 @@ struct NamedLock {
 //   2. The process outside unlinks the file and unlocks. The daemon gets the lock of the unlinked
 //      file.
 //   3. Another process creates the file again and locks that.
-// So the daemon checks each lock that it gets. If the base's path no longer leads to the file, the
-// daemon unlocks the file and repeats the request on the current file, which it creates if
-// necessary.
+// So the daemon checks each lock that it gets. If the path in the base no longer leads to the file, the daemon unlocks
+// the file and repeats the request on the current file, which it creates if necessary.
 //
 // The base file is chosen for a node, not for a handle, and stays the same, unless it is removed,
 // until the last handle that has requested a lock is released: a rename or an unlink in the view
@@ -53,8 +52,8 @@ class NamedLocks {
   Lock of(const FileHandle& handle);
   // As of(), but also counts the handle as a user of the lock.
   Lock use(FileHandle& handle);
-  // As use(), for a file without a lock. First makes `object`, the base's file at `path`, the file
-  // on which its locks are taken.
+  // As use(), for a file without a lock. From then on, the file's locks are taken on `object`, the base's file at
+  // `path`.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
   // As LockTable::lock(). The handle must stay until `call` is answered.

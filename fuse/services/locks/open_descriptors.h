@@ -19,19 +19,18 @@ struct OpenDescriptor {
   std::uint64_t mount = 0;
   friend bool operator==(const OpenDescriptor&, const OpenDescriptor&) = default;
 };
-// Returns the descriptors that a process has of a file on a FUSE mount, by the file's st_ino. A
-// single descriptor of this st_ino is returned even if it is on another file system. If the process
-// has more than kMostSearched descriptors of any files, checks only the one numbered `known`.
-// Returns none if /proc does not show them (a process outside the daemon's PID namespace, Linux
-// before 5.14).
+// Returns the descriptors that a process has of a file on a FUSE mount, by the file's st_ino. If only one descriptor
+// has this st_ino, returns it even if its file is on another file system. If the process has more than kMostSearched
+// descriptors of any files, checks only the one numbered `known`. Returns none if /proc does not show them (a process
+// outside the daemon's PID namespace, or Linux before 5.14).
 inline constexpr std::size_t kMostSearched = 256;
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known);
 // Whether the process still has the descriptor: false when the descriptor, or the process, is gone.
 bool has_descriptor(pid_t process, const OpenDescriptor& descriptor);
 
-// The arguments of the fcntl(2) call in which a thread is blocked; the kernel's lock request lacks
-// them. `kind`: whether the thread's process or an open file description (F_OFD_SETLK) becomes the
-// owner of the lock. Unknown if /proc does not show them (ptrace(2) is not allowed).
+// The arguments of the fcntl(2) call in which a thread is blocked; the kernel's lock request lacks them. `kind`:
+// whether the thread's process or an open file description (F_OFD_SETLK) becomes the owner of the lock. kUnknown if
+// /proc does not show the arguments, because ptrace(2) of the thread is not permitted.
 enum class LockCallKind { kUnknown, kOfProcess, kOfDescription };
 struct LockCallArguments {
   LockCallKind kind = LockCallKind::kUnknown;

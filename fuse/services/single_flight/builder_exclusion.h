@@ -22,11 +22,12 @@ class BuilderExclusion {
   // Whether the request's process may get a lease for which the processes of all jobs wait. If not,
   // only the processes of its own job wait for its builds.
   bool may_build_for_all(const LeaseRequest& request) const;
-  // Whether an excluded user has the lease for all jobs, on this daemon or on another one.
+  // Whether an excluded user has the lease for all jobs, from this daemon or from another one.
   bool applies_to(const LeaseKey& key, const Lease& lease) const;
-  // As above, if another daemon has the lease of `path`.
+  // As applies_to(), for the lease of `path` that another daemon has granted.
   bool applies_elsewhere(const std::string& path) const;
-  // Call when waits for the builder end in vain: charges its user with the waits of other users.
+  // Call when waits for the builder end in vain: charges the builder's user with the longest wait of a process of
+  // another user.
   void charge(const LeaseKey& key, Lease& lease);
   // Call when a job of this user has published an entry.
   void note_published(uid_t uid) { users_.forgive(uid, options_.now()); }

@@ -72,8 +72,8 @@ void FlightTender::end_late_waits() {
   }
 }
 
-// Hands over the leases for all jobs that excluded users hold. Such a user's process continues to
-// build without the lease. A lease that another daemon has on behalf of such a user no longer counts.
+// Hands over the leases that excluded users hold for all jobs. Such a user's process continues to build without the
+// lease. A lease that another daemon has on behalf of such a user no longer counts.
 void FlightTender::replace_excluded_builders() {
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
     const auto found = it++;
@@ -158,8 +158,8 @@ std::vector<FlightTender::Watched> FlightTender::take_watched() {
   return all;
 }
 
-// Whether the builder of an entry that is built elsewhere has stopped working on it, or has had the
-// lease for `timeout` and no process waits.
+// Whether the builder of an entry that is built elsewhere has stopped working on it, or has had the lease for `timeout`
+// while no process waits for the entry.
 bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) const {
   if (work.has_ended) return true;
   if (waits_for_any(table_.leases, *lease.leader)) lease.activity.forget();
@@ -168,8 +168,8 @@ bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) c
          (lease.waits.empty() && now - lease.since >= options_.timeout);
 }
 
-// Ends the leases of builders that have stopped. A lease with waiters counts as a failed build. A
-// lease without waiters does not: its thread may only have checked whether the entry exists.
+// Ends the leases of builders that have stopped. If such a lease has waiters, its build counts as failed. Otherwise it
+// does not: the builder's thread may only have checked whether the entry exists.
 void FlightTender::check_builders() {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);

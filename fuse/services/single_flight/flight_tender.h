@@ -21,11 +21,11 @@ class FlightTender {
   // Returns the time after which tend() must be called even if no builder exits; -1: there is no
   // such time.
   std::chrono::milliseconds time_to_next_check() const EXCLUDES(table_.mutex);
-  // `ended` has the serials of the builders that have exited.
+  // `ended`: the serials of the leases whose builders have exited.
   void tend(const std::vector<std::uint64_t>& ended) EXCLUDES(table_.mutex);
 
  private:
-  // A builder of an entry, watched with the lock released.
+  // A builder of an entry, whose work is determined with the lock released.
   struct Watched {
     LeaseKey key;
     std::uint64_t serial;

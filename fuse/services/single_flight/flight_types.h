@@ -62,13 +62,13 @@ enum class BuildStep {
   kCleared,    // removed a temporary file: if the job has made no part, the build has failed
 };
 
-// For display: the builder and the number of waiters of each name.
+// For display: the builder and the waiters of a name.
 struct FlightDescription {
   std::string path;
   std::string job;  // empty: the lease is for all jobs
-  pid_t leader;     // the builder; 0: a process of another daemon
+  pid_t leader;     // the builder; 0: none, or a process of another daemon
   std::size_t waiting;
-  std::string leader_job;  // empty for a process of another daemon
+  std::string leader_job;  // empty if `leader` is 0
   std::vector<std::string> waiting_jobs;
 };
 

@@ -19,7 +19,7 @@ namespace cacheshim {
 // One waiting request. Its answer is given once, by any thread, and never with a lock held.
 class FlightWait final : public Interruptible {
  public:
-  // begin() replaces the request's path by the path of the placeholder for which it waits.
+  // begin() replaces the request's path with the path of the placeholder for which the request waits.
   FlightWait(LeaseRequest request, std::function<void()> answer)
       : answer_(std::move(answer)), request_(std::move(request)) {}
 

@@ -88,7 +88,7 @@ Flights::Answer Flights::wait_for(LeaseTable::Iterator lease, const LeaseRequest
   return {Advice::kWait, table_.placeholder_of(lease, request.job)};
 }
 
-// The job has completed the entry, but has not got a lease for this name, or has lost it.
+// `publisher` has completed the entry, but has no lease of this name.
 Flights::Answer Flights::wait_for_publisher(Job& publisher, const LeaseRequest& request) {
   auto payment = Lease::Payment::take(request.account);
   if (closed_ || !payment) return {Advice::kBuild, 0};

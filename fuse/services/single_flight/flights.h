@@ -19,18 +19,16 @@ namespace cacheshim {
 
 // Single flight: one process builds an entry, and the others wait for it.
 //
-// The first process that misses a name gets its lease, together with the answer that the name is
-// absent, and becomes the builder. Other processes wait until their view has the name in a complete
-// entry. If the builder has exited, was stopped, or has removed its entry's directory, the process
-// that has waited longest becomes the builder. If the builder continues but its build has evidently
-// failed, all processes that wait for the name, and all that look it up during
-// LeaseTable::kFailedFor, build it themselves: their builds will probably fail too. A waiter that
-// has waited for `timeout`, or is interrupted, builds the entry itself. A process that builds the
-// entry sees the job's files as they are, never a placeholder. The name of an entry that is built
-// elsewhere and renamed into place is handled likewise: its placeholder is a directory. During such
-// a build nothing changes at the entry's own path. So the daemon watches the builder as long as the
-// builder holds the lease. The build has failed when the builder's thread has exited, or when the
-// builder has been idle for BuilderActivity::kIdleFor.
+// The first process that misses a name gets the name's lease, together with the answer that the name is absent, and
+// becomes the builder. Other processes wait until their view has the name in a complete entry. If the builder has
+// exited, was stopped, or has removed its entry's directory, the process that has waited longest becomes the builder.
+// If the builder continues but its build has evidently failed, all processes that wait for the name, and all that look
+// it up during LeaseTable::kFailedFor, build it themselves: their builds will probably fail too. A waiter that has
+// waited for `timeout`, or is interrupted, builds the entry itself. A process that builds the entry sees the job's
+// files as they are, never a placeholder. The name of an entry that is built elsewhere and renamed into place is
+// handled in the same way, with a directory as the placeholder. During such a build nothing changes at the entry's own
+// path. So the daemon watches the builder as long as the builder holds the lease. The build has failed when the
+// builder's thread has exited, or when the builder has been idle for BuilderActivity::kIdleFor.
 //
 // If a user's builders have made other users' processes wait in vain for a total of `timeout`, that user builds only
 // for its own jobs for a while (BuilderExclusion). The leases of such a user pass to other processes.
@@ -38,10 +36,9 @@ namespace cacheshim {
 // A process counts together with its descendants. A process does not wait if that would close a
 // cycle, through any number of other processes.
 //
-// No process waits in a lookup, since the kernel holds the directory's lock during a lookup. A
-// waiter's lookup returns a placeholder node, and the following request for its attributes, or
-// open, can wait. Every such wait ends with ESTALE, so that the kernel looks the name up again and
-// finds the real result.
+// No process waits in a lookup, since the kernel holds the directory's lock during a lookup. A waiter's lookup returns
+// a placeholder node, and the GETATTR or OPEN request that follows can wait. Every such wait ends with ESTALE, so that
+// the kernel looks the name up again and finds the real result.
 //
 // This class decides what each request gets. LeaseTable holds the leases, and FlightTender ends
 // waits on the loop's thread.

@@ -9,11 +9,10 @@
 
 namespace cacheshim {
 
-// The users whose builders have made processes of other users wait in vain: the builder kept the
-// lease until their time was up, or lost it without publishing the entry. A user whose builders do
-// so for a total of `limit` is excluded for kPeriod: only processes of the builder's own job then
-// wait for a build of that user. Otherwise one process could look up names that it never builds,
-// and delay everybody by the timeout for each of them.
+// The users whose builders have made processes of other users wait in vain: the builder kept the lease until the
+// waiters' timeout, or lost it without publishing the entry. A user whose builders do so for a total of `limit` is
+// excluded for kPeriod: only processes of the builder's own job then wait for a build of that user. Otherwise one
+// process could look up names that it never builds, and delay everybody by the timeout for each of them.
 //
 // The first publish after the exclusion shows that the user does build, only slowly, and ends the
 // exclusion. This works once per kPeriod, since an attacker can publish too. The time waited in

@@ -61,7 +61,7 @@ FlightTime::duration Lease::longest_wait_of_others(FlightTime now) const {
 }
 
 bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
-  // An entry that is built elsewhere does not change during the build, so has_begun shows nothing.
+  // An entry that is built elsewhere does not change during the build, so has_begun stays false.
   if (is_entry) return false;
   return is_led_by_thread_of(request) && !has_begun && last_lookup &&
          now - *last_lookup > kFlightApproach;

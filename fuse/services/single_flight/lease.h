@@ -24,8 +24,8 @@ namespace cacheshim {
 // Lookups by one call sequence, such as stat(2) and open(2), follow each other within this time.
 inline constexpr std::chrono::milliseconds kFlightApproach{20};
 
-// The right to build one name, and the requests that wait for it. Not thread-safe: part of
-// LeaseTable and under its lock.
+// The right to build one name, and the requests that wait for the name. Not thread-safe: part of LeaseTable and under
+// its lock.
 struct Lease {
   using Waits = std::list<std::shared_ptr<FlightWait>>;
 
@@ -61,7 +61,7 @@ struct Lease {
   bool count_lookup(const LeaseRequest& request, FlightTime now);
 
   std::optional<Process> leader;
-  bool is_others = false;  // another daemon's: this daemon does not know the builder
+  bool is_others = false;  // granted by another daemon: this daemon does not know the builder
   Job* job = nullptr;      // the builder's job
   Process thread;
   std::string entry = {};  // this and `rule`: as in LeaseRequest
@@ -72,15 +72,15 @@ struct Lease {
   FlightTime next_check;
   FlightTime since;  // the time at which the builder got the lease
   uid_t uid = 0;     // the builder's user
-  // The part of the time since then that the user has been charged with (FruitlessUsers).
+  // How much of the time after `since` the user has been charged with (FruitlessUsers).
   FlightTime::duration charged{0};
   // Since the builder got the lease, its job has changed a file in the entry's directory
   // (has_begun), and made a part of the entry (has_part).
   bool has_begun = false;
   bool has_part = false;
   int lookups = 0;  // by `thread` since it became the builder
-  // The last lookup by `thread` since it became the builder. Empty if the thread was waiting at
-  // that time: it then looks the name up once more.
+  // The last lookup by `thread` since it became the builder. Empty if the thread became the builder after a wait: it
+  // then looks the name up once more.
   std::optional<FlightTime> last_lookup;
   UniqueFd watched;
   std::uint64_t serial = 0;
@@ -96,7 +96,7 @@ struct Lease {
   bool has_exited = false;  // the builder
 };
 
-// A name and, for the lease of a job that does not publish, the job.
+// A name and, for a lease for one job only (BuilderExclusion), that job.
 using LeaseKey = std::pair<std::string, const Job*>;
 using Leases = std::map<LeaseKey, Lease>;
 

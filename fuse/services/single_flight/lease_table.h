@@ -36,8 +36,8 @@ class LeaseTable {
   static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
   static constexpr std::chrono::seconds kFailedFor{60};
 
-  // All must outlive the table. `tender` runs once a builder has exited, with the serial of its lease, and when an entry
-  // has got a builder.
+  // All must outlive the table. `tender` runs when a builder has exited, with the serial of its lease, and when an
+  // entry has got a builder.
   LeaseTable(const FlightOptions& options, NodeTable& nodes, Counters& counters,
              const EventLoop::Task& tender)
       : exclusion(options),
@@ -60,8 +60,9 @@ class LeaseTable {
 
   // Returns a job other than the request's that is publishing the request's entry, or null.
   Job* other_publisher(const LeaseRequest& request) const REQUIRES(mutex);
-  // Whether the builder's job is publishing the entry, or has finished it and FlightTender has not checked the result yet.
-  // Until then the builder's exit, its idleness or its next entry does not count as a failure of the build.
+  // Whether the builder's job is publishing the entry, or has finished it while FlightTender has not checked the result
+  // yet. While this is true, the builder's exit, its idleness or its next entry does not count as a failure of the
+  // build.
   bool is_settling(const Lease& lease) const REQUIRES(mutex);
 
   // Returns true if the process may get one more lease. If it already has kMostLed, first ends its oldest lease without
@@ -72,10 +73,10 @@ class LeaseTable {
   // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
   // own threads and descendants, which may have begun before.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
-  // Makes the process that has waited longest the builder; charges the previous builder's user with
-  // the waits so far (BuilderExclusion). Skips processes that have exited, those whose user has
-  // reached a limit and, if the lease is for all jobs, those that may not build for all: their
-  // waits end, and they build the name without the lease. Without a waiter the lease ends.
+  // Makes the process that has waited longest the builder; charges the previous builder's user for the waits so far
+  // (BuilderExclusion). Skips processes that have exited, those whose user has reached a limit and, if the lease is for
+  // all jobs, those that may not build for all: their waits end, and they build the name without the lease. Without a
+  // waiter the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait; `as_builder` if its process will build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
