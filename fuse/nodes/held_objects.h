@@ -37,8 +37,8 @@ struct HeldObject {
 // oldest is released. The descriptor of an object without a name stays until the object gets a name, or its node is
 // freed.
 //
-// The caller closes the released descriptors once it has released the table's lock, since the last
-// close of a file may take long. Not thread-safe: part of the node table and under its lock.
+// The caller closes the released descriptors once it has released the table's lock, since the last close of a file may
+// take long. Not thread-safe: part of the node table, guarded by its lock.
 class HeldObjects {
  public:
   // The maximum number of descriptors of common files.

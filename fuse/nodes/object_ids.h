@@ -14,8 +14,8 @@
 
 namespace cacheshim {
 
-// Records which object of a backing file system each node stands for, and finds the nodes of files
-// with several names. Not thread-safe: part of the node table and under its lock.
+// Records which object of a backing file system each node stands for, and finds the nodes of files with several names.
+// Not thread-safe: part of the node table, guarded by its lock.
 class ObjectIds {
  public:
   FileId id_of(const Node& node) const { return {numbers_.device(node.device), node.inode}; }

@@ -35,8 +35,8 @@ class Invalidation final : public Invalidator {
   const Generations& generations() const { return generations_; }
 
   void base_changed(const std::vector<BaseChange>& changes);
-  // Call when a name of the job's view has changed, and the kernel does not know this or has cached the name for too
-  // long. Calls `done` as Notifier::post() does.
+  // Call when a name of the job's view has changed, and the kernel does not know this, or has cached the name with too
+  // long a timeout. Calls `done` as Notifier::post() does.
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});

@@ -105,7 +105,7 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   bool must_expire_all_ GUARDED_BY(mutex_) = false;  // expire all names before the next `done`
   // ---- used by check()
   bool is_watched_ GUARDED_BY(mutex_) = false;
-  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;  // sent_ when it last changed
+  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;  // sent_ at the last check
   Clock::time_point seen_at_ GUARDED_BY(mutex_);
 };
 

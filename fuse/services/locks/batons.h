@@ -43,7 +43,7 @@ struct BatonSystem {
 // Watches the creators of batons. If the baton of a dead creator stayed, all other processes would wait forever. So
 // once the creator is dead and no descendant uses the baton's directory (BatonSystem::is_in_use), Batons passes the
 // baton to `reap`, which removes it. If the daemon cannot see the creator, the baton stays. Each watched baton takes a
-// descriptor, so at most kMostOfJob batons of a job are watched; further ones stay as well.
+// descriptor, so at most kMostOfJob batons of a job are watched; further batons also stay.
 //
 // The loop waits for the creators' pidfds. Thread-safe.
 class Batons {

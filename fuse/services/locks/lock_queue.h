@@ -46,8 +46,8 @@ class LockQueue {
   Mutex mutex{LockRank::kLockQueue};
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
   bool moved GUARDED_BY(mutex) = false;    // two ids identify this queue (LockTable::move)
-  // After a call of a method of `owners` that may release a lock, call poll(): otherwise the waiting requests are not
-  // tried.
+  // Outside this class, call poll() after a method of `owners` that may release a lock: otherwise the waiting requests
+  // are not tried.
   LockOwners owners GUARDED_BY(mutex);
 
   // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it

@@ -21,7 +21,8 @@ struct LockRequest {
   off_t length = 0;          // as `start`; 0: to the end of the file, even as it grows
   bool waits = false;
   bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
-  // The kernel does not report when another open handle of the file is closed: see LockOwners::Owner::descriptors.
+  // Whether the file has another open handle whose closes the kernel does not report: see
+  // LockOwners::Owner::descriptors.
   bool others_close_unseen = false;
   pid_t thread = 0;               // the thread of `process` that is blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors

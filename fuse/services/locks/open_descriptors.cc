@@ -116,7 +116,7 @@ LockCallArguments lock_call_arguments(pid_t thread) {
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};
   for (int looks = 0; thread > 0 && looks < kMostLooks; ++looks) {
     const auto text =
-        read_proc(thread, "syscall");  // its number, then the arguments: "72 0x3 0x7 …"
+        read_proc(thread, "syscall");  // the call's number and arguments: "72 0x3 0x7 …"
     if (!text) return {};
     const auto argument = [&](std::size_t at) {
       return std::strtoul(text->c_str() + at, nullptr, 16);

@@ -30,7 +30,7 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor);
 
 // The arguments of the fcntl(2) call in which a thread is blocked; the kernel's lock request lacks them. `kind`:
 // whether the thread's process or an open file description (F_OFD_SETLK) becomes the owner of the lock. kUnknown if
-// /proc does not show the arguments, because ptrace(2) of the thread is not permitted.
+// /proc does not show the arguments, for example because the daemon may not trace the thread.
 enum class LockCallKind { kUnknown, kOfProcess, kOfDescription };
 struct LockCallArguments {
   LockCallKind kind = LockCallKind::kUnknown;

@@ -53,8 +53,8 @@ class SharedFiles {
   Status commit(FileHandle& handle, pid_t closing) const;
   void released(FileHandle& handle);
 
-  // The attributes of the staged copy to which the process of `thread` writes, if it has one.
-  // fstat(2) must show them, but its request has no handle.
+  // The attributes of the staged copy to which the process of `thread` writes, if there is one. fstat(2) must show
+  // them, but its request has no handle.
   struct OwnCopy {
     Result<struct stat> st;
     bool in_upper;

@@ -12,8 +12,8 @@
 
 namespace cacheshim {
 
-// Decides for whose builds the processes of all jobs wait (FruitlessUsers). Not thread-safe: part of
-// LeaseTable and under its lock.
+// Decides for whose builds the processes of all jobs wait (FruitlessUsers). Not thread-safe: part of LeaseTable,
+// guarded by its lock.
 class BuilderExclusion {
  public:
   explicit BuilderExclusion(const FlightOptions& options)

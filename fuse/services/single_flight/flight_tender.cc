@@ -73,7 +73,7 @@ void FlightTender::end_late_waits() {
 }
 
 // Hands over the leases that excluded users hold for all jobs. Such a user's process continues to build without the
-// lease. A lease that another daemon has on behalf of such a user no longer counts.
+// lease. A lease that another daemon has granted to such a user no longer counts.
 void FlightTender::replace_excluded_builders() {
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
     const auto found = it++;
@@ -124,9 +124,8 @@ void FlightTender::check_names() {
   give(answers);
 }
 
-// Ends the waits that have got their result. If the builder is done or has given up, or if no
-// process holds the lease, hands the lease to the remaining process that has waited longest;
-// without such a process the lease ends.
+// Ends the waits that have got their result. If the builder is done or has given up, or if no process holds the lease,
+// hands the lease to the remaining process that has waited longest; if there is none, the lease ends.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;

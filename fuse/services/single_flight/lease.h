@@ -24,7 +24,7 @@ namespace cacheshim {
 // Lookups by one call sequence, such as stat(2) and open(2), follow each other within this time.
 inline constexpr std::chrono::milliseconds kFlightApproach{20};
 
-// The right to build one name, and the requests that wait for the name. Not thread-safe: part of LeaseTable and under
+// The right to build one name, and the requests that wait for the name. Not thread-safe: part of LeaseTable, guarded by
 // its lock.
 struct Lease {
   using Waits = std::list<std::shared_ptr<FlightWait>>;

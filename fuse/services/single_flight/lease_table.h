@@ -75,8 +75,8 @@ class LeaseTable {
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
   // Makes the process that has waited longest the builder; charges the previous builder's user for the waits so far
   // (BuilderExclusion). Skips processes that have exited, those whose user has reached a limit and, if the lease is for
-  // all jobs, those that may not build for all: their waits end, and they build the name without the lease. Without a
-  // waiter the lease ends.
+  // all jobs, those that may not build for all: their waits end, and they build the name without the lease. If no
+  // waiter is left, the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait; `as_builder` if its process will build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);

@@ -10,8 +10,8 @@
 
 namespace cacheshim {
 
-// Records of waits that have ended. They identify the lookup that the kernel repeats after a wait.
-// Not thread-safe: part of LeaseTable and under its lock.
+// Records of waits that have ended. They identify the lookup that the kernel repeats after a wait. Not thread-safe:
+// part of LeaseTable, guarded by its lock.
 class PastWaits {
  public:
   // Call when the wait of this request has ended.

@@ -14,9 +14,9 @@ namespace cacheshim {
 // 20 µs.
 bool only_asks(pid_t thread);
 
-// Returns true if the thread is in a system call that may complete an entry. Such a call returns
-// only after the entry that it completes is published. Returns false if /proc does not show the
-// system call.
+// Returns true if the thread is in a system call that may complete an entry. Such a call, unless it is a rename between
+// two directories, returns only after the entry that it completes is published. Returns false if /proc does not show
+// the system call.
 bool may_complete_entries(pid_t thread);
 
 }  // namespace cacheshim
