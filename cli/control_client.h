@@ -50,8 +50,8 @@ class ControlClient {
   UniqueFd directory_;
 };
 
-// Returns the id of the job that has started, from the answer to a request `job-start`. If the job
-// `named` is not the caller's, this is another id; then prints a line with the reason.
+// Returns the id of the job that has started, from the answer to a request `job-start`. If the job `named` is not the
+// caller's, returns another id and prints a line with the reason.
 std::string started_job(const nlohmann::json& answer, const std::string& named);
 
 }  // namespace cacheshim::cli

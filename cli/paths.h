@@ -22,7 +22,7 @@ std::optional<std::string> find_variable(std::string_view name);
 // Whether a switch is on. As in the library, any value except "0" and the empty one turns it on.
 bool is_switched_on(std::string_view name);
 
-// Returns /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (~/.config) for other users; empty if
+// Returns /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (default: ~/.config/cacheshim) for other users; empty if
 // there is none.
 std::string config_dir();
 

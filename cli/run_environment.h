@@ -32,8 +32,8 @@ bool is_our_library(std::string_view path);
 // Returns the entries of a list in the format of LD_PRELOAD.
 std::vector<std::string> preload_entries(std::string_view list);
 
-// Puts `library` in front of LD_PRELOAD. Returns false if the library does not exist, or if
-// LD_PRELOAD cannot contain its path.
+// Puts `library` in front of LD_PRELOAD. Returns false if the library cannot be read, or if LD_PRELOAD cannot contain
+// its path.
 bool preload(const std::string& library);
 
 // Sets the variables that the command and the preloaded library read.

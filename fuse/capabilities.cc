@@ -20,7 +20,7 @@ constexpr cap_value_t kAlwaysNeeded[] = {
     CAP_DAC_OVERRIDE,     // opens the users' files and directories in the layers
     CAP_DAC_READ_SEARCH,  // finds the directory of a fanotify event: open_by_handle_at(2)
     CAP_FOWNER,           // changes modes, times and ACLs of the users' files
-    CAP_FSETID,           // keeps set-id bits as the calling user may keep them
+    CAP_FSETID,           // keeps set-id bits that the calling user may keep
     CAP_LEASE,            // detects mappings of the users' files: fcntl(2), F_SETLEASE
     CAP_SETUID,           // keeps the kernel's writes to layers out of root's reserved blocks: setfsuid(2)
     CAP_SYS_ADMIN,        // mounts, watches file systems by fanotify, copies mounts, FUSE passthrough

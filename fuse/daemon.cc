@@ -42,7 +42,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the main thread
+constexpr int kUnmountedSignal = SIGUSR2;  // from a receiver to the main thread
 
 Result<RunDirectory> make_run_directory(const DaemonOptions& options, const std::string& routes) {
   UniqueFd lock;
@@ -181,7 +181,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   spdlog::info("serving '{}' at '{}'", served_directory(options), shown_path(options));
   on_ready();
   mount.start(session.device(), [&](const Baton& baton) { filesystem.names.reap(baton); });
-  spdlog::info("raw changes are watched for by: {}", to_string(mount.timeouts.watch_mode()));
+  spdlog::info("changes outside the mount are detected by: {}", to_string(mount.timeouts.watch_mode()));
   const pthread_t waiting = ::pthread_self();
   session.start({.threads = worker_count(options.threads),
                  .use_rings = options.io_uring,
@@ -193,7 +193,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   mount.finish_tasks();
   session.stop();
   if (mount.invalidation.notifier().is_blocked()) {
-    spdlog::warn("a process blocks an invalidation in the kernel: this process exits when that one goes on");
+    spdlog::warn("a process blocks an invalidation in the kernel: the daemon exits once that process continues");
     session.abort();
   }
   mount.stop();
@@ -218,7 +218,7 @@ void announce(RunDirectory& run_directory, const DaemonOptions& options) {
                options.run_dir, std::strerror(announced.error().code()));
 }
 
-// EWOULDBLOCK: another daemon serves a mount of the same path. That mount is in another mount namespace, or it was
+// EWOULDBLOCK: another daemon serves a mount at the same path. That mount is in another mount namespace, or it was
 // detached while in use.
 void warn_of_run_directory(const std::string& run_dir, Errno error) {
   const bool is_taken = error == EWOULDBLOCK;
@@ -345,7 +345,7 @@ std::variant<Store, StoreError> open_read_only(const std::string& path) {
   return Store::bare(*std::move(base));
 }
 
-// Returns the options for a read-only store. It has no layers, so jobs cannot change anything.
+// Returns the options for a read-only store. Such a store has no layers, so jobs cannot change anything.
 DaemonOptions without_changes(DaemonOptions options) {
   options.publish = PublishPolicy::kNever;
   options.flight_timeout = std::chrono::seconds(0);

@@ -121,7 +121,7 @@ class Finder {
     }
     for (const std::string& pattern : patterns_of(paths)) {
       facts_.batons.push_back(
-          {pattern, fmt::format("made by O_EXCL and removed: {}", examples(paths))});
+          {pattern, fmt::format("created with O_EXCL and removed: {}", examples(paths))});
     }
   }
 
@@ -161,7 +161,7 @@ class Finder {
     }
   }
 
-  // Returns files that were read, and that were rewritten in place or replaced.
+  // Returns the files that were both read and, in place or by a replacement, written again.
   std::set<std::string> find_shared() {
     std::set<std::string> paths;
     for (const History* run : {&first_, &std::as_const(second_)}) {
@@ -197,7 +197,7 @@ class Finder {
     add_flight(group, entry);
     if (!entry.is_renamed && entry.complete.empty() && entry.complete_single.empty()) {
       entry.notes.push_back(
-          "Written in place, without a rename: nothing tells when a file is whole, so the entry is "
+          "Written in place, without a rename: nothing shows when a file is complete, so the entry is "
           "published at the job's success only.");
     }
     facts_.entries.push_back(std::move(entry));

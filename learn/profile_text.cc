@@ -67,7 +67,7 @@ std::string entry_text(const EntryFacts& entry) {
   if (!entry.endings.empty()) text += fmt::format("files = {}\n", list(entry.endings));
   text += key("complete", entry.complete) + key("complete_single", entry.complete_single);
   if (entry.is_renamed)
-    text += comment("all of its files have come by renames") + "renamed = true\n";
+    text += comment("all of its files were renamed into place") + "renamed = true\n";
   return text + key("paths_in", entry.paths_in);
 }
 
@@ -105,7 +105,8 @@ std::string profile_text(const ProfileHead& head, const CacheFacts& facts) {
   if (facts.is_closed_to_others) {
     text +=
         comment(
-            "All files have modes like 0600, as of mkstemp(3): they are published as open as their directories.") +
+            "All files have modes like 0600, as mkstemp(3) sets them; they are published as open as their "
+            "directories.") +
         "mkstemp = true\n";
   }
   for (const EntryFacts& entry : facts.entries) text += entry_text(entry);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own as
-// with `run --store`, and the daemon records all requests. Rejected alternatives: the preloaded
-// library cannot record static programs and raw system calls, and many containers deny ptrace(2).
-// The daemon cannot record calls that the kernel answers itself: a second stat of a file, and a
-// failed open with O_EXCL.
+// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own as with `run --store`, and
+// the daemon records the requests (RequestTrace). Rejected alternatives: the preloaded library cannot record static
+// programs and raw system calls, and many containers deny ptrace(2). The daemon cannot record calls that the kernel
+// answers itself: a second stat of a file, and a failed open with O_EXCL.
 //
 // The second run has a mount of its own over the files of the first one, so that the kernel's
 // caches are empty.

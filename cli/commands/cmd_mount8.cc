@@ -110,7 +110,7 @@ void remount(const std::string& given, const std::vector<std::string>& texts) {
                 fmt::format("'{}' is in use{}; nothing was unmounted", mount.path, who));
 }
 
-// Returns false if the mount still exists and is read-only.
+// Returns false if the mount still exists and is now read-only.
 bool detach(const MountEntry& mount, const UmountArguments& arguments) {
   const int flags = (arguments.lazy ? MNT_DETACH : 0) | (arguments.force ? MNT_FORCE : 0);
   if (::umount2(mount.path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return true;

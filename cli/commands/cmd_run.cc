@@ -99,7 +99,7 @@ void fail_if_required(const Run& run, const std::string& why) {
   }
 }
 
-// Sets the variable that disables the library, because the job's script may preload it.
+// Also sets the variable that disables the library, because the job's script may preload it.
 int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
   fail_if_required(run, why);
   print_line(why + "; running the command without the cache");

@@ -71,7 +71,7 @@ std::string publishers_text(const std::string& publishers) {
   return publishers == "every local user" ? publishers + " may publish" : publishers;
 }
 
-// Describes how soon a change to the base by a process without the mount is visible.
+// Describes how soon a change to the base by a process outside the mount becomes visible.
 std::string freshness_text(const json& status) {
   const std::string watch = text_of(status, "watch");
   const std::string here = watch == "none" ? "seen within 1 s" : "seen immediately, by " + watch;

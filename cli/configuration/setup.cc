@@ -91,8 +91,8 @@ void check_layers(const std::string& layers, const std::string& store) {
                   layers, is_inside ? "it is in" : "it holds", store));
 }
 
-// Whether to mount the store read-only. This needs -o ro, and a store that cannot be written to.
-// Throws Failure (unavailable) for a store on a read-only file system without -o ro.
+// Whether to mount the store read-only: the options contain `ro`, and the store cannot be written to. Throws Failure
+// (unavailable) for a store on a read-only file system without -o ro.
 bool is_for_reading(const std::string& store, unsigned long flags) {
   const std::string records = fmt::format("{}/{}", store, kControlName);
   const std::string& written = ::access(records.c_str(), F_OK) == 0 ? records : store;

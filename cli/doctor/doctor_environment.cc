@@ -150,9 +150,8 @@ struct Closed {
   struct stat st {};
 };
 
-// Returns the directory, or its nearest existing parent below HOME, if another user owns it and
-// `user` cannot write there, or if stat(2) fails. If this process is not of `user`, checks only the
-// owner.
+// Returns the directory, or its nearest existing parent below HOME, if another user owns it and `user` cannot write
+// there, or if stat(2) fails. If this process does not run as `user`, checks only the owner.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};

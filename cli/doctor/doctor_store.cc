@@ -164,8 +164,8 @@ std::string recorded_mount_path(const OpenStore& store) {
   return format != nullptr ? format->mount_path : "";
 }
 
-// Whether the mode bits may allow user `uid` to write. Any group's right to write counts, because
-// the user's groups are unknown here.
+// Whether the mode bits may allow user `uid` to write. Write permission for the group counts, because the user's groups
+// are unknown here.
 bool may_write(const struct stat& st, uid_t uid) {
   if (uid == 0) return true;
   if (st.st_uid == uid) return (st.st_mode & S_IWUSR) != 0;

@@ -51,8 +51,8 @@ void close_to_others(const std::string& path) {
   (void)::chmod(path.c_str(), kLogMode);  // there may be no such file
 }
 
-// Creates the file with its mode, because the daemon's umask is 0, and spdlog would create a file
-// that every user may write.
+// Creates the file with kLogMode, because the daemon's umask is 0, and spdlog would create a file that every user may
+// write.
 void create_closed(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLogMode));
   close_to_others(path);  // if the file cannot be created, spdlog reports that

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
   throw Failure(kExitUnavailable, why + "; nothing was mounted");
 }
 
-// Unmounts a mount whose daemon is dead; leaves any other mount alone.
+// Unmounts a mount whose daemon is dead. Throws Failure (unavailable) if anything else is mounted there.
 void free_dead_mount(const std::string& path) {
   const auto mount = find_mount(read_mounts(), path);
   if (!mount) return;

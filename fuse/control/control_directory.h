@@ -18,8 +18,8 @@ class ControlDirectory final : public ControlFiles {
 
   std::string text_of(const std::string& name, const Caller& caller) override;
   Result<std::string> text_of_job(Job& job, const Caller& caller) override;
-  // Errors: EINVAL if `request` is not a JSON object with an `op`, EBUSY if the session already has one, EAGAIN if too
-  // many requests of the user are in progress.
+  // Errors: EINVAL if `request` is not a JSON object with an `op`, EBUSY if the session already has a request, EAGAIN
+  // if too many requests of the user are in progress.
   Status submit(const std::shared_ptr<ControlSession>& session, const Caller& caller,
                 std::string_view request) override;
 

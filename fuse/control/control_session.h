@@ -23,7 +23,8 @@ class ControlSession {
   // already has a request.
   Status begin(Charge charge);
   // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any; with no bytes if there is
-  // no request or all lines have been read. tick() bounds the wait. Errors: EBUSY if another read waits.
+  // no request, or if all lines of the answer have been read. tick() bounds the wait. Errors: EBUSY if another read
+  // waits.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
   // If a read waits, completes it with a line of progress.
   void tick();

@@ -24,8 +24,8 @@ struct History {
   std::optional<AuditRecord> gone;  // the last removal after `published`
 };
 
-// Returns the last publishing and removal of a path, or of the whole unit if the path is the unit's
-// directory.
+// Returns the last publishing of a path (of any file of the unit if the path is the unit itself), and the later removal
+// of the unit.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
   const Status read = audit.read_naming(base_name(unit), [&](AuditRecord record) {
@@ -76,7 +76,7 @@ std::string why_not_published(const Mount& mount, const Job& job,
   if (!reason.empty()) return reason;
   if (job.policy.effective() == PublishPolicy::kEnd)
     return "complete: published at the job's success";
-  return "complete: published as soon as that is seen, at the latest at the job's end";
+  return "complete: published as soon as the daemon detects this, at the latest at the job's end";
 }
 
 void add_history(Json& json, const History& history, bool with_digest) {
@@ -136,8 +136,7 @@ void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
   json["rejected"] = describe(*summary);
 }
 
-// Adds the builders and waiters of this path; if the path is an entry's own, adds those of all
-// names of the entry.
+// Adds the builders and waiters of this path; if the path is the entry itself, adds those of all names of the entry.
 void add_flights(Json& json, Mount& mount, const std::string& path, const std::string& unit,
                  uid_t uid) {
   if (mount.single_flight.flights() == nullptr) return;

@@ -15,7 +15,7 @@ class Mount;
 struct FlightDescription;
 
 // A caller who requests information, and what the caller may learn. The daemon can read every file, so it must check
-// what the caller could read itself. Root and the daemon's own user may learn everything.
+// what the caller itself could read. Root and the daemon's own user may learn everything.
 class Inspector {
  public:
   // Call while the caller waits for the reply: afterwards its thread id may belong to another thread.

@@ -24,7 +24,7 @@ constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
 
 bool may_close(const ControlRequest& request) {
   if (request.caller.uid == 0 || request.caller.uid == ::geteuid()) return true;
-  request.session->refuse("only root and who mounted it may close a mount", kExitFailed);
+  request.session->refuse("only root, or the user who mounted it, may close this mount", kExitFailed);
   return false;
 }
 
@@ -37,7 +37,7 @@ bool require_keeper(const ControlRequest& request) {
 
 void refuse_error(const ControlRequest& request, Errno error) {
   if (error.code() == EWOULDBLOCK) {
-    return request.session->refuse("another gc or verify is at work on this store", kExitFailed);
+    return request.session->refuse("another gc or verify is running on this store", kExitFailed);
   }
   if (error.code() == ECANCELED) return;  // run_control_request() answers
   request.session->refuse(std::strerror(error.code()), kExitFailed);
@@ -60,7 +60,8 @@ void close_mount(const ControlRequest& request) {
   request.session->answer({{"ok", true}});
 }
 
-// Lists the processes that wait for locks, so that `cacheshim unmount` can distinguish them from users of the mount.
+// Lists the processes that wait for locks, so that `cacheshim unmount` can distinguish them from other users of the
+// mount.
 void list_waiting(const ControlRequest& request) {
   if (!may_close(request)) return;
   Json processes = Json::array();
@@ -79,7 +80,7 @@ void reopen_mount(const ControlRequest& request) {
 void collect_garbage(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool dry_run = request.flag("dry_run");
-  request.session->progress("looking at the base", 0, 0);
+  request.session->progress("listing the base", 0, 0);
   const auto report = request.mount.keeper.collect_garbage(dry_run);
   if (!report) return refuse_error(request, report.error());
   Json evicted = Json::array();

@@ -59,8 +59,8 @@ void require_known_nodes(const Filesystem& fs) {
   if (second != first) require(second);
 }
 
-// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. If `replies_itself`, `answer` has
-// passed the request to a completion, which itself replies with EIO when it is destroyed.
+// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO, unless `replies_itself`: a
+// completion that is destroyed unused then does that.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
@@ -102,8 +102,8 @@ void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Hand
   });
 }
 
-// owner=keep: a new object gets its parent's default ACL or, without one, the caller's umask, so the daemon must apply
-// the umask. To check permissions, the kernel reads the ACLs from the daemon.
+// With owner=keep, the umask restricts a new object only if the parent has no default ACL, so the daemon must apply it,
+// not the kernel. To check permissions, the kernel reads the ACLs from the daemon.
 void want_owners(const OwnerMode& owners, fuse_conn_info* connection) {
   if (!owners.keep) return;
   connection->want |= connection->capable & FUSE_CAP_DONT_MASK;

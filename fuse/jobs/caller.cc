@@ -146,8 +146,8 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
   auto [claim, is_complete] = find_claim(caller);
   claim.proof = proof_of(caller, claim.job.view());
   if (!is_complete) return claim;
-  // A program that sets its title overwrites its environment. So a further thread gets the claim
-  // that is cached for the main thread, if both have the same environment.
+  // A program that sets its process title may overwrite its environment. So a further thread gets the claim that is
+  // cached for the main thread, if both have the same environment.
   const pid_t process = process_of(caller.tid);
   const MutexLock lock(mutex_);
   const auto first = known_.find(process);

@@ -32,7 +32,7 @@ struct Caller {
 
 // Whether a process belongs to the job of SLURM whose id it names.
 enum class SlurmProof : std::uint8_t {
-  kNotNeeded,  // the id is not a number, or SLURM's cgroups do not exist on this machine
+  kNotNeeded,  // the id is not a number, the caller has no tid here, or this machine has no SLURM cgroups
   kMissing,
   kGiven,  // the process is in the job's cgroup
 };
@@ -49,8 +49,8 @@ struct JobClaim {
   JobId cycle;
   std::optional<PublishPolicy> publish;  // CACHESHIM_PUBLISH, which can only restrict the policy
   SlurmProof proof = SlurmProof::kNotNeeded;
-  // Whether the process, or the request, accepts a job that other users share: it names the job by
-  // CACHESHIM_JOB, not only by a variable that a scheduler sets in every process.
+  // Whether the caller accepts a job that another user shares: its process names the job by CACHESHIM_JOB, not only by
+  // a variable that a scheduler sets in every process, or its request says so.
   bool accepts_sharing = false;
   bool is_roots = false;  // root starts the job
   // If JobRights has replaced `job`: the id that the process has named.

@@ -50,7 +50,8 @@ void IdleJobs::keep_living() {
   });
 }
 
-// The thread is detached, so that it delays neither the event loop nor the daemon's exit. It has copies of all its input.
+// The pass runs on a detached thread, so that it delays neither the event loop nor the daemon's exit. The thread has
+// copies of all its input.
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {

@@ -32,7 +32,7 @@ class IdleJobs {
   IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
            std::string proc = "/proc");
 
-  // Call regularly, and soon again while is_searching(). Does not block.
+  // Call regularly, and more often while is_searching(). Does not block.
   void tick();
   // Whether a pass over /proc is in progress. Call only on the thread that calls tick().
   bool is_searching() const { return !asked_.empty(); }
@@ -58,7 +58,7 @@ class IdleJobs {
     LivingProcesses found;
     Clock::duration took;
   };
-  std::future<std::optional<Pass>> pass_;  // no value: the pass has failed for lack of memory
+  std::future<std::optional<Pass>> pass_;  // no value: the pass has failed, for example for lack of memory
   Clock::time_point next_pass_{};
 };
 

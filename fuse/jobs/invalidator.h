@@ -30,8 +30,8 @@ class Invalidator {
   virtual void published(const PublishReport& report, const Job& publisher,
                          std::vector<NodeId> held, Done answer) = 0;
   virtual void published_and_wait(const PublishReport& report, const Job& publisher) = 0;
-  // Call when the job's view shows the base's files in place of the job's copies. Invalidates the
-  // names, then calls `answer`.
+  // Call when the job's view now shows the base's files in place of the job's copies. Invalidates the names, then calls
+  // `answer`.
   virtual void uncovered(const PublishReport& report, const Job& job, Done answer) = 0;
   // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;

@@ -109,7 +109,7 @@ class ProcessPass {
         if (text.starts_with(named)) ids.insert(instead);
       }
     };
-    // A text that /proc does not show is empty: the process has exited, or the daemon may not see the file.
+    // A file that cannot be read adds nothing: the process has exited, or the daemon may not see the file.
     const uid_t uid = real_uid_of(pid, proc_).value_or(0);
     const auto environment = environments_.read(pid, uid, proc_);
     if (environment) add(job_from_environment(EnvironmentBlock(*environment)));

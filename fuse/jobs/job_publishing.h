@@ -22,7 +22,7 @@ namespace cacheshim {
 // the job. Thread-safe.
 class JobPublishing final : public PublishHooks {
  public:
-  // The most memory of each of two tables: about 4,000 entries with names of 100 bytes.
+  // The maximum memory of each of the two tables: about 4,000 entries with names of 100 bytes.
   static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
   struct Parts {  // all must outlive JobPublishing
@@ -68,10 +68,10 @@ class JobPublishing final : public PublishHooks {
   const Parts parts_;
   mutable Mutex mutex_;
   Total total_ GUARDED_BY(mutex_);
-  // Each entry counts once, however often the publisher tries it. Further entries are not counted, because they could
-  // count several times.
+  // Each entry counts once, however often the publisher tries it. Entries beyond kMostBytes are not counted, because
+  // they could count several times.
   NameTable<std::monostate> conflicts_ GUARDED_BY(mutex_){kMostBytes};
-  // Units and reasons. Further units are neither counted as refused nor logged.
+  // Units and reasons. Units beyond kMostBytes are neither counted as refused nor logged.
   NameTable<std::string> kept_ GUARDED_BY(mutex_){kMostBytes};
 };
 

@@ -21,8 +21,8 @@ namespace cacheshim {
 //   that the process belongs to the job. A scheduler's variable does not suffice, because its process
 //   has not chosen to work in a stranger's layer. A job that root shares admits everybody who names
 //   it.
-// - Where SLURM's cgroups exist, a number is the id of a SLURM job. It needs the cgroup's proof, or
-//   root's word; any other user gets uid-<uid>.<id> too.
+// - Where SLURM's cgroups exist, a number is the id of a SLURM job. A user who is not in this job yet, and with whom
+//   nobody shares it, needs the cgroup's proof or root's word; without these, the user gets uid-<uid>.<id> too.
 // - Root gets root's own job, uid-0, in place of another user's: modes do not keep root out of the
 //   other user's view.
 //

@@ -104,8 +104,8 @@ class JobViews {
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
   // Whether the uid may change the job itself: true for root and for the owners of the job's views.
   bool may_change(uid_t uid) const EXCLUDES(mutex_);
-  // Whether the uid may learn what the layer contains: in addition, true for the daemon's user, who
-  // can read the layer's files.
+  // Whether the uid may learn what the layer contains. As may_change(), but also true for the daemon's user, who can
+  // read the layer's files.
   bool may_inspect(uid_t uid) const EXCLUDES(mutex_);
 
   ViewClaim claim;

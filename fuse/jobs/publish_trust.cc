@@ -51,7 +51,7 @@ std::string PublishTrust::why_refused(const Caller& caller) const {
   if (!allow_ || allow_->users.contains(caller.uid) || is_in_groups(caller) || is_of_jobs(caller)) {
     return "";
   }
-  return fmt::format("uid {} has written to its layer, whom [publish] allow does not name",
+  return fmt::format("uid {}, whom [publish] allow does not name, has written to its layer",
                      caller.uid);
 }
 

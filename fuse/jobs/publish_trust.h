@@ -18,8 +18,8 @@ class PublishTrust {
   explicit PublishTrust(std::optional<PublishAllow> allow);
 
   bool is_restricted() const { return allow_.has_value(); }
-  // Returns why the caller's changes are not published, for messages; "" if they are. Reads /proc,
-  // which takes some 20 µs, unless the caller's uid or primary group is allowed.
+  // Returns why the caller's changes may not be published, for messages; "" if they may. Reads /proc, which takes some
+  // 20 µs, unless the caller's uid or primary group is allowed.
   std::string why_refused(const Caller& caller) const;
   bool may_publish(const Caller& caller) const {
     return !is_restricted() || why_refused(caller).empty();

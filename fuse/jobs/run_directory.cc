@@ -77,15 +77,13 @@ Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   CACHESHIM_TRY(parent, sys::open_path(path + "/..", O_PATH | O_DIRECTORY));
   CACHESHIM_TRY(above, sys::stat_fd(parent.get()));
-  // Processes take their routes from here: no other user may be able to write them, or to put
-  // another directory in their place.
+  // Processes take their routes from here: no other user may be able to write the routes, or to replace the directory.
   if (st.st_uid != ::geteuid() || (st.st_mode & kOthersWrite) != 0) return Errno(EPERM);
   if (above.st_uid != ::geteuid() && above.st_uid != 0) return Errno(EPERM);
   if ((above.st_mode & kOthersWrite) != 0 && (above.st_mode & S_ISVTX) == 0) return Errno(EPERM);
   if (!lock) {
     CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0600));
-    // A user who could open the lock file could lock it, and so prevent a daemon from serving the
-    // mount.
+    // A user who could open the lock file could lock it, and so keep a daemon from using the run directory.
     CACHESHIM_CHECK(sys::set_mode(own.get(), 0600));
     CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
     lock = std::move(own);

@@ -39,8 +39,8 @@ class RunDirectory {
   // Announces the mount with this device number. Call in the thread that exits last: the library
   // takes the exit of this thread for the exit of the daemon.
   Status announce(dev_t mount_device);
-  // Ends direct opens: from then on, jobs open all files through the mount, even in processes that
-  // have already mapped a view. Call in the thread that has called announce().
+  // Ends direct opens: from then on, jobs open all files through the mount, even in processes that have already mapped
+  // a filter. Call in the thread that has called announce().
   void end_direct_opens();
 
  private:

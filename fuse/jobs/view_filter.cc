@@ -18,8 +18,8 @@ namespace cacheshim {
 namespace {
 
 // A key sets 4 of the 64 bits of one word. With as many words as keys, the filter wrongly contains 1 of 6,000 other
-// keys (measured). The first filter is one page: most jobs need no more, and each of their calls reads four words of
-// it.
+// keys (measured). The first filter fits in one page: most jobs need no more, and each of their calls reads four words
+// of it.
 constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
@@ -130,7 +130,7 @@ void ViewFilter::add_key(FilterKey key) {
   if (keys_.size() > word_count_ && word_count_ < kMostWords) make_file();
 }
 
-// The key "below" the root shadows every name; the root's own key also stops listings of the root.
+// The key "below" the root shadows every name; the root's own key also stops direct listings of the root.
 void ViewFilter::shadow_all() {
   keys_ = {kRootKey, key_below(kRootKey)};
   shadows_all_ = true;

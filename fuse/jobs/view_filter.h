@@ -78,10 +78,10 @@ struct DirectAccess {
 // One job's filter. Thread-safe. If it cannot be written (no space), it counts as absent: the job's
 // processes use the mount.
 //
-// A key stays until the layer is removed, even after the job has removed the name. So that a job
-// cannot fill the daemon's memory by creating and removing names, a filter with kMostKeys keys is
-// replaced by one that shadows all names. Until the layer is removed, the job's processes then open
-// everything through the mount, which is slower but just as correct.
+// A key stays until the layer is removed, even after the job has removed the name. So that a job cannot fill the
+// daemon's memory by creating and removing names, a filter that exceeds kMostKeys keys is replaced by one that shadows
+// all names. Until the layer is removed, the job's processes then open everything through the mount, which is slower
+// but just as correct.
 class ViewFilter {
  public:
   // A filter with this many keys takes 20 MiB of memory and a file of 8 MiB.
@@ -105,7 +105,7 @@ class ViewFilter {
   // thread may add a key meanwhile.
   void clear(const std::vector<std::string>& kept = {});
 
-  // Sets whether a process of the job builds something: FilterHeader::building.
+  // Sets whether a process of the job is building an entry: FilterHeader::building.
   void set_building(bool is_building);
 
   // Direct answers from the base since this object was made.

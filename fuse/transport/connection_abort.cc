@@ -20,7 +20,8 @@ namespace {
 // Not SIGTERM: a service manager sends that to all processes of the service, while the daemon still answers requests.
 constexpr int kParentDied = SIGUSR2;
 
-// Runs in the forked process, which may have been forked from one with several threads: only async-signal-safe calls.
+// Runs in the forked process, which may have been forked from one with several threads, so it makes only
+// async-signal-safe calls.
 [[noreturn]] void guard(int control, pid_t daemon) {
   sigset_t all;
   sigfillset(&all);

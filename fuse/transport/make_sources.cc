@@ -19,7 +19,7 @@ RequestSources make_sources(fuse_session* session, const std::string& mount_poin
     if (rings) sources.push_back(std::move(rings));
   }
   if (sources.empty()) {
-    spdlog::info("requests come by /dev/fuse, not by io_uring: {}", why_not);
+    spdlog::info("requests come over /dev/fuse, not over io_uring: {}", why_not);
   }
   sources.push_back(std::make_unique<ReceiveLoop>(session, options.threads, options.on_end));
   return sources;

@@ -38,7 +38,7 @@ struct Call {
     cpu_set_t cores;
     CPU_ZERO(&cores);
     CPU_SET(static_cast<unsigned>(call->core), &cores);
-    (void)::sched_setaffinity(0, sizeof cores, &cores);  // if the core is offline, it runs anywhere
+    (void)::sched_setaffinity(0, sizeof cores, &cores);  // if the core is offline, the child runs anywhere
   }
   struct statfs ignored;
   return ::statfs(call->mount_point, &ignored) == 0 ? 0 : 1;

@@ -15,16 +15,14 @@ namespace cacheshim {
 
 // Keeps requests from waiting for an entry of a ring while there are free entries.
 //
-// A request that finds no entry in the queue of its core waits there. The kernel gives it an entry
-// only when an entry is returned with an answer, not when a new entry is registered (see
-// RequestRing). So if requests that are answered later hold all entries, the requests behind them
-// would wait for the first of those answers, which may never come.
+// A request that finds no entry in the queue of its core waits there. The kernel gives it an entry only when an entry
+// is returned with an answer, not when a new entry is registered (see RequestRing). So if requests that other threads
+// answer later hold all entries, the requests behind them wait for the first of those answers, which may never come.
 //
-// So whenever a request is answered later, the drain makes a request of its own on that core. The
-// request takes a new entry and is answered immediately, and the kernel then hands that entry to the
-// first waiting request. The drain repeats this until no request waits. Other requests may take the
-// new entries first, and the drain's own request then waits as well: the drain does not wait for
-// it.
+// So whenever another thread is to answer a request later, the drain makes a request of its own on that core. The
+// request takes a new entry and is answered immediately, and the kernel then hands that entry to the first waiting
+// request. The drain repeats this until no request waits. Other requests may take the new entries first, and the
+// drain's own request then waits as well: the drain does not wait for it.
 class QueueDrain {
  public:
   // The receivers of one core. Any thread may call these.

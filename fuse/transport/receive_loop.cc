@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 // How long the head polls for the next request before it sleeps: longer than a client needs from
 // one answer to its next request, about as long as waking a sleeping core takes.
 constexpr auto kSpin = std::chrono::microseconds(50);
-// The head stops spinning after kMostCredit failed spins. It starts again when a request arrives
-// within kShortPause.
+// The head stops spinning after kMostCredit failed spins in a row. It starts again when a request arrives within
+// kShortPause.
 constexpr unsigned kMostCredit = 4;
 constexpr auto kShortPause = std::chrono::microseconds(100);
 // After this number of requests without a pause, another receiver is called to help.
@@ -43,8 +43,8 @@ std::size_t buffer_bytes() {
   return kBytes;
 }
 
-// A receiver for every second core: the clients need the others. On two cores a second one is no
-// faster for four readers, and makes requests of four writers a tenth slower.
+// One receiver for every second core: the clients need the other cores. On two cores, a second receiver makes four
+// readers no faster, and requests of four writers a tenth slower.
 unsigned most_helpers(unsigned threads) {
   const unsigned cores = std::thread::hardware_concurrency();
   return std::min(threads, std::max(1U, cores / 2)) - 1;

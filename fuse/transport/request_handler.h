@@ -5,8 +5,8 @@ struct fuse_lowlevel_ops;
 
 namespace cacheshim {
 
-// The receiver of a session's requests: the table by which libfuse dispatches, and the userdata of
-// each request. Both outlive the session.
+// Where libfuse sends a session's requests: the table by which it dispatches them, and the userdata of each request.
+// Both must outlive the session.
 struct RequestHandler {
   const fuse_lowlevel_ops& operations;
   void* userdata;

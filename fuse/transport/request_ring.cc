@@ -14,7 +14,7 @@
 namespace cacheshim {
 namespace {
 
-// These structures are in linux/fuse.h since 6.14.
+// linux/fuse.h has these structures since Linux 6.14.
 struct EntryInOut {  // fuse_uring_ent_in_out
   std::uint64_t flags;
   std::uint64_t commit_id;
@@ -33,10 +33,10 @@ constexpr unsigned kCommitAndFetch = 2;     // FUSE_IO_URING_CMD_COMMIT_AND_FETC
 constexpr std::size_t kCommandOffset = 48;  // of `cmd` in an io_uring_sqe of 128 bytes
 constexpr std::size_t kSubmissionBytes = 128;
 
-// The space for the header and for a request in one piece. A longer request begins before its
-// payload, which the kernel places at the next page boundary.
+// The space for the header and for a request in one piece. A longer request is assembled directly before its payload,
+// which the kernel places at the next page boundary.
 constexpr std::size_t kHeadBytes = 8192;
-// The largest request of the kernel: 256 pages.
+// The largest payload of a request: 256 pages.
 std::size_t payload_bytes() {
   static const auto kBytes = static_cast<std::size_t>(256 * ::sysconf(_SC_PAGESIZE));
   return kBytes;
@@ -47,9 +47,8 @@ bool is_passing(int error) {
   return error == EINTR || error == EAGAIN || error == EBUSY || error == ENOMEM;
 }
 
-// Entries per queue. One is too few: a client does not wait for the RELEASE of a file, and its next
-// request may follow immediately. More are harmful: while one request takes long, the requests in
-// further entries wait.
+// Entries per queue. One is too few: a client does not wait for the RELEASE of a file, and its next request may follow
+// immediately. More than two are harmful: while one request takes long, the requests in further entries wait.
 constexpr unsigned kEntriesOfQueue = 2;
 constexpr unsigned kSubmissions = 16;
 
@@ -154,7 +153,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
 }
 
 RequestRing::~RequestRing() {
-  // First, so that the kernel releases the entries.
+  // Comes first, so that the kernel releases the entries before they are freed.
   if (is_set_up_) ::io_uring_queue_exit(&ring_);
 }
 

@@ -84,15 +84,14 @@ class RingEntry {
 // each of its queues. If another thread answers a request later, the ring registers one more entry
 // in place of the one that the request holds.
 //
-// A request that finds no entry waits. It gets an entry that is given back, but not one that is
-// registered meanwhile. So if requests that are answered later hold all earlier entries, the
-// following requests wait for one of those answers although there are free entries. QueueDrain
-// prevents that.
+// A request that finds no entry waits. It gets an entry that is given back, but not one that is registered meanwhile.
+// So if requests that other threads answer later hold all earlier entries, the following requests wait for one of those
+// answers although there are free entries. QueueDrain prevents that.
 class RequestRing {
  public:
-  // Makes a ring for requests from these cores, with everything that begin() needs. If that fails,
-  // returns nullptr and leaves the errno of eventfd(2), io_uring_setup(2) or mmap(2). `device` is the
-  // session's, and must outlive the ring.
+  // Makes a ring for requests from these cores, with everything that begin() needs. If that fails, returns nullptr and
+  // leaves the errno of eventfd(2), io_uring_setup(2) or mmap(2). `device` is the session's descriptor, and must
+  // outlive the ring.
   static std::unique_ptr<RequestRing> make(int device, const std::vector<std::uint16_t>& cores);
   ~RequestRing();
   RequestRing(const RequestRing&) = delete;

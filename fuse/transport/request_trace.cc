@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kStart = 64;  // the records begin there, behind the header
+constexpr std::size_t kStart = 64;  // the records begin there, after the header
 
 bool is_traced(std::uint32_t opcode) {
   switch (opcode) {

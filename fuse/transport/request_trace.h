@@ -15,13 +15,13 @@ namespace cacheshim {
 // locks, and of their replies. The daemon writes it into memory that it shares with the process that
 // started it. That process reads the trace once the daemon has exited.
 //
-// A record is a TraceRecord and the bytes behind it: the first kMostRequest bytes of a request, or
-// the header and the node of a reply. The bytes have the format of the kernel's protocol
-// (linux/fuse.h); learn/request_decoder.h reads them.
+// A record is a TraceRecord and the bytes after it: the first kMostRequest bytes of a request, or the header of a reply
+// and the node or file handle that follows. The bytes have the format of the kernel's protocol (linux/fuse.h);
+// learn/request_decoder.h reads them.
 struct TraceRecord {
   enum Kind : std::uint32_t { kNone, kRequest, kReply };
   Kind kind;
-  std::uint32_t size;  // of the bytes behind it, without the padding to a multiple of 8
+  std::uint32_t size;  // of the bytes after it, without the padding to a multiple of 8
 };
 
 class RequestTrace {

@@ -9,8 +9,8 @@
 namespace cacheshim {
 namespace {
 
-// The form of a request behind its header: a structure of at least `body` bytes, `names` strings
-// with their NULs, and data whose length is in the structure.
+// The form of a request after its header: a structure of at least `body` bytes, `names` strings with their NULs, and
+// data whose length is in the structure.
 struct Form {
   std::uint32_t opcode;
   std::size_t body = 0;
@@ -61,7 +61,7 @@ constexpr std::array kForms = {
     Form{FUSE_COPY_FILE_RANGE, sizeof(fuse_copy_file_range_in)},
 };
 
-// Returns the length of the data behind the body and the names.
+// Returns the length of the data after the body and the names.
 std::size_t data_bytes(std::uint32_t opcode, const char* body) {
   const auto read = [body](std::size_t offset) {
     std::uint32_t number = 0;

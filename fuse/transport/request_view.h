@@ -23,8 +23,8 @@ class RequestView {
   // The thread that waits for the answer; 0 if there is none in the daemon's PID namespace.
   pid_t client() const { return static_cast<pid_t>(header().pid); }
 
-  // Whether the request has the complete structure, names and data of its opcode. libfuse does not check that. An
-  // opcode that libfuse does not know is well-formed.
+  // Whether the request has the complete structure, names and data of its opcode. libfuse does not check that. A
+  // request whose opcode libfuse does not know counts as well-formed.
   bool is_well_formed() const;
   bool expects_reply() const;
 

@@ -97,7 +97,7 @@ std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::strin
   const unsigned cores = count_possible_cores();
   cpu_set_t ours;
   if (cores == 0 || ::sched_getaffinity(0, sizeof ours, &ours) == -1) {
-    why = "the kernel does not tell its cores";
+    why = "the kernel does not list its cores";
     return nullptr;
   }
   const auto ours_count = static_cast<unsigned>(CPU_COUNT(&ours));
@@ -195,14 +195,14 @@ RingLoop::~RingLoop() {
 void RingLoop::run(Core& core, Receiver& self) {
   phase_.wait(Phase::kSetUp);
   if (phase_ == Phase::kOver) return;
-  (void)go_to_core(core.number);  // if the core is offline, it runs anywhere
+  (void)go_to_core(core.number);  // if the core is offline, the thread runs anywhere
   const int failure = serve(core, self);
   have_closed_->count_down();
   while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)wait(core, self);
   (void)send_answers_of_others(core, self);
   if (self.ring->failure() == 0) self.ring->submit();
   if (failure == 0 || failure == ENODEV || failure == ENOTCONN || is_unmounted()) return;
-  spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
+  spdlog::critical("receiving requests over io_uring failed: {}; the daemon ends",
                    std::strerror(failure));
   spdlog::default_logger()->flush();
   std::_Exit(kExitUnavailable);  // fails all waiting requests, perhaps one of the daemon's own
@@ -308,7 +308,7 @@ void RingLoop::interrupt(std::uint64_t unique) {
   fuse_session_process_buf(session_, &bytes);
 }
 
-// Passes the request to libfuse. Returns true if it has been answered meanwhile.
+// Passes the request to libfuse. Returns true if it has been answered by the time the handler returns.
 bool RingLoop::handle(RingEntry& entry) {
   handled = &entry;
   handle_request(session_, {entry.bytes(), entry.size()});

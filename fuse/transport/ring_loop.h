@@ -57,9 +57,8 @@ class RingLoop final : public RequestSource {
     std::uint64_t seen_progress = 0;  // used only by the watcher
     std::thread thread;
   };
-  // Entries whose requests were answered by other threads than their receivers, until a receiver
-  // sends the answers. A busy receiver checks for such entries after its work; an idle one must be
-  // woken.
+  // Entries whose requests were answered by threads other than their receivers, until a receiver sends the answers. A
+  // busy receiver checks for such entries after its work; an idle one must be woken.
   class Answered {
    public:
     void add(RingEntry& entry);

@@ -30,7 +30,7 @@ constexpr const char* kDevice = "/dev/fuse";
 
 DaemonError unavailable(std::string message) { return {kExitUnavailable, std::move(message)}; }
 
-// libfuse requires this function, and does not call it.
+// libfuse requires this function, but does not call it.
 ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/) {
   return ::read(fd, buffer, size);
 }
@@ -53,7 +53,7 @@ std::string device_refusal(int code) {
   } else if (code == EPERM) {
     advice = " (a container has to be started with --device /dev/fuse)";
   } else if (code == EACCES) {
-    advice = " (its mode is usually 0666; ask the administrator, or be root)";
+    advice = " (its mode is usually 0666; ask the administrator, or run as root)";
   } else if (code == ENODEV || code == ENXIO) {
     advice = " (the kernel has no FUSE: load its module 'fuse')";
   }
@@ -137,7 +137,7 @@ void Session::start(const SourceOptions& options) {
 
 void Session::detach() {
   if (std::exchange(detached_, true)) return;
-  // Usually the kernel has unmounted it already; own_mount::detach() ignores that error.
+  // Usually the mount is gone already; own_mount::detach() ignores the resulting error.
   own_mount::detach(mount_point_);
 }
 

@@ -22,9 +22,8 @@ namespace cacheshim {
 // distinguished. Receives requests through its own sources.
 class Session {
  public:
-  // Opens /dev/fuse and mounts it. From here on the mount exists; requests are answered once
-  // start() is called. The destructor detaches the mount if the kernel has not ended it. Call on
-  // the main thread (ConnectionGuard).
+  // Opens /dev/fuse and mounts the file system. From then on the mount exists; requests are answered once start() is
+  // called. The destructor detaches the mount if it still exists. Call on the main thread (ConnectionGuard).
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    const RequestHandler& handler);
   // Serves a connection that exists already, and mounts nothing. `device` is /dev/fuse, or a socket

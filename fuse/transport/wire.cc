@@ -34,7 +34,7 @@ struct BackingMap {
 constexpr unsigned long kBackingOpen = _IOW(229, 1, BackingMap);
 constexpr unsigned long kBackingClose = _IOW(229, 2, std::uint32_t);
 
-struct InitIn {  // all of fuse_init_in; older headers have only its beginning
+struct InitIn {  // the beginning of fuse_init_in; older headers lack `flags2`
   std::uint32_t major, minor, max_readahead, flags, flags2;
 };
 struct InitOut {
@@ -203,7 +203,7 @@ Connection connect(bool pass_through) {
   if (!is_of(FUSE_INIT)) return {};
   const bool goes_on = header().len >= sizeof(fuse_in_header) + sizeof(InitIn);
   const auto offered =
-      body<InitIn>();  // an older kernel sends less, and nothing after it is needed
+      body<InitIn>();  // an older kernel sends less; the fields that it omits are not used
   request.init_flags = offered.flags & (FUSE_PARALLEL_DIROPS | kKillSetIdsV2);
   if (!goes_on || (offered.flags & kFlagsGoOn) == 0) return {};
   const std::uint32_t wanted = (pass_through ? kPassthroughInFlags2 : 0) | flags2_of_sources();

@@ -32,17 +32,16 @@ void begin_request(const char* bytes);
 void refuse(int error);
 // As RequestSource::reply_space().
 char* reply_space(std::size_t size);
-// Returns the nodes that the request names: the one in its header, and the second node of a rename,
-// link or copy. For other requests both are the one in the header.
+// Returns the nodes that the request names: the one in its header, and the second node of a rename, link or copy. For
+// other requests, both elements are the node in the header.
 std::array<std::uint64_t, 2> nodes();
 // Makes send() offer each reply to these sources (see RequestSources). Call before the first
 // request, and with no source after the last reply.
 void use_sources(std::span<const std::unique_ptr<RequestSource>> sources);
 // Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
-// Has the contract of fuse_custom_io::writev: every reply and notification passes here, except
-// replies with data that go by splice(2). After the reply to FUSE_INIT, starts the sources on whose
-// flags kernel and daemon agree.
+// Has the contract of fuse_custom_io::writev: every reply and notification passes through here, except replies with
+// data that go by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and daemon agree.
 ssize_t send(int device, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT

@@ -20,9 +20,8 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
   return shown;
 }
 
-// Reads the node's information again, under the overlay's mutex, which keeps the node's name as it is. Another request
-// may have removed or replaced the name since the kernel resolved it. The attributes are those of the node's own
-// object.
+// Reads the node's information again, under the overlay's mutex, because another request may have removed or replaced
+// the name since the kernel resolved it. The attributes are those of the node's own object.
 Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
   return Objects::find_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
@@ -35,7 +34,7 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
     if (info.object_fd() < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.object_fd()));
     info.job->overlay.correct_links(st);
-    if (!info.in_upper) st.st_nlink = 0;  // the base still has the name, this view does not
+    if (!info.in_upper) st.st_nlink = 0;  // the base may still have the name, but this view does not
     CACHESHIM_TRY(shown, show(ref, info, st, true));
     const bool may_change = mount_.io_modes.may_be_written(encode(ref));
     return Attributes{shown, may_change ? 0 : kShortTimeout, st.st_ino};
@@ -49,7 +48,7 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   if (!mount_.nodes.objects().is_current(ref.node, found->st, found->in_upper))
     return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  // The kernel checks permissions by the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. This
+  // The kernel checks permissions against the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. This
   // request may be the daemon's only sign of a user who enters the view, so the kernel must repeat it.
   const bool is_private_root = info.is_view_root && info.job->views.are_private();
   const double keep =

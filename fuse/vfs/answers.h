@@ -17,8 +17,8 @@ class Answers {
 
   Result<struct stat> show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
-  // Returns the attributes of the object at the node's path or, if the node has lost its name, of the object that it
-  // holds.
+  // Returns the attributes of the object at the node's path or, if the node has lost its name, of the object that the
+  // node holds.
   Result<Attributes> object_attr(NodeRef ref, const NodeInfo& given);
   // Returns the attributes that fstat(2) of an open descriptor shows. Errors: ESTALE if the node is
   // not open.
@@ -37,7 +37,7 @@ class Answers {
   // Returns an entry with `ino` 0 if the name does not exist.
   Result<Entry> find_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
-  // As find_entry(), for an object that the caller has just created. Errors: EIO if it is gone again.
+  // As find_entry(), for an object that the caller has just created. Errors: EIO if another process has removed it.
   Result<Entry> made_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
 

@@ -28,8 +28,8 @@ Result<bool> may_have(int fd, const char* name) {
   return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
 }
 
-// Returns the error for an attribute that the mount does not store. The file system supports neither POSIX ACLs nor
-// trusted attributes: EOPNOTSUPP. No file has a security attribute: ENODATA.
+// Returns the error for an attribute that the mount does not store: ENODATA for a security attribute, as if no file had
+// one; EOPNOTSUPP for all others, such as trusted attributes.
 Errno foreign_xattr(const char* name) {
   return Errno(std::string_view(name).starts_with("security.") ? ENODATA : EOPNOTSUPP);
 }
@@ -93,9 +93,9 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   if (!fh && flight_requests_.may_be_placeholder(ref.node, info)) {
     return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
   }
-  // A user usually enters a view by a lookup of its name. No such lookup happens if the view or one of its directories
-  // is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This request then records
-  // the user. A file does not count: its user may have received an open descriptor.
+  // A user usually enters a view by a lookup of the view's name. No such lookup happens if the view or one of its
+  // directories is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This request
+  // then records the user. A file does not count: its user may have received an open descriptor.
   Job& job = *info.job;
   if (info.is_view_root && !fh && own_tree_.must_look_again(request.caller, job)) {
     return completion.complete(Errno(ESTALE));
@@ -122,7 +122,7 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
 }
 
 // A resize clears a file's set-id bits. So does a chown, even if it is ignored or changes nothing. A SETATTR without
-// any attribute is either a chown that changes nothing or precedes a write or fallocate.
+// any attribute either is a chown that changes nothing, or precedes a write or fallocate.
 Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request& request,
                                                                    NodeRef ref,
                                                                    const NodeInfo& info,
@@ -140,8 +140,8 @@ Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request
   return SetIds::kDroppedByChown;
 }
 
-// Changes the size and times of a lock file, which all users share. Its mode and owner stay, so that the next user can
-// open a lock file that another user has created.
+// Changes the size and times of a common file (a lock file, or a file of class `shared`), which all users share. Its
+// mode and owner stay, so that other users can open the file, whoever has created it.
 Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct stat& attr,
                                       int to_set) {
   to_set &= ~(FATTR_MODE | FATTR_UID | FATTR_GID);
@@ -185,7 +185,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, request.caller, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
-  // The user may no longer enter this directory: the shadow filter stops direct opens of everything below it.
+  // The user may no longer list or enter this directory, so the shadow filter must prevent direct opens below it.
   if (info.is_dir && (to_set & FATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
     if (const auto path = mount_.nodes.path(ref.node)) info.job->filter.add(*path, true);
   }
@@ -205,7 +205,8 @@ Result<Attributes> AttributeRequests::change_staged(NodeRef ref, const NodeInfo&
   return answers_.handle_attr(ref, info, st, handle.in_upper);
 }
 
-// Serves truncate(2) and ftruncate(2) of a file of class `shared`. Returns nothing for other changes and files.
+// Serves truncate(2) of a file of class `shared`, and each change through an open handle whose writes are staged.
+// Returns nothing for other changes and files.
 std::optional<Result<Attributes>> AttributeRequests::try_change_shared(
     NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
   if (handle != nullptr && handle->shared) return change_staged(ref, info, attr, to_set, *handle);
@@ -333,8 +334,8 @@ Result<std::string> AttributeRequests::getxattr(NodeId ino, const char* name) {
     info.job->overlay.mutex().assert_held_shared();
     auto found = xattr_of(*info.job, ref.node, name);
     const bool lacks = is_capability && found.failed_with(ENODATA);
-    // Only for an object of the layer: other processes may change the attributes of the base. change_xattr() clears the
-    // mark with the mutex held exclusively, so the two cannot interleave.
+    // Marks only objects of the layer, because other processes may change the attributes of the base's objects.
+    // change_xattr() clears the mark with the mutex held exclusively, so it cannot interleave with this request.
     if (lacks && mount_.nodes.info(ref.node).in_upper)
       mount_.nodes.state(ref.node).set_lacks_capabilities(true);
     return found;

@@ -40,7 +40,7 @@ class AttributeRequests {
   Status removexattr(NodeId ino, const char* name);
 
  private:
-  // For an open file of class `shared` whose writes are staged.
+  // Returns the attributes of an open file of class `shared` whose writes are staged.
   Result<Attributes> attr_of_staged(NodeRef ref, const NodeInfo& info, const FileHandle& handle);
   Result<Attributes> attr_of_object(const Request& request, NodeRef ref, const NodeInfo& info);
   // Whether a request keeps the file's set-id bits, and which rule clears them otherwise.

@@ -16,7 +16,7 @@ class ChangeGuard {
   ChangeGuard(Mount& mount, OwnTree& own_tree) : mount_(mount), own_tree_(own_tree) {}
 
   // Call before a request that changes the view of `ino`, and before one that opens `ino`. The request fails with the
-  // returned error. Takes no time if all users may publish.
+  // returned error. Returns immediately if all users may publish.
   Status note_change(const Request& request, NodeId ino);
   Status note_open(const Request& request, NodeId ino, int flags);
   // Whether the caller must not get the object, because it belongs to another user's view.

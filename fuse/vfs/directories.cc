@@ -130,7 +130,7 @@ Status Directories::fsyncdir(NodeId ino) {
   CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
   const Status synced = sys::sync_file(directory.get());
   const ReaderLock lock(info.job->overlay.mutex());
-  (void)sync_records(info.job->overlay);  // without the record, a copy shows its own inode number
+  (void)sync_records(info.job->overlay);  // if this fails, a copy may later show its own inode number
   return synced;
 }
 

@@ -7,14 +7,14 @@
 
 namespace cacheshim {
 
-// Serves opendir, readdir and fsyncdir. Thread-safe; call with no lock held.
+// Serves opendir, readdir, releasedir and fsyncdir. Thread-safe; call with no lock held.
 class Directories {
  public:
   Directories(Mount& mount, Objects& objects, OwnTree& own_tree)
       : mount_(mount), objects_(objects), own_tree_(own_tree) {}
 
   Result<OpenedFile> opendir(const Request& request, NodeId ino);
-  // Passes the entries after `offset` to `take`, each with its offset, until `take` returns false.
+  // Passes the entries from `offset` on to `take`, each with the offset of the next one, until `take` returns false.
   Status readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
                  const EntrySink& take);
   void releasedir(std::uint64_t fh);

@@ -95,7 +95,7 @@ Result<std::size_t> FileData::change_data(
 }
 
 // Call before writing `length` bytes to the layer: charges the layer's growth. If there is no room, still allows
-// overwriting bytes that the file already has. Does not charge for lock files, which belong to the base.
+// overwriting bytes that a file without holes already has. Does not charge for lock files, which belong to the base.
 Status FileData::pay_for(const FileHandle& handle, off_t offset, std::uint64_t length) const {
   constexpr off_t kBlock = 512;  // the unit of st_blocks
   if (handle.is_lock_file) return {};
@@ -152,7 +152,7 @@ Status FileData::fsync(std::uint64_t fh, bool is_data_alone) {
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
   (void)sync_records(
-      handle->job->overlay);  // without the record, a copy shows its own inode number
+      handle->job->overlay);  // if this fails, a copy may later show its own inode number
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};

@@ -60,8 +60,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 // Decides whether the kernel reads and writes the file by itself (passthrough). Conditions:
 // - The file belongs to the layer, and stays there while it is open.
 // - If the job may publish, the file is open for writing only: a mapping could delay publishing for as long as it
-//   exists. If it may not, the file is open for writing, or large.
-// - The job's user is not near the limit of layers: no request tells the daemon how much the kernel writes.
+//   exists. Otherwise, the file is open for writing, or is large.
+// - The job's owner is not near a limit on layers (LayerUse): no request tells the daemon how much the kernel writes.
 // - The caller's flags contain none that the backing file would keep (kFlagsOfBackingFile).
 // - No other view shows the file: the daemon must invalidate other views at each write.
 // - No write needs to clear a capability: the daemon would not see the write.
@@ -143,7 +143,8 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
   return opened;
 }
 
-// Opens a file that has lost its name since the kernel resolved it, or that is opened through /proc/PID/fd.
+// Opens a file that has lost its name: since the kernel resolved the name, or earlier, if the caller opens the file
+// through /proc/PID/fd.
 Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, const NodeInfo& info,
                                                         int flags) {
   CACHESHIM_TRY(fd, reopen_removed(info, backing_flags(flags)));
@@ -169,14 +170,15 @@ Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeIn
   return handle;
 }
 
-// Without O_EXCL, opens the file that another process has created since the kernel's lookup, as open(2) does.
+// Creates a common file. Without O_EXCL, opens the file if another process has created it since the kernel's lookup, as
+// open(2) does.
 Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std::string& path,
                                             int flags) {
   const Common kind = common_kind(mount_.entries, path);
   const bool is_staged = kind == Common::kShared && wants_write(flags);
   auto made = create_lock(job.overlay, path,
                           (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
-  // An object of another kind has the name. ESTALE makes the kernel look it up again.
+  // An object of another kind has the name. ESTALE makes the kernel look the name up again.
   if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!made) return made.error();
   CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));

@@ -38,7 +38,7 @@ class PendingLock final : public LockCall, public Interruptible {
   std::uint64_t ticket_ = 0;  // 0: the request is not waiting
 };
 
-// A lock request that runs `before` when the lock is granted. `before` must call its argument, which replies.
+// A lock request that runs `before` when the lock is granted. `before` must call its argument, which sends the reply.
 class GrantedCall final : public LockCall {
  public:
   using Before = std::function<void(std::function<void()> answer)>;
@@ -141,7 +141,7 @@ std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
   return path ? mount_.publishing.take_built(*handle.job, *path) : std::vector<std::string>();
 }
 
-// Makes a published entry visible before the lock that protects its build is granted. Otherwise:
+// Makes a published entry visible before the lock that protects its build is granted. Otherwise this could happen:
 // 1. The caller's job writes into an entry before it has the lock.
 // 2. Another job publishes the entry.
 // 3. The caller's job gets the lock, but its own copies hide the published files.
@@ -175,10 +175,10 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
          (use == LockUse::kLock || mount_.trust.may_publish(request.caller));
 }
 
-// Returns the file of the base on which the locks of the handle's file are taken (NamedLocks). Returns null if only the
-// job's own processes exclude each other: for names that cannot become locks (EntryMap::may_become_lock), for files
-// larger than kMostLockBytes, for jobs that may not publish, and while a process holds, or waits for, a lock on the
-// job's own file.
+// Returns the file of the base on which the locks of the handle's file are taken (NamedLocks). Returns null for a lock
+// file of the base, which is locked itself. Also returns null if only the job's own processes exclude each other: for
+// names that cannot become locks (EntryMap::may_become_lock), for files larger than kMostLockBytes, for jobs that may
+// not publish, and while a process holds, or waits for, a lock on the job's own file.
 NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,
                                              LockUse use) {
   if (handle.is_lock_file) return nullptr;

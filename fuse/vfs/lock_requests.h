@@ -14,11 +14,11 @@ namespace cacheshim {
 // Serves flock(2) and fcntl(2) locks. The kernel passes all of them to the daemon (FUSE_CAP_FLOCK_LOCKS applies to the
 // whole mount), and LockTable decides.
 //
-// The close of a descriptor releases a process's record locks. The kernel reports it by FLUSH, which is a round trip:
-// an open, read and close takes 9 µs without it and 13 with it. The daemon chooses at the open whether a handle gets
-// FLUSH. It chooses FLUSH if a lock is likely (needs_flush()); the other handles are silent. If a file is locked while
-// silent handles are open, LockQueue checks the process's descriptors in /proc. Thread-safe; call with no lock held,
-// unless a method says otherwise.
+// The close of a descriptor releases the process's record locks on the file. The kernel reports the close by FLUSH,
+// which costs a round trip: an open, read and close takes 9 µs without FLUSH and 13 µs with it. The daemon chooses at
+// the open whether a handle gets FLUSH. It chooses FLUSH if a lock is likely (needs_flush()); the other handles are
+// silent. If a file is locked while silent handles are open, LockOwners checks the lock owner's descriptors in /proc.
+// Thread-safe; call with no lock held, unless a method says otherwise.
 class LockRequests {
  public:
   // Both must outlive this object.
@@ -31,7 +31,7 @@ class LockRequests {
   Result<struct flock> getlk(const Request& request, const LockTarget& target,
                              const struct flock& lock);
   // Call when a process has closed a descriptor, perhaps not the last one of the handle. Replaces a file of class
-  // `shared` with its written copy.
+  // `shared` with its written copy, and releases the process's record locks.
   Status flush(const Request& request, const LockTarget& target);
 
   void release_locks(FileHandle& handle, std::uint64_t fh);

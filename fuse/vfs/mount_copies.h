@@ -14,9 +14,9 @@ namespace cacheshim {
 // Private copies of the mounts that contain an overlay's directories, as overlayfs makes them. An overlay opens its
 // directories through them in two cases:
 // 1. It is mounted with noatime, strictatime or nodiratime. The kernel leaves access times of a FUSE file system to the
-//    daemon. Reads by the daemon, and by the kernel for passthrough, update them by the flags of the mount through
-//    which the file was opened.
-// 2. Its mount point lies in a lower directory. The overlay would contain itself, without end.
+//    daemon. Reads by the daemon, and by the kernel for passthrough, update them according to the flags of the mount
+//    through which the file was opened.
+// 2. Its mount point lies in a lower directory. Without the copies, the overlay would contain itself, without end.
 class MountCopies {
  public:
   struct Directory {

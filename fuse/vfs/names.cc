@@ -57,7 +57,7 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
       [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// Errors: ENFILE if the view's user has reached the limit of nodes, and the kernel does not know the name yet.
+// Errors: ENFILE if the view's user has reached the limit on nodes, and the kernel does not know the name yet.
 Status Names::check_nodes(const Job& job, NodeRef parent, std::string_view name) {
   UserAccount& account = mount_.limits.account(job.views.owner().value_or(0));
   if (!account.is_near(Limit::kNodes)) return {};
@@ -226,8 +226,8 @@ Result<std::string> Names::remove_name(const Request& request, NodeId parent_ino
 void Names::unlink(const Request& request, NodeId parent, const char* name,
                    StatusCompletion completion) {
   const pid_t caller = request.caller.tid;
-  // Whether the removal ends what the caller built under a lock: the file is a baton, or a lock file whose lock the
-  // caller holds. filelock 3.24 to 3.29 removes the file before it unlocks.
+  // Whether the removal releases the lock under which the caller has built: the file is a baton, or a lock file whose
+  // lock the caller holds. filelock 3.24 to 3.29 removes the file before it unlocks.
   bool is_released = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
     job.overlay.mutex().assert_held_shared();

@@ -24,7 +24,7 @@ class Objects {
  public:
   explicit Objects(Mount& mount) : mount_(mount) {}
 
-  // Returns the directory in which a view changes a name. Errors: EPERM outside of views, ENOENT if it was removed.
+  // Returns the directory in which a request changes a name. Errors: EPERM outside of views, ENOENT if it was removed.
   Result<NodeInfo> view_directory(NodeRef parent);
   Result<std::string> child_path(const Job& job, NodeRef parent, const std::string& name) const
       REQUIRES_SHARED(job.overlay.mutex());
@@ -59,10 +59,10 @@ class Objects {
   // Ensures that a node without a name holds an object of the layer. Other jobs may still use an object of the base
   // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
-  // Opens the object that is about to lose its name, for processes that have it open or as their working directory.
-  // Returns nothing if the kernel has no node of that name, if the name leads to another object by now, or for a common
-  // file, whose node already holds a descriptor. Also returns nothing if `uid`, who is charged for the descriptor, has
-  // reached the limit. Calls on the removed object then fail with ESTALE, unless it is open.
+  // Opens the object that is about to lose its name, for processes that have it open or use it as their working
+  // directory. Returns nothing if the kernel has no node of that name, if the name leads to another object by now, or
+  // for a common file, whose node already holds a descriptor. Also opens nothing if `uid`, who is charged for the
+  // descriptor, has reached the limit. Calls on the removed object then fail with ESTALE, unless it is open.
   NodeNames::Removed keep_object(const Overlay& overlay, NodeName name, const std::string& path,
                                  uid_t uid) const REQUIRES_SHARED(overlay.mutex());
   // As keep_object(), for a request that removes the name. If the file has further names, also
@@ -74,10 +74,10 @@ class Objects {
   // Returns the removed paths.
   std::vector<std::string> trash_if_damaged(NodeRef ref);
 
-  // Runs `change` with Overlay::mutex() held shared. If it returns kNeedsExclusive, or if the job has no layer yet,
-  // ensures the layer and runs `change` with the mutex held exclusively. Shared is enough because the kernel serializes
-  // the changes to a directory within one view. A job that several uids share has several views, so its changes are
-  // always exclusive.
+  // Runs `change` with Overlay::mutex() held shared. If `change` returns kNeedsExclusive, or if the job has no layer
+  // yet, ensures the layer and runs `change` with the mutex held exclusively. Holding the mutex shared is enough
+  // because the kernel serializes the changes to a directory within one view. A job that several uids share has several
+  // views, so its changes are always exclusive.
   template <class Change>
   std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change)
       EXCLUDES(job.overlay.mutex());

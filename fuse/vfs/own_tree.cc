@@ -130,7 +130,8 @@ Result<Job*> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
                                     const std::string& id, const LookupOfJob& lookup) {
   Job* job = mount_.jobs.find(id);
   const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
-  // A process continues to use its own job of this kind after another daemon has begun to serve the mount.
+  // A process that got a job uid-<uid>.<id> of its own continues to use it after another daemon has begun to serve the
+  // mount.
   const bool is_own = owner_of_id(id) == caller.uid && !is_own_job(id);
   const bool is_named = caller.uid == 0 || is_own || claim.job.view() == id;
   const bool belongs = may_belong && (is_named || (lookup.makes && may_begin(caller, id)));

@@ -23,8 +23,8 @@ class OwnTree {
                            const std::string& name);
   // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
   // by one of the job's own processes starts the job if it is not active. If `make` is true, so does the lookup by any
-  // other caller to whom JobRights gives the job. A process that names a job which is not its own gets a symlink to its
-  // own job.
+  // other caller to whom JobRights gives the job. Without `make`, a process that claims this job, but to which
+  // JobRights gives another one, gets a symlink to that one.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
@@ -37,15 +37,15 @@ class OwnTree {
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
   Result<std::string> link_target(const Request& request, NodeIndex node, const NodeInfo& info);
   std::vector<ListedEntry> list_own(const Request& request, const NodeInfo& info);
-  // Errors: EACCES for writing, and if the caller may not read the file of another user's job; EMFILE if the caller has
-  // reached a limit.
+  // Errors: EACCES if the caller opens a file other than `control` for writing, or may not read the file of another
+  // user's job; EMFILE if the caller has reached a limit.
   Result<OpenedFile> open_own(const Request& request, NodeRef ref, const NodeInfo& info, int flags);
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
   Result<Job*> job_of(const Request& request);
-  // Whether the kernel must repeat this caller's lookup of the job's view: it has used the name that it caches for the
-  // view's owner, but lookup_job() gives this caller a symlink. Returns true at most a few times a second for each job,
-  // because the kernel also drops the names that it has cached below the owner's view.
+  // Whether the kernel must repeat this caller's lookup of the job's view: the kernel has used the name that it caches
+  // for the view's owner, but lookup_job() gives this caller a symlink. Returns true at most a few times a second for
+  // each job, because the kernel also drops the names that it has cached below the owner's view.
   bool must_look_again(const Caller& caller, Job& job) const;
 
  private:

@@ -44,7 +44,7 @@ Result<UniqueFd> take_directory(const std::string& path) {
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
-    return UniqueFd();  // a probe then cannot detect that the mount is gone
+    return UniqueFd();  // a probe then takes the mount to be gone
   return *std::move(mark);
 }
 
@@ -89,7 +89,8 @@ std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
   if (sees_itself(options) && !opened.failed_with(EXDEV)) {
     return refuse(options.mount_point, "it lies in a lowerdir, whose mount cannot be copied");
   }
-  spdlog::warn("cannot copy the mounts of '{}' and the others: {}; access times go by these mounts",
+  spdlog::warn("cannot copy the mounts of '{}' and the other directories: {}; access times depend on the "
+               "flags of these mounts",
                options.overlay->lowers.front(), std::strerror(opened.error().code()));
   return overlay;
 }

@@ -22,8 +22,8 @@ struct PlainOverlay {
   UniqueFd served;  // WORKDIR/work again, locked shared; close it once the mount is gone
 };
 
-// Opens the directories that `options.overlay` names, locks upper and work, and creates WORKDIR/work. Requires:
-// options.overlay.
+// Opens the directories that `options.overlay` names, locks the upper directory and WORKDIR, and creates WORKDIR/work.
+// Requires: options.overlay.
 std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options);
 
 }  // namespace cacheshim

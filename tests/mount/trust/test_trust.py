@@ -33,7 +33,7 @@ def test_a_refusal_is_counted_once_per_entry_and_explained(mount, job_of):
         stranger.put_group(key, KERNEL)
     assert mount.stats()["publish_refused"] == 2
     answer = explain(mount, "triton/A/k.cubin", "two")
-    why = f"uid {STRANGER} has written to its layer, whom [publish] allow does not name"
+    why = f"uid {STRANGER}, whom [publish] allow does not name, has written to its layer"
     assert answer["from"] == "layer"
     assert answer["not_published"] == f"the job may not publish: {why}"
     assert show(mount, "two")["refused"] == why
