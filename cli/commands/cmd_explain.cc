@@ -128,7 +128,7 @@ void explain(const ExplainArguments& arguments) {
       find_cache_path(arguments.path, client.mount(), text_of(status, "store"), client.profiles());
   if (!found) {
     throw Failure(kExitUsage,
-                  fmt::format("'{}' is neither below the mount '{}' nor a cache's default path",
+                  fmt::format("'{}' is neither below the mount '{}' or its store nor in a cache's default path",
                               arguments.path, client.mount()));
   }
   std::string job = arguments.job.empty() ? found->job : arguments.job;

@@ -77,7 +77,7 @@ int verify(const GcArguments& arguments) {
   }
   for (const json& file : damaged) {
     print_text("damaged: {}: {}{}", text_of(file, "path"), text_of(file, "why"),
-               arguments.repair && is_left(file) ? "; it stays, see the daemon's log" : "");
+               arguments.repair && is_left(file) ? "; it stays: see the daemon's log" : "");
   }
   for (const json& unit : answer.value("repaired", json::array())) {
     print_text("moved to trash: {}", unit.get<std::string>());

@@ -138,7 +138,7 @@ int show_plan(const JobArguments& arguments, const char* op, const char* verb) {
   }
   print_text("job {}: would {} {}", arguments.id, verb, files_text(answer));
   if (count_of(answer, "removed") > 0) {
-    print_text("job {}: would see again {} of the base that it has removed", arguments.id,
+    print_text("job {}: would again see {} of the base that it has removed", arguments.id,
                format_count(count_of(answer, "removed"), "name", "names"));
   }
   if (count_of(answer, "open_files") > 0) {
@@ -156,7 +156,7 @@ int publish(const JobArguments& arguments) {
 }
 
 int discard(const JobArguments& arguments) {
-  if (arguments.dry_run) return show_plan(arguments, "job-discard", "throw away");
+  if (arguments.dry_run) return show_plan(arguments, "job-discard", "discard");
   const json answer = ask(arguments, {{"op", "job-discard"}});
   print_text("job {}: discarded {}", arguments.id,
              format_count(count_of(answer, "files"), "file", "files"));

@@ -130,7 +130,7 @@ class Learner {
           fmt::format("The second run failed with exit code {} and is left out.", second.code));
     const learn::CacheFacts facts = learn::find_facts(evidence);
     if (!facts.has_files) {
-      throw Failure(kExitFailed, fmt::format("'{}' made no file below '{}'; is that its cache?",
+      throw Failure(kExitFailed, fmt::format("'{}' created no file below '{}'; is that its cache?",
                                              arguments_.command.front(), directory_));
     }
     print(learn::profile_text(head, facts));
@@ -218,7 +218,7 @@ void check_arguments(const LearnArguments& arguments) {
   }
   const std::string& variable = arguments.variable;
   if (variable.find('=') != variable.npos) {
-    throw Failure(kExitUsage, fmt::format("'{}' is no name of a variable", variable));
+    throw Failure(kExitUsage, fmt::format("'{}' is not the name of a variable", variable));
   }
   if (!arguments.name.empty()) check_job_id(arguments.name);
 }

@@ -89,7 +89,7 @@ constexpr const char* kFooter =
     "A standby exits with 0 when unmount or SIGTERM closes the mount for good in the standby's own\n"
     "cycle (CACHESHIM_CYCLE), or if the mount was closed before the standby started.\n"
     "Exit codes: 0 mounted; 2 unknown option or configuration key, or the store, the layers and the mount\n"
-    "point are inside each other; 69 the store, the mount point or /dev/fuse is not available (nothing was\n"
+    "point lie inside one another; 69 the store, the mount point or /dev/fuse is not available (nothing was\n"
     "mounted).";
 
 }  // namespace

@@ -37,7 +37,7 @@ OverlayDirectories resolve(const OverlayDirectories& given) {
   if (lies_in(directories.upper, directories.work) ||
       lies_in(directories.work, directories.upper)) {
     throw Failure(kExitUsage,
-                  fmt::format("'upperdir={}' and 'workdir={}' must not lie in each other",
+                  fmt::format("'upperdir={}' and 'workdir={}' must not contain each other",
                               given.upper, given.work));
   }
   for (const std::string& lower : directories.lowers) {
@@ -101,7 +101,7 @@ void add_overlay(CLI::App& app, int& exit_code) {
   overlay->footer(
       "Options of -o:\n"
       "  lowerdir=L1[:L2...]    the directories to merge, L1 on top; write '\\:' for a ':' in a name\n"
-      "  upperdir=U,workdir=W   the directory for changes, and an empty one on its file system; without: read-only\n"
+      "  upperdir=U,workdir=W   the directory for changes, and an empty one on its file system (neither: read-only)\n"
       "  owner=keep             real owners, modes and ACLs, checked for each caller (default)\n"
       "  owner=squash           everything belongs to the user who mounts\n"
       "  squash_to_root, squash_to_uid=N, squash_to_gid=N   everything is shown with this owner\n"

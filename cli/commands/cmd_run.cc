@@ -225,7 +225,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_c
   run->add_flag("--shared-uids", arguments->shared_uids, "Allow other users in this job");
   run->formatter(make_formatter_with_command());
   run->footer(
-      "Returns COMMAND's own exit code: 128 + N if signal N ended it, 127 if it does not exist.\n"
+      "Returns COMMAND's own exit code, 128 + N if signal N ended it, or 127 if it does not exist.\n"
       "This code determines the job's outcome: success publishes complete entries. Without a mount,\n"
       "COMMAND still runs, but without the cache; CACHESHIM_STRICT=1 makes that an error (69).\n"
       "With --store, processes that COMMAND leaves behind end together with the mount.");

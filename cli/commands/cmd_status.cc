@@ -63,7 +63,7 @@ std::string publishing_text(const json& status) {
   if (full_since == 0) return policy_text(text_of(status, "publish"));
   const std::int64_t stopped =
       std::max<std::int64_t>(0, ::time(nullptr) - static_cast<std::int64_t>(full_since));
-  return fmt::format("stopped for {}: the store is full; goes on when more is free",
+  return fmt::format("stopped for {}: the store is full; continues when more space is free",
                      format_duration(std::chrono::seconds(stopped)));
 }
 
@@ -81,8 +81,8 @@ std::string freshness_text(const json& status) {
 
 // Describes which processes exclude each other by lock files.
 std::string locks_text(const json& status) {
-  if (text_of(status, "locks") != "this mount") return "as far as the store's file system does";
-  return "among the processes of this mount alone: the store's file system knows no locks";
+  if (text_of(status, "locks") != "this mount") return "as the store's file system supports them";
+  return "only among the processes of this mount: the store's file system supports no locks";
 }
 
 std::string joined(const json& names) {
@@ -141,7 +141,7 @@ void show_status(const StatusArguments& arguments) {
       {"publishing", publishing_text(status)},
       {"who may publish", publishers_text(text_of(status, "publishers"))},
       {"raw changes", freshness_text(status)},
-      {"requests", "come by " + text_of(status, "requests")},
+      {"requests", "come over " + text_of(status, "requests")},
       {"locks", locks_text(status)},
       {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
       {"profiles", joined(status.value("profiles", json::array()))},

@@ -78,7 +78,7 @@ void read_root(TomlReader& root, Config& config) {
   if (const auto threads = root.find_integer("threads")) {
     if (*threads < 0 || *threads > kMaxThreads) {
       root.report("threads",
-                  fmt::format("must be from 0 (chosen by the cores) to {}", kMaxThreads));
+                  fmt::format("must be from 0 (depends on the cores) to {}", kMaxThreads));
     }
     config.threads = static_cast<unsigned>(*threads);
   }

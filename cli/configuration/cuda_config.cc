@@ -106,7 +106,7 @@ std::string read_cuda_defaults(TomlReader& root, TomlProblem& problem) {
   }
   if (text.size() > kMaxCudaDefaults) {
     root.report("cuda",
-                fmt::format("says more than the {} bytes that a process reads", kMaxCudaDefaults));
+                fmt::format("is longer than the {} bytes that a process reads", kMaxCudaDefaults));
   }
   return text;
 }

@@ -45,7 +45,7 @@ void check_names(Findings& findings) {
     const std::string_view name = variable.substr(0, variable.find('='));
     if (!name.starts_with(kOurPrefix)) continue;
     if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
-    findings.warn(kCheck, name, "is no variable of cacheshim's, and counts for nothing",
+    findings.warn(kCheck, name, "is no variable of cacheshim, and has no effect",
                   "'cacheshim --help' names them");
   }
 }
@@ -57,8 +57,8 @@ void check_ids(Findings& findings) {
     if (given == used) continue;
     findings.warn(
         kCheck, setting(name),
-        fmt::format("counts as '{}': letters, digits and ._- alone, at most {}", used, kMaxJobId),
-        "choose one that is taken as it is: others may come to be the same");
+        fmt::format("is used as '{}': only letters, digits and ._-, at most {}", used, kMaxJobId),
+        "choose one that is used unchanged: two ids may become equal");
   }
 }
 
@@ -66,7 +66,7 @@ void check_switches(Findings& findings) {
   if (is_switched_on(kDisableVariable)) {
     findings.warn(kCheck, setting(kDisableVariable),
                   is_switched_on(kStrictVariable)
-                      ? fmt::format("the library does nothing, and {} wants to fail without it",
+                      ? fmt::format("the library does nothing, although {} requires it",
                                     setting(kStrictVariable))
                       : "the library does nothing in jobs that are started from here",
                   "unset one of them");
@@ -74,13 +74,13 @@ void check_switches(Findings& findings) {
   for (const std::string_view name : {kDisableVariable, kStrictVariable}) {
     const auto value = find_variable(name);
     if (!value || *value == "1" || *value == "0") continue;
-    findings.warn(kCheck, setting(name), "counts as 1: only 0 and nothing are off",
+    findings.warn(kCheck, setting(name), "counts as 1: only 0 and an empty value mean off",
                   "set it to 1, or unset it");
   }
   const auto publish = find_variable(kPublishVariable);
   if (publish && !parse_publish_policy(*publish)) {
     findings.warn(kCheck, setting(kPublishVariable),
-                  "is none of never, end, complete, and counts for nothing", "correct it");
+                  "is none of never, end, complete, and has no effect", "correct it");
   }
   const auto eager = find_variable(kCudaEagerVariable);
   CudaPolicy policy;
@@ -119,7 +119,7 @@ void check_mount_variable(const DoctorContext& context, Findings& findings) {
   findings.warn(
       kCheck, setting(kMountVariable),
       fmt::format("jobs that are started from here do not use the mount at '{}'", context.mount),
-      "name one of the two everywhere");
+      "use one of the two everywhere");
 }
 
 // Reports a cache's own variable that leads elsewhere, because it takes precedence over the mount.
@@ -139,7 +139,7 @@ void check_cache_variables(const DoctorContext& context, const std::vector<Profi
       continue;
     findings.warn(
         kCheck, fmt::format("{}={}", profile.variable, *value),
-        fmt::format("the {} cache of jobs that are started from here is there, past the mount",
+        fmt::format("the {} cache of jobs that are started from here is there, not in the mount",
                     profile.name),
         fmt::format("unset it, or set it to {}/{}", mount, profile.name));
   }
@@ -174,7 +174,7 @@ void check_default_directories(const std::vector<Profile>& profiles, Findings& f
   struct stat status {};
   if (!home || ::stat(home->c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
     return findings.warn(kName, home.value_or("HOME"), "there is no such home directory",
-                         "caches that look for it fail where no variable moves them");
+                         "caches that need it fail unless a variable moves them");
   }
   const uid_t user = ::geteuid() == 0 ? status.st_uid : ::geteuid();
   std::vector<std::string> seen;
@@ -188,7 +188,7 @@ void check_default_directories(const std::vector<Profile>& profiles, Findings& f
       findings.warn(
           kName, closed->path,
           fmt::format("belongs to uid {}, mode {:04o}: without a mount, the {} cache of uid {} "
-                      "ends in PermissionError there",
+                      "fails there with PermissionError",
                       closed->st.st_uid, closed->st.st_mode & 07777, profile.name, user),
           fmt::format("'chown -R {} {}', or remove it", user, closed->path));
     }
@@ -208,7 +208,7 @@ void check_environment(const DoctorContext& context, Findings& findings) {
   const ProfileSet set =
       load_profiles(profile_directories(find_installation().profiles, context.config));
   check_cache_variables(context, set.profiles, findings);
-  if (findings.all().size() == before) findings.ok(kCheck, "", "nothing that contradicts itself");
+  if (findings.all().size() == before) findings.ok(kCheck, "", "no contradictions");
   check_default_directories(set.profiles, findings);
 }
 

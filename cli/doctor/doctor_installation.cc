@@ -34,7 +34,7 @@ void check_config(const DoctorContext& context, Findings& findings) {
     return findings.problem(kCheck, path, failure.what(), "correct it: no mount starts with it");
   }
   findings.ok(kCheck, path,
-              ::access(path.c_str(), F_OK) == 0 ? "good" : "none: all is as by default");
+              ::access(path.c_str(), F_OK) == 0 ? "good" : "none: the defaults apply");
 }
 
 void check_profiles(const DoctorContext& context, Findings& findings) {
@@ -47,13 +47,13 @@ void check_profiles(const DoctorContext& context, Findings& findings) {
   }
   const ProfileSet set = load_profiles(profile_directories(shipped, context.config));
   for (const ProfileError& refused : set.refused) {
-    findings.problem(kCheck, "", refused.message + "; mounts go on without this profile",
+    findings.problem(kCheck, "", refused.message + "; mounts work without this profile",
                      "'cacheshim profile check FILE' when it is corrected");
   }
   std::size_t own = 0;
   for (const Profile& profile : set.profiles) own += profile.origin.starts_with(shipped) ? 0U : 1U;
   if (set.refused.empty()) {
-    findings.ok(kCheck, shipped, fmt::format("{}, {} of them one's own", set.profiles.size(), own));
+    findings.ok(kCheck, shipped, fmt::format("{}, {} of them not shipped", set.profiles.size(), own));
   }
 }
 
@@ -87,7 +87,7 @@ std::string loader_complaint(const std::string& preload) {
   }
   int status = 0;
   if (child > 0) (void)::waitpid(child, &status, 0);
-  if (text.empty() && status != 0) text = fmt::format("a program that has it ends with {}", status);
+  if (text.empty() && status != 0) text = fmt::format("a program that preloads it ends with status {}", status);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }

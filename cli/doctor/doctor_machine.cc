@@ -67,10 +67,10 @@ void check_device(Findings& findings) {
   const unsigned mode = status.st_mode & 0777;
   const std::string mode_text = fmt::format("mode {:04o}", mode);
   constexpr const char* kOpenUp =
-      "'chmod 0666 /dev/fuse', as udev's rule does it, if users are to mount for themselves";
+      "'chmod 0666 /dev/fuse', as udev's rule does, if users are to mount for themselves";
   if (!device && errno == EACCES) {
     return findings.warn(kCheck, kDevice,
-                         mode_text + ": this user cannot mount, as 'cacheshim run --store' does",
+                         mode_text + ": this user cannot mount, which 'cacheshim run --store' requires",
                          kOpenUp);
   }
   if (!device) {
@@ -80,7 +80,7 @@ void check_device(Findings& findings) {
   if ((mode & 0666) != 0666) {
     return findings.warn(
         kCheck, kDevice,
-        mode_text + ": others than its owner cannot mount, as 'cacheshim run --store' does",
+        mode_text + ": not every user can mount, which 'cacheshim run --store' requires",
         kOpenUp);
   }
   findings.ok(kCheck, kDevice, mode_text + ", can be opened");
@@ -107,7 +107,7 @@ void check_fusermount(Findings& findings) {
   constexpr const char* kCheck = "fusermount3";
   constexpr const char* kConf = "/etc/fuse.conf";
   const std::string others =
-      fmt::format("user_allow_other is {} in {}, which cacheshim does without",
+      fmt::format("user_allow_other is {} in {}, which cacheshim does not need",
                   allows_others(kConf) ? "set" : "not set", kConf);
   for (const char* const path :
        {"/usr/bin/fusermount3", "/bin/fusermount3", "/usr/local/bin/fusermount3"}) {
@@ -119,25 +119,25 @@ void check_fusermount(Findings& findings) {
         fmt::format("mode {:04o}{}; {}", status.st_mode & 07777,
                     is_for_users ? "" : ", of no use to users: not setuid root", others));
   }
-  findings.ok(kCheck, "", "not installed; cacheshim does without it; " + others);
+  findings.ok(kCheck, "", "not installed; cacheshim does not need it; " + others);
 }
 
 void check_rootless(Findings& findings) {
   constexpr const char* kCheck = "rootless mounts";
   constexpr const char* kRestricted = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-  constexpr const char* kMeaning = ": 'cacheshim run --store' works for root alone";
+  constexpr const char* kMeaning = ": 'cacheshim run --store' works only for root";
   if (first_line(kRestricted) == "1") {
     return findings.warn(
-        kCheck, kRestricted, std::string("AppArmor keeps user namespaces from users") + kMeaning,
+        kCheck, kRestricted, std::string("AppArmor denies user namespaces to users") + kMeaning,
         "'sysctl kernel.apparmor_restrict_unprivileged_userns=0', or a profile for cacheshim");
   }
   const auto error = ask_child([] {
     if (::geteuid() == 0) (void)!::setresuid(kNobody, kNobody, kNobody);  // fails if kNobody is not mapped
     return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : errno;
   });
-  if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may make user namespaces");
+  if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may create user namespaces");
   findings.warn(kCheck, "",
-                fmt::format("a user cannot make a user namespace ({}){}", reason(*error), kMeaning),
+                fmt::format("a user cannot create a user namespace ({}){}", reason(*error), kMeaning),
                 "'sysctl user.max_user_namespaces=65536', on Debian also "
                 "kernel.unprivileged_userns_clone=1; in a container, a seccomp profile that allows "
                 "unshare");
@@ -160,14 +160,14 @@ void check_kernel(Findings& findings) {
   if (!below) {
     return findings.problem(
         kCheck, "",
-        fmt::format("{}: openat2(2) fails ({}), which the daemon cannot do without", release,
+        fmt::format("{}: openat2(2) fails ({}), which the daemon needs", release,
                     reason(below.error().code())),
         "Linux 5.15 or newer; in a container, a seccomp profile that allows it");
   }
   const std::string features =
       fmt::format("{}: files of layers {}, raw changes {}", release,
                   has(6, 9) ? "can be read and written by the kernel itself"
-                            : "go by way of the daemon (passthrough is of Linux 6.9)",
+                            : "go through the daemon (passthrough needs Linux 6.9)",
                   has(5, 9) ? "can be watched by fanotify" : "are watched by inotify at best");
   findings.ok(kCheck, "", features);
 }
@@ -191,7 +191,7 @@ void check_dead_mounts(Findings& findings) {
     ++bad;
     const bool is_dead = reply == Reply::kDead;
     const std::string what =
-        is_dead ? "its daemon is dead; who uses it gets 'Transport endpoint is not connected'"
+        is_dead ? "its daemon is dead; its users get 'Transport endpoint is not connected'"
                 : fmt::format("does not answer within {} s", kReplyTimeoutMs / 1000);
     const std::string advice = advice_for(mount, is_dead);
     if (mount.type == kFilesystemType && is_dead) {

@@ -73,7 +73,7 @@ void check_options(const DoctorContext& context, const MountEntry& mount, Findin
   }
   if (has_word(mount.options, "ro")) {
     return findings.warn(kCheck, context.mount, "ro: jobs cannot add to their caches",
-                         "mount it without ro, if they are to");
+                         "mount it without ro if they should");
   }
   findings.ok(kCheck, context.mount, mount.options);
 }
@@ -82,13 +82,13 @@ void check_requests(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "requests";
   if (context.said("requests") == "io_uring") {
     return findings.ok(kCheck, context.mount,
-                       "come by io_uring, on the core that they are made on");
+                       "come over io_uring, on the core of the caller");
   }
-  std::string text = "come by /dev/fuse";
+  std::string text = "come over /dev/fuse";
   if (char is_on = 0; std::ifstream(kRingParameter) >> is_on) {
-    text += is_on == 'Y' ? "; the daemon's log says why not by io_uring"
+    text += is_on == 'Y' ? "; the daemon's log says why not over io_uring"
                          : fmt::format(
-                               "; by io_uring they would be answered faster: write Y to {} "
+                               "; over io_uring they would be answered faster: write Y to {} "
                                "before it is mounted",
                                kRingParameter);
   }
@@ -101,21 +101,22 @@ void check_features(const DoctorContext& context, Findings& findings) {
   if (watch == "none") {
     findings.warn(
         kFresh, context.mount,
-        "not watched for: what is changed in the store outside the mount is seen within 1 s",
-        "as root, fanotify serves; else raise fs.inotify.max_user_watches");
+        "not watched: what other processes change in the store is seen within 1 s",
+        "as root, fanotify works; otherwise raise fs.inotify.max_user_watches");
   } else {
     findings.ok(kFresh, context.mount, "seen immediately, by " + watch);
   }
   const bool passes = context.status.value("passthrough", false);
   findings.ok("passthrough", context.mount,
               passes ? "on: the kernel reads and writes files of layers by itself"
-                     : "off: files of layers go by way of the daemon");
+                     : "off: reads and writes of layers go through the daemon");
   check_requests(context, findings);
   if (context.said("locks") == "this mount") {
     findings.warn(
-        "locks", context.mount, "the store's file system knows none: exclusion ends at this mount",
-        "on NFS local_lock=none with a lock service, on Lustre the option flock; else let no "
-        "other node and no raw process share the lock files");
+        "locks", context.mount,
+        "the store's file system supports none: they work only among processes of this mount",
+        "on NFS local_lock=none with a lock service, on Lustre the option flock; otherwise no other "
+        "node, and no process outside the mount, may use the lock files");
   }
 }
 

@@ -105,7 +105,7 @@ void check_locks(const DoctorContext& context, const OpenStore& store, Findings&
           kCheck, context.store,
           "flock does not work on this file system: lock files exclude the processes of one mount "
           "alone, and several daemons of the store know nothing of each other",
-          "one daemon a store; on NFS a lock service, on Lustre the option flock");
+          "use one daemon for each store; on NFS a lock service, on Lustre the option flock");
     case LockSupport::kUnknown:
       findings.warn(kCheck, context.store, "flock could not be tried", "run this as root");
   }
@@ -115,7 +115,7 @@ void check_reflink(const DoctorContext& context, const OpenStore& store, Finding
   const auto shares = store.control ? probe_reflink(store.control.get()) : Errno(EACCES);
   if (!shares) return;  // no write permission, or no O_TMPFILE
   findings.ok("reflink", context.store,
-              *shares ? "copy-ups share their blocks with the base" : "none: copy-ups are copies");
+              *shares ? "copy-ups share their blocks with the base" : "none: copy-ups copy all data");
 }
 
 void check_format(const DoctorContext& context, const OpenStore& store, Findings& findings) {
@@ -123,7 +123,7 @@ void check_format(const DoctorContext& context, const OpenStore& store, Findings
   if (!store.control) {
     return findings.ok(
         kCheck, context.store,
-        "no records that this user may read: a plain directory, or a store of another's");
+        "no records that this user may read: a plain directory, or another user's store");
   }
   const auto text = sys::read_file(store.control.get(), kStoreFormatFile);
   if (text.failed_with(ENOENT)) {
@@ -137,7 +137,7 @@ void check_format(const DoctorContext& context, const OpenStore& store, Findings
   if (const auto* refusal = std::get_if<std::string>(&parsed)) {
     return findings.problem(
         kCheck, context.store, *refusal,
-        fmt::format("no mount takes it so; where it is damaged, remove {}/{}/{}", context.store,
+        fmt::format("no daemon mounts this store; if the record is damaged, remove {}/{}/{}", context.store,
                     kControlName, kStoreFormatFile));
   }
   const StoreFormat& format = std::get<StoreFormat>(parsed);
@@ -245,9 +245,9 @@ void check_layers(const DoctorContext& context, const OpenStore& store, Findings
                   format_count(found->size(), "layer", "layers"), foreign, ended);
   if (orphans > 0) {
     return findings.warn(kCheck, path,
-                         fmt::format("{}; of {} the daemon is gone", what,
+                         fmt::format("{}; the daemon of {} is gone", what,
                                      format_count(orphans, "active one", "active ones")),
-                         "the next mount of the store on this node takes them up");
+                         "the next mount of the store on this node takes them over");
   }
   findings.ok(kCheck, path, what);
 }
@@ -258,7 +258,7 @@ void check_left_over(const DoctorContext& context, const OpenStore& store, Findi
   if (trash && *trash > 0) {
     findings.warn(
         "trash", context.store + "/.cacheshim/trash",
-        fmt::format("{} there for more than a day", format_count(*trash, "thing is", "things are")),
+        fmt::format("{} there for more than a day", format_count(*trash, "object has been", "objects have been")),
         "'cacheshim gc' on a mount of the store empties it");
   } else if (trash) {
     findings.ok("trash", context.store + "/.cacheshim/trash", "nothing old");
@@ -268,7 +268,7 @@ void check_left_over(const DoctorContext& context, const OpenStore& store, Findi
     findings.warn("staging", context.store + "/.cacheshim/staging",
                   fmt::format("{} left by daemons of this or another node that are not seen here",
                               format_count(*staging, "directory", "directories")),
-                  "the next mount removes those that nobody holds");
+                  "the next mount removes those that no daemon holds");
   }
 }
 
@@ -281,13 +281,13 @@ void check_store(DoctorContext& context, Findings& findings) {
   if (!st) {
     const bool is_needed = context.mount.empty();
     if (is_needed) context.is_available = false;
-    const std::string what = "cannot be looked into: " + reason(st.error());
+    const std::string what = "cannot be opened: " + reason(st.error());
     if (is_needed) {
       return findings.problem("store", context.store, what,
                               "name the directory that holds the caches");
     }
     return findings.warn("store", context.store, what,
-                         "look from where it is mounted, and as root");
+                         "run this where it is mounted, and as root");
   }
   store.base = *std::move(base);
   store.st = *st;

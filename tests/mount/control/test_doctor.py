@@ -240,7 +240,7 @@ def test_layers_whose_daemon_is_gone_and_what_is_left_over(mount, doctor, two_jo
     (foreign / "meta.json").write_text('{"job": "other", "node": "far-away", "state": "active"}')
     report = doctor("--store", mount.store)
     check_finding(report, "layers", "warning", "layers", "1 of other nodes",
-                  "of 1 active one the daemon is gone", "next mount")
+                  "the daemon of 1 active one is gone", "next mount")
     check_finding(report, "staging", "warning", "staging", "1 directory")
     assert report.of("trash") == []
     mount.mount()
@@ -255,7 +255,7 @@ def test_trash_that_is_never_emptied(doctor, store):
     (trash / f"{int(time.time())}-node-1-0").mkdir()
     assert doctor("--store", store).of("trash") == []
     (trash / f"{int(time.time()) - 25 * 3600}-node-1-1").mkdir()
-    check_finding(doctor("--store", store), "trash", "warning", trash, "1 thing is", "cacheshim gc")
+    check_finding(doctor("--store", store), "trash", "warning", trash, "1 object has been", "cacheshim gc")
 
 
 @pytest.mark.preloads_program
@@ -275,7 +275,7 @@ def test_a_file_system_without_locks(mount_store, store, doctor, job_of, scratch
         assert not two("try_flock_path", two.path("triton/KEY/lock"))  # the jobs of this mount exclude each other
         assert mount.status()["locks"] == "this mount"
         report = doctor("--mount", point)
-        check_finding(report, "locks", "warning", point, "exclusion ends at this mount")
+        check_finding(report, "locks", "warning", point, "only among processes of this mount")
         report = doctor("--mount", point, env={"LD_PRELOAD": NO_LOCKS,
                                                "NO_LOCKS_BELOW": str(store)})
         check_finding(report, "store locks", "warning", store, "flock does not work")
@@ -309,7 +309,7 @@ def test_no_user_namespaces(program, store, home, scratch):
                             capture_output=True, check=False,
                             env={**os.environ, "HOME": str(home)})
     report = Report(result)
-    check_finding(report, "rootless mounts", "warning", "", "cannot make a user namespace",
+    check_finding(report, "rootless mounts", "warning", "", "cannot create a user namespace",
                   "max_user_namespaces")
 
 
@@ -385,7 +385,7 @@ def test_the_preloaded_library(doctor, store, library, scratch):
     ({"CACHESHIM_PUBLISH": "always"}, "CACHESHIM_PUBLISH=always", "never, end, complete"),
     ({"CACHESHIM_CUDA_EAGER": "on"}, "CACHESHIM_CUDA_EAGER=on", "off, auto, force"),
     ({"CACHESHIM_LOG": "/none/log"}, "CACHESHIM_LOG=/none/log", "cannot be written"),
-    ({"TRITON_CACHE_DIR": "/elsewhere"}, "TRITON_CACHE_DIR=/elsewhere", "past the mount"),
+    ({"TRITON_CACHE_DIR": "/elsewhere"}, "TRITON_CACHE_DIR=/elsewhere", "not in the mount"),
 ])
 def test_variables_that_contradict(doctor, store, env, where, part):
     assert doctor("--store", store).of("environment") == []

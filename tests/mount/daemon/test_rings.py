@@ -62,9 +62,9 @@ def test_requests_use_the_way_that_kernel_and_configuration_select(mount_store, 
     with mounts.setting(PARAMETER, value):
         mount = mount_store(store, "--config", scratch / "c.toml")
         assert mount.status()["requests"] == way
-        assert f"come by {way}" in mount.cli("status").stdout
+        assert f"come over {way}" in mount.cli("status").stdout
         said = said_by_doctor(mount)
-    assert said.startswith(f"come by {way}")
+    assert said.startswith(f"come over {way}")
     assert (str(PARAMETER) in said) == (value == "N")
     assert ("log says" in said) == bool(config)
     job = job_of(mount, "j", UID)

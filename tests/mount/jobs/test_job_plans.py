@@ -96,7 +96,7 @@ def test_dry_run_plans_discarding(mount, job_of, store):
     assert answer["files"] == 7 and answer["removed"] == 1 and answer["open_files"] == 1
     assert units["mine/cache"]["bytes"] == 3
     text = mount.cli("job", "discard", "one", "--dry-run").stdout
-    assert "would throw away 7 files" in text and "would see again 1 name" in text
+    assert "would discard 7 files" in text and "would again see 1 name" in text
     assert "has 1 file open" in text
     assert mount.layer_names("one") == before
     shown = json.loads(mount.cli("job", "show", "one", "--json").stdout)

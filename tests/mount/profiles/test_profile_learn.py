@@ -166,7 +166,7 @@ def test_the_commands_output_goes_to_stderr():
 
 
 @pytest.mark.parametrize("words, code, message", [
-    (["--variable", "X_CACHE", "--", "true"], FAILED, "'true' made no file below"),
+    (["--variable", "X_CACHE", "--", "true"], FAILED, "'true' created no file below"),
     (["--variable", "X_CACHE"], USAGE, "needs a COMMAND"),
     (["--", "true"], USAGE, "which cache?"),
 ])

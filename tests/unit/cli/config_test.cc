@@ -101,7 +101,7 @@ TEST(Config, RejectsInvalidValues) {
   EXPECT_EQ(refusal("layer_keep = -1"), "2 c.toml:1: layer_keep: " + duration);
   EXPECT_EQ(refusal("layer_keep = 1.5"), "2 c.toml:1: layer_keep: " + duration);
   EXPECT_EQ(refusal("threads = -1"),
-            "2 c.toml:1: threads: must be from 0 (chosen by the cores) to 256");
+            "2 c.toml:1: threads: must be from 0 (depends on the cores) to 256");
   EXPECT_EQ(refusal("layers = 'x'"), "2 c.toml:1: layers: must be an absolute path");
   EXPECT_EQ(refusal("publish = 'end'"), "2 c.toml:1: publish: must be a table");
   EXPECT_EQ(refusal("[publish]\npolicy = 'always'"),
