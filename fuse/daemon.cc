@@ -88,7 +88,8 @@ std::string served_directory(const DaemonOptions& options) {
   return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }
 
-// Blocks the signals in every thread, so that the main thread can wait for them by signalfd(2).
+// Blocks the signals in this thread, and so in every thread that it creates later. The main thread waits for them by
+// signalfd(2).
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);

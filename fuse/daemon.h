@@ -52,7 +52,7 @@ struct DaemonOptions {
   std::optional<PublishAllow> allow;  // nothing: everybody may publish
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
-  // The maximum time that a process waits for another's build; 0: it does not wait.
+  // The maximum time that a process waits for another process's build; 0: it does not wait.
   std::chrono::seconds flight_timeout{120};
   bool verify_on_open = false;
   LimitValues limits = standard_limits();  // of one user

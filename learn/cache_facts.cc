@@ -161,7 +161,7 @@ class Finder {
     }
   }
 
-  // Returns the files that were both read and, in place or by a replacement, written again.
+  // Returns the files that were read, and that were also rewritten in place or replaced.
   std::set<std::string> find_shared() {
     std::set<std::string> paths;
     for (const History* run : {&first_, &std::as_const(second_)}) {

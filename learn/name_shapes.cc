@@ -31,7 +31,7 @@ bool looks_random(std::string_view text) {
   return (digits > 0 && digits < size) || (upper > 0 && lower > 0 && upper < size - 1);
 }
 
-// Replaces each character except the hyphens of a UUID with '?'.
+// Replaces each character with '?', except the hyphens of a UUID. Returns "*" for more than kLongestKept characters.
 std::string question_marks(std::string text) {
   if (text.size() > kLongestKept) return "*";
   std::replace_if(

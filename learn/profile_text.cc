@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kWidth = 110;
 constexpr std::string_view kIndent = "  ";  // of the second and later lines of a comment
 
-// Removes control characters, because text that a program chose goes into comments.
+// Replaces control characters, because text that a program chose goes into comments.
 std::string plain(std::string_view text) {
   std::string result(text);
   std::replace_if(

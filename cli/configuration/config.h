@@ -36,9 +36,9 @@ struct Config {
 // Throws Failure (usage) with "FILE:LINE: reason".
 Config parse_config(std::string_view text, std::string_view origin);
 
-// Reads `file`, which must exist. If `file` is empty, reads cacheshim.toml in config_dir(); returns
-// the defaults if this file does not exist, or (with one line on stderr) if this user cannot enter
-// the directory. Throws Failure (usage) as parse_config(), or if the file cannot be read.
+// Reads `file`, which must exist. If `file` is empty, reads cacheshim.toml in config_dir(); returns the defaults if
+// this file does not exist, or (with one line on stderr) if this user cannot enter the directory. Throws Failure
+// (usage) in the cases of parse_config(), and if the file cannot be read.
 Config load_config(const std::string& file);
 
 }  // namespace cacheshim::cli

@@ -17,7 +17,7 @@ enum class DaemonLife {
 // thread.
 pid_t start_daemon(const DaemonOptions& options, DaemonLife life);
 
-// Runs serve() in this process, with the log on stderr. Throws Failure as start_daemon().
+// Runs serve() in this process, with the log on stderr. Throws Failure like start_daemon().
 void run_in_foreground(const DaemonOptions& options);
 
 // Calls run_in_foreground() or start_daemon(): the last step of commands that mount.

@@ -81,7 +81,7 @@ Files open_files(pid_t pid, const MountEntry& mount) {
   return found;
 }
 
-// Whether the process maps a file of the mount. maps shows the device as hexadecimal major:minor.
+// Whether the process maps a file of the mount. /proc/PID/maps shows the device as hexadecimal major:minor.
 bool has_mapping(pid_t pid, const MountEntry& mount) {
   unsigned major = 0;
   unsigned minor = 0;

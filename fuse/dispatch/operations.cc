@@ -59,8 +59,8 @@ void require_known_nodes(const Filesystem& fs) {
   if (second != first) require(second);
 }
 
-// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO, unless `replies_itself`: a
-// completion that is destroyed unused then does that.
+// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. With `replies_itself`, leaves this
+// to the request's completion, which replies with EIO when it is destroyed unused.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {

@@ -13,9 +13,9 @@
 
 namespace cacheshim {
 
-// A job's publish policy, and whether its layer may be published. After the first change by a user who may not publish,
-// the layer may not be published. The daemon records this refusal before it makes the change. The record stays as long
-// as the layer, whichever job, daemon and users use the layer later. Thread-safe.
+// A job's publish policy, and whether its layer may be published. Once a user who may not publish changes the layer, it
+// may never be published. The daemon records this refusal before it makes the change. The record stays as long as the
+// layer, whichever job, daemon and users use the layer later. Thread-safe.
 class JobPolicy {
  public:
   struct Settings {

@@ -100,7 +100,7 @@ class JobViews {
   // view belongs to another user.
   bool reserve(uid_t uid) EXCLUDES(mutex_);
   // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids. Such a
-  // uid, even root's, must not get the files of the layer.
+  // user, even root, must not get the files of the layer.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
   // Whether the uid may change the job itself: true for root and for the owners of the job's views.
   bool may_change(uid_t uid) const EXCLUDES(mutex_);

@@ -16,18 +16,17 @@ bool go_to_core(int core);
 
 // Lets the receiver run on the core of its only client.
 //
-// Most of a round trip between a client thread and a receiver is the time to wake each other on
-// another core: a few microseconds on bare metal, 30 in some virtual machines, where the answer
-// itself takes 4. On one core, a wake-up is only a context switch. The scheduler leaves the client on
-// this core only if the core counts as idle, that is, if only SCHED_IDLE threads run on it (sched(7);
-// sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver becomes a guest on the
-// client's core: it runs there as SCHED_IDLE, as long as requests follow each other without a pause
-// and all come from one thread. Load balancing moves the client to another core every few hundred
-// requests; the receiver follows it.
+// In a round trip between a client thread and a receiver, most of the time goes into waking each other on another core:
+// a few µs on bare metal, 30 µs in some virtual machines, where the answer itself takes 4 µs. On one core, a wake-up is
+// only a context switch. The scheduler leaves the client on this core only if the core counts as idle, that is, if only
+// SCHED_IDLE threads run on it (sched(7); sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver
+// becomes a guest on the client's core: it runs there as SCHED_IDLE, as long as requests follow each other without a
+// pause and all come from one thread. Load balancing moves the client to another core every few hundred requests; the
+// receiver follows it.
 //
-// A SCHED_IDLE thread yields to every runnable thread. So another thread checks whether the guest
-// makes progress, and ends its stay if not. The receiver then does not try again for one second; each
-// further failure doubles this time, up to 64 seconds.
+// A SCHED_IDLE thread yields to every runnable thread. So another thread checks whether the guest makes progress, and
+// ends the guest's stay if it does not. The receiver then does not try again for one second; each further failure
+// doubles this time, up to 64 seconds.
 //
 // A receiver that is bound to a core handles the requests of that core (RingLoop). It stays there
 // and follows no client, because other receivers handle the requests of the other cores.

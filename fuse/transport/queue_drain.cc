@@ -75,10 +75,9 @@ bool QueueDrain::check_once() {
   return !queues_.empty();
 }
 
-// Returns true if no request waits for an entry any more. If that is unknown, makes a request of its
-// own and returns false. It makes the request when all receivers of the core are idle: then there is
-// a free entry for the request, and no other request on this core takes the entry first. After
-// kPatience ticks it no longer waits for a blocked receiver.
+// Returns true if no request waits for an entry any more. Otherwise, or if that is unknown, returns false, and makes a
+// request of its own as soon as all receivers of the core are idle: then there is a free entry for the request, and no
+// other request on this core takes the entry first. After kPatience ticks, no longer waits for a blocked receiver.
 bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();

@@ -26,7 +26,7 @@ class RequestBuffer;
 //   - the head starts a request that may take long (an fsync, a copy): another thread becomes the head;
 //   - requests follow each other without a pause: one more thread helps until it finds no request waiting (on two cores
 //     no thread helps: the clients need the other core);
-// - a request takes unexpectedly long, because a disk or a lock is slow: the watcher, which is awake only while there
+//   - a request takes unexpectedly long, because a disk or a lock is slow: the watcher, which is awake only while there
 //     is traffic, then makes another thread the head within two of its ticks.
 // With a single client the head shares the client's core (ClientCore); the watcher checks that the head makes progress.
 class ReceiveLoop final : public RequestSource {

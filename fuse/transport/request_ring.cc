@@ -14,7 +14,7 @@
 namespace cacheshim {
 namespace {
 
-// linux/fuse.h has these structures since Linux 6.14.
+// These structures were added to linux/fuse.h in Linux 6.14.
 struct EntryInOut {  // fuse_uring_ent_in_out
   std::uint64_t flags;
   std::uint64_t commit_id;

@@ -268,13 +268,12 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
 }
 
-// Interrupts the request if its client has got a signal that the kernel does not report to the
-// daemon. The kernel reports a signal that comes after the daemon has received the request. Up to
-// Linux 6.18, it does not report an earlier signal if the request came through a ring (through
-// /dev/fuse, dev_do_read() does). The client's state in /proc shows the signal: request_wait_answer()
-// sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from then on. A client that is
-// not yet asleep may not have checked yet whether the daemon has the request. Returns false if the
-// caller must check again.
+// Interrupts the request if its client has received a signal that the kernel does not report to the daemon. The kernel
+// reports a signal that comes after the daemon has received the request. Up to Linux 6.18, it does not report an
+// earlier signal if the request came through a ring (through /dev/fuse, dev_do_read() does). The client's state in
+// /proc shows the signal: request_wait_answer() sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from
+// then on. A client that is not yet asleep may not have checked yet whether the daemon has the request. Returns false
+// if the caller must check again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);

@@ -143,8 +143,8 @@ void Session::detach() {
 
 void Session::stop() {
   detach();
-  // In reverse: the reply to FUSE_INIT goes through the last source and starts others, which must
-  // not happen after their stop.
+  // Stops the last source first: the reply to FUSE_INIT goes through it and starts the others, which must not happen
+  // after they have been stopped.
   std::for_each(sources_.rbegin(), sources_.rend(), [](const auto& source) { source->stop(); });
 }
 

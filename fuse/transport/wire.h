@@ -50,10 +50,9 @@ struct Connection {
   bool can_pass_through = false;
   bool uses_io_uring = false;
 };
-// Accepts the kernel's features that the daemon needs: parallel lookups in a directory (which
-// libfuse 3.14 assumes and does not request), the duty to clear set-id bits on a write, the flags
-// that the sources need (RequestSource::init_flags2), and, if `pass_through`, reads and writes that
-// bypass the daemon.
+// Accepts the kernel's features that the daemon needs: parallel lookups in a directory (which libfuse 3.14 assumes but
+// does not request), the duty to clear set-id bits on a write, the flags that the sources need
+// (RequestSource::init_flags2), and, if `pass_through`, reads and writes that bypass the daemon.
 Connection connect(bool pass_through);
 
 // ---- FUSE_WRITE, FUSE_SETATTR of a size: whether the daemon must clear set-id bits and

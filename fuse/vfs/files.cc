@@ -143,8 +143,8 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
   return opened;
 }
 
-// Opens a file that has lost its name: since the kernel resolved the name, or earlier, if the caller opens the file
-// through /proc/PID/fd.
+// Opens a file that has lost its name: another request has removed the name after the kernel resolved it, or the caller
+// opens the file through /proc/PID/fd.
 Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, const NodeInfo& info,
                                                         int flags) {
   CACHESHIM_TRY(fd, reopen_removed(info, backing_flags(flags)));

@@ -12,7 +12,7 @@
 namespace cacheshim {
 
 // Serves flock(2) and fcntl(2) locks. The kernel passes all of them to the daemon (FUSE_CAP_FLOCK_LOCKS applies to the
-// whole mount), and LockTable decides.
+// whole mount), and LockTable decides when to grant them.
 //
 // The close of a descriptor releases the process's record locks on the file. The kernel reports the close by FLUSH,
 // which costs a round trip: an open, read and close takes 9 µs without FLUSH and 13 µs with it. The daemon chooses at
