@@ -76,7 +76,7 @@ inline CounterValues read_counters(const Counters& counters, const CounterReadin
   };
 }
 
-// Whether each row has a help text, and the rows of each section are adjacent and in order.
+// Whether each row has a help text, and the rows are sorted by section.
 constexpr bool are_complete(const auto& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].help.empty()) return false;

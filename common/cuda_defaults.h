@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-// The settings of the configuration's [cuda] section by program, as text. The daemon writes the
+// The per-program settings of the configuration's [cuda] section, as text. The daemon writes the
 // text into its run directory, and cuda_hooks reads it when a process starts.
 //
 // Layout: lines PROGRAM \t POLICY \t MATCH \n. PROGRAM is a pattern of fnmatch(3) for the last
@@ -19,7 +19,7 @@ inline constexpr std::string_view kCudaMatchVariable = "CACHESHIM_CUDA_MATCH";
 inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
-  kOff,     // the library changes nothing, but undoes the setting of an ancestor process
+  kOff,     // the library only undoes a setting that it has made in an ancestor process
   kAuto,    // the driver loads modules eagerly, unless the user sets CUDA_MODULE_LOADING=LAZY
   kForce,   // the driver loads modules eagerly, whatever the user sets
   // Experimental: the driver loads kernels lazily, except those whose names match. If the user sets
@@ -27,7 +27,8 @@ enum class CudaPolicy {
   kSelect,
 };
 
-// Converts "off", "auto", "force" or "select" to `out`; returns false for any other name.
+// Stores the policy named "off", "auto", "force" or "select" in `out`; returns false for any other
+// name.
 bool parse_cuda_policy(std::string_view name, CudaPolicy& out);
 
 struct CudaDefault {
@@ -35,8 +36,8 @@ struct CudaDefault {
   std::string_view match;  // a POSIX extended regular expression; points into the text
 };
 
-// Returns the entry of `text` for `program`, or the default if no line matches. Skips malformed
-// lines. `program` ends with a NUL.
+// Returns the setting that `text` has for `program`, or the default if no line matches. Skips
+// malformed lines. `program` ends with a NUL.
 CudaDefault find_cuda_default(std::string_view text, const char* program);
 
 }  // namespace cacheshim

@@ -15,27 +15,27 @@
 //
 // Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
 // that the base has under it; and both keys of each entry whose reads the daemon must see. Names
-// that only the mount may answer for (name_rules.h) need no key. Bits are never cleared. When a
-// filter becomes too small, its owner changes or the layer is emptied, the daemon writes a new file
-// and retires the old filter.
+// that only the mount may answer for (name_rules.h) need no key. Bits are never cleared. The daemon
+// writes a new file and retires the old filter when the filter becomes too small, when the view's
+// owner changes, and when the layer is emptied.
 //
-// A listing needs only the key of the directory. The layer has a name, a whiteout or a mark in a
-// directory only if it has the directory itself, and it creates the directory, with its key, first.
-// If a view hides a lock file of the base, the layer has no whiteout of it, but the daemon adds the
-// key of its directory. So if the bits of a directory are unset, the view shows the base's names
-// there, except for names that no view shows.
+// A listing needs only the key of the directory. Before the daemon puts a name, a whiteout or an
+// opaque marker into a directory of the layer, it adds the directory's key and creates the
+// directory. If a view hides a lock file of the base, the layer has no whiteout of it, but the
+// daemon adds the key of the file's directory. So if the filter lacks the key of a directory, the
+// view shows the base's names there, except for names that no view shows.
 //
 // Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key before it begins the
-// change that the key describes, and does not wait in between. It retires a filter before it sets a bit only in a newer
-// one. A reader (1) makes its call on the base and (2) then finds the filter unretired and the bits of its path unset.
-// If a change that shadows the path had begun before (1), its bits would have been set before (1) and would still be
-// set at (2). So at (1) no such change had begun, and the base's answer was the view's. (The reader also checks the
-// filter before (1), but only to avoid the call.) A change that has returned has set its bits, whichever process made
-// it, so a reader that begins later uses the mount. Bits that are set by a collision also lead to the mount, whose
-// answer is always correct.
+// change that the key describes, and does not wait in between. It retires a filter before it sets a bit in a newer
+// filter alone. A reader uses the base's answer only if it (1) has made its call on the base and (2) has then found
+// that the filter is not retired and lacks the keys of its path. If a change that shadows the path had begun before
+// (1), its bits would have been set before (1) and would still be set at (2). So at (1) no such change had begun, and
+// the base's answer was the view's. (The reader also checks the filter before (1), but only to avoid the call.) A
+// change that has returned has set its bits, whichever process made it, so a reader that begins later uses the mount.
+// Bits that are set by a collision also lead to the mount, whose answer is always correct.
 //
-// Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has
-// kBitsPerKey bits in one word, so that one access sets or reads them.
+// Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has up to
+// kBitsPerKey bits, all in one word, so that one access sets or reads them.
 namespace cacheshim {
 
 inline constexpr std::uint32_t kFilterMagic = 0x46445343;  // "CSDF"
@@ -46,10 +46,10 @@ struct alignas(64) FilterHeader {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
-  std::uint32_t retired;     // not 0: do not use it; there may be a newer file of this name
+  std::uint32_t retired;     // not 0: do not use this filter; there may be a newer file of its name
   // Not 0: a process of this job is building. A process that opens a name of class `flight` must
-  // then use the mount, even if the base has the name: the open shows that the process has given up
-  // its own build.
+  // then use the mount, even if the base has the name: the open may show that the process has given
+  // up its own build.
   std::uint32_t building;
 };
 
@@ -79,11 +79,12 @@ inline FilterPlace place_of(FilterKey key, std::uint32_t word_count) {
 }
 
 // A filter in shared memory, for readers. Owns nothing. All functions are async-signal-safe, and read only the given
-// memory even if its owner changes it in the meantime.
+// memory, even if the file's owner changes the file in the meantime.
 class FilterView {
  public:
   FilterView() = default;
-  // `memory` has `size_bytes` and stays mapped. Returns an empty view if it contains no filter.
+  // Returns an empty FilterView if `memory` contains no filter. Requires: `memory` has `size_bytes`
+  // bytes and stays mapped.
   static FilterView over(const void* memory, std::size_t size_bytes) {
     const auto* header = static_cast<const FilterHeader*>(memory);
     if (size_bytes < sizeof *header || header->magic != kFilterMagic) return {};
@@ -125,7 +126,8 @@ class ShadowProbes {
     add(key_below(directory_));
   }
 
-  // Adds the components in order, from the view's root on. Returns false if there are too many.
+  // Adds the next component. Call once for each component, from the view's root on. Returns false
+  // if there are too many.
   bool descend(std::string_view component) {
     if (count_ == places_.size()) return false;
     if (depth_++ > 0) add(key_below(directory_));
@@ -133,7 +135,7 @@ class ShadowProbes {
     if (depth_ == kEntryDepth) entry_ = directory_;
     return true;
   }
-  // Call after the last component.
+  // Call after the last component. Returns false if there are too many.
   bool finish() {
     if (count_ == places_.size()) return false;
     add(directory_);
@@ -141,8 +143,8 @@ class ShadowProbes {
   }
   // The path's own key.
   FilterKey path() const { return directory_; }
-  // Returns the key of the path's first two components: a cache, and a directory or file in it;
-  // kRootKey for a path with fewer components.
+  // Returns the key of the path's first two components: a cache's directory, and a directory or
+  // file in it; kRootKey for a path with fewer components.
   FilterKey entry() const { return entry_; }
   // Returns true if the caller must not read the base, or must discard its answer.
   bool may_be_shadowed() const {

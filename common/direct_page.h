@@ -7,7 +7,7 @@
 
 // The files of the run directory that direct answers use. direct_filter.h describes the format of the filters.
 //
-//   <run directory>/state           MountPage and the name rules; shows whether the mount is alive
+//   <run directory>/state           MountPage and the name rules; shows whether the daemon is alive
 //                views/<job>       the job's filter
 //                counters/<job>    CounterSlots, which the processes of the view's user may write
 //                base/             the base, bound read-only and nosymfollow
@@ -19,9 +19,10 @@ inline constexpr std::string_view kCountersDirectory = "counters";
 inline constexpr std::string_view kBaseDirectory = "base";
 
 // Eviction depends on the access times of files. These times are renewed at most once in this
-// period. If a process finds an older access time, it opens the file through the mount, and the
-// daemon renews the time. For an entry, eviction uses the latest access time of its files, so
-// renewing the time of one file is enough.
+// period. If a process finds that neither the access time nor the modification time of a file is
+// within this period, it opens the file through the mount, and the daemon renews the access time.
+// For an entry, eviction uses the latest access time of its files, so renewing the time of one file
+// is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
 // The interval after which a process checks an access time again if it repeatedly opens the same
 // file, or files of one entry.
@@ -36,8 +37,9 @@ struct MountPage {
   std::uint32_t size_bytes;    // of the whole file
   std::uint32_t rules_offset;  // of the name rules (name_rules.h), to the end of the file
   std::uint32_t family_count;  // of the name rules
-  // Offset of a futex word with the id of a thread of the daemon. The word belongs to a robust
-  // mutex: when the thread ends in any way, the kernel releases the mutex and clears the low bits.
+  // Offset of a futex word that holds the id of a thread of the daemon. The word belongs to a
+  // robust mutex: when the thread ends for any reason, the kernel releases the mutex and clears the
+  // low bits.
   std::uint32_t alive_offset;
   std::uint64_t device;       // st_dev of the mount's files
   std::uint64_t base_device;  // of the base's directory, which is bound at base/
@@ -53,9 +55,9 @@ inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 
-// Returns the page at the beginning of `memory`, which holds the first `size_bytes` of a state
-// file; null if the page is not valid. Does not check rules_offset. Requires: `memory` is aligned
-// for MountPage.
+// Returns the page at the beginning of `memory`, which holds the first `size_bytes` bytes of a
+// state file; null if the page is not valid. Does not check rules_offset. Requires: `memory` is
+// aligned for MountPage.
 inline const MountPage* mount_page_over(const void* memory, std::size_t size_bytes) {
   const auto* const page = static_cast<const MountPage*>(memory);
   const bool fits = size_bytes >= sizeof *page && page->magic == kMountPageMagic &&
@@ -73,10 +75,11 @@ inline bool is_alive(const std::uint32_t* word) {
   return (__atomic_load_n(word, __ATOMIC_ACQUIRE) & kAliveMask) != 0;
 }
 
-// Each counter is the sum of its slots. Each thread selects a slot, so that few threads share one.
+// The value of a counter is the sum over all slots. Each thread selects one slot, so that few
+// threads share a slot.
 struct alignas(64) CounterSlot {
   std::uint64_t opens;  // opens that were served from the base
-  std::uint64_t looks;  // other answers from the base, including absent names
+  std::uint64_t looks;  // other answers from the base, including those for absent names
 };
 inline constexpr std::size_t kCounterSlots = 64;
 inline constexpr std::size_t kCountersBytes = kCounterSlots * sizeof(CounterSlot);

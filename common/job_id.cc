@@ -16,8 +16,8 @@ constexpr bool is_id_char(char c) {
 // Whether the text is "." or "..", which cannot be the name of a job's directory.
 bool is_dots(std::string_view text) { return text == "." || text == ".."; }
 
-// Removes the part of `text` before `delimiter`, and the delimiter, and returns this part. This
-// file uses pointers instead of substr(), which would bring std::__throw_out_of_range into the
+// Removes the part before `delimiter`, and the delimiter itself, from `text`; returns the part.
+// This file uses pointers instead of substr(), which would bring std::__throw_out_of_range into the
 // preloaded library.
 std::string_view take_until(std::string_view& text, char delimiter) {
   const void* hit = text.empty() ? nullptr : std::memchr(text.data(), delimiter, text.size());

@@ -21,8 +21,8 @@ class JobId {
   // Converts any text to a valid id, as above.
   static JobId from_text(std::string_view text);
   static JobId for_uid(uid_t uid);  // uid-<uid>, the user's own job
-  // Returns uid-<uid>.<id>, truncated to kMaxJobId bytes: the user's job if the user names an id but may not use the
-  // job of this id.
+  // Returns uid-<uid>.<id>, truncated to kMaxJobId bytes: the job that the user's processes get if they name `id` but
+  // the user may not use the job of this id.
   static JobId for_uid(uid_t uid, std::string_view id);
 
   bool empty() const { return length_ == 0; }
@@ -37,19 +37,19 @@ class JobId {
 // An id uid-<uid>, or uid-<uid>.<any text>, belongs to that user by construction: no variable and no
 // request of another user except root can begin such a job.
 
-// Whether the id is the own job of a user, uid-<uid>.
+// Whether the id is that of a user's own job, uid-<uid>.
 bool is_own_job(std::string_view id);
 // Returns the user to whom the id belongs by construction, if there is one.
 std::optional<uid_t> owner_of_id(std::string_view id);
-// Whether the id belongs by construction, and not to `uid`. Also true for a uid-<digits> that is not the normal form of
-// any user id, such as uid-007.
+// Whether the id belongs by construction to a user other than `uid`. Also true for a uid-<digits> that is not the
+// normal form of any user id, such as uid-007.
 bool is_of_another_uid(std::string_view id, uid_t uid);
 
 // Whether `text` is a job id: not empty, and not changed by from_text().
 bool is_job_id(std::string_view text);
 
-// Reads environment variables. `find` returns the value of `name`, or an empty view if it is unset
-// or empty. The view is valid as long as the environment is.
+// Reads environment variables. `find` returns the value of `name`, or an empty text if the variable
+// is unset or empty. The text is valid as long as the environment is.
 class Environment {
  public:
   virtual std::string_view find(std::string_view name) const = 0;
@@ -69,16 +69,17 @@ class EnvironmentBlock final : public Environment {
 };
 
 // Returns the job that the environment names, or an empty id. Uses the first of these variables that is set:
-// CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. Appends the values of
-// GITHUB_JOB and RUNNER_NAME, each after a '-', to that of GITHUB_RUN_ID if they are set.
+// CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. If the id is from
+// GITHUB_RUN_ID, appends the values of GITHUB_JOB and RUNNER_NAME, if set, each after a '-'.
 JobId job_from_environment(const Environment& environment);
 
 // Returns the SLURM job that the text of /proc/PID/cgroup names by a path component job_<digits>,
 // or an empty id.
 JobId slurm_job_from_cgroup(std::string_view cgroup_text);
 
-// Returns the attempt: CACHESHIM_CYCLE, SLURM_RESTART_COUNT, GITHUB_RUN_ATTEMPT or
-// TORCHELASTIC_RESTART_COUNT, converted to a valid id; "0" if none is set.
+// Returns the attempt: the value of the first of CACHESHIM_CYCLE, SLURM_RESTART_COUNT,
+// GITHUB_RUN_ATTEMPT and TORCHELASTIC_RESTART_COUNT that is set, converted to a valid id; "0" if
+// none is set.
 JobId cycle_from_environment(const Environment& environment);
 
 }  // namespace cacheshim

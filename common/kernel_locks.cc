@@ -21,7 +21,7 @@ std::string name_of(dev_t device, ino_t inode) {
 }  // namespace
 
 // Parses lines such as "1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF"; waiting requests have "->"
-// after the number. Source: locks_show of the kernel, proc(5).
+// after the number. Sources: locks_show() in the kernel, proc(5).
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode) {
   const std::string file = name_of(device, inode);
   std::vector<KernelLock> locks;

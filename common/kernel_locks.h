@@ -16,8 +16,8 @@ struct KernelLock {
   pid_t process = 0;
 };
 
-// Returns the locks on a file, and the requests that wait for one, from a table in the format of
-// /proc/locks. That file shows only locks of this machine and of visible PID namespaces.
+// Returns the locks on a file, and the requests that wait for a lock on it, from a table in the
+// format of /proc/locks. That file shows only locks of this machine and of visible PID namespaces.
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim

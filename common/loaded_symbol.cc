@@ -26,7 +26,8 @@ bool same(const char* a, const char* b) {
   return false;
 }
 
-// Before glibc 2.34 these functions were in libdl.so.2. musl's libc has several names, or none.
+// Before glibc 2.34, the functions of LibcLoader were in libdl.so.2. musl's libc has one of several
+// sonames, or none.
 bool is_libc(const LoadedObject& object) {
   constexpr SymbolName kStart("__libc_start_main");
   return object.is_called(kLibcName) || object.is_called("libdl.so.2") ||
@@ -74,8 +75,9 @@ int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
 
-// Returns 1 for an object without the hash table that this file reads, because it may define any
-// name. The vDSO, which lacks the table on some machines, does not count: dlsym does not search it.
+// Returns 1 for an object without the hash table that this file reads, because such an object may
+// define any name. The vDSO, which lacks the table on some machines, does not count: dlsym does not
+// search it.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
   const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);
@@ -131,7 +133,8 @@ const link_map* own_object() {
 LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
   if (object.l_ld == nullptr) return;
   for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
-    // glibc writes absolute addresses into the section if it is writable; the vDSO's are relative.
+    // glibc writes absolute addresses into the section if the section is writable; the vDSO's
+    // addresses stay relative.
     std::uintptr_t address = entry->d_un.d_ptr;
     if (address < base_) address += base_;
     if (entry->d_tag == DT_SYMTAB) symbols_ = at_address<ElfW(Sym)>(address);

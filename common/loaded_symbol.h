@@ -12,7 +12,7 @@
 //
 // If the loader's list exists, only may_be_defined() calls a function that a sanitizer interposes
 // (dl_iterate_phdr). A sanitizer calls dlsym for its own functions before its interceptors are
-// ready, so the code on that path must call none.
+// ready, so the code that such a call runs must call no interposed function.
 namespace cacheshim {
 
 // Returns the first object of this process's list; l_next leads to the others. Returns null if the
@@ -75,13 +75,13 @@ inline constexpr const char* kLibcName = "libc.so.6";
 // Returns false if the program has another libc, even one that imitates glibc.
 bool is_glibc_loaded();
 
-// Whether any object of this process except this library may define the name. Call this before dlsym: a dlsym
-// that fails replaces an error that the application has not yet read with dlerror(3). Takes the loader's lock.
+// Whether any object of this process except this library may define the name. Call this before dlsym: a dlsym call that
+// fails overwrites an error that the application has not yet fetched by dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
-// libc's own functions of the dynamic loader, never those of an interposer. All members are null if
+// libc's own functions for dynamic loading, never those of an interposer. All members are null if
 // libc has no dlsym: on a glibc before 2.34, until an object loads libdl.so.2. A single member is
-// null if libc lacks this function. Thread-safe; may be called before any constructor.
+// null if libc lacks that function. Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);     // dlsym
   void* (*open)(const char* path, int flags);        // dlopen

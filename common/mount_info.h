@@ -23,7 +23,8 @@ struct MountEntry {
 
 std::vector<MountEntry> parse_mount_info(std::string_view text);
 
-// Returns the user who has mounted a FUSE mount, as the kernel shows this user (user_id).
+// Returns the user who has mounted a FUSE mount, as the kernel shows this user (user_id); nothing
+// for other mounts.
 std::optional<uid_t> owner_of(const MountEntry& mount);
 
 // Returns the mount at `path` itself. If there are several, returns the last one, which covers the

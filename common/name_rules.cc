@@ -38,7 +38,8 @@ Item take_item(const char*& at, const char* end, char& byte) {
   return Item::kByte;
 }
 
-// Returns the earliest position at which the part after a star can begin; null if there is none.
+// Returns the earliest position in `text` at which the part of the pattern after a star can match;
+// null if there is none.
 const char* skip_to(const char* at, const char* end, const char* text, const char* text_end) {
   if (at == end || is_special(*at)) return text;
   return static_cast<const char*>(
@@ -83,8 +84,8 @@ char first_of_all_matches(std::string_view pattern) {
   return pattern.empty() || is_special(pattern.front()) ? '\0' : pattern.front();
 }
 
-// Returns NUL if the pattern has a bracket expression or escape: its last character need not occur
-// in the name.
+// Returns NUL if the pattern has a bracket expression or an escape: the pattern's last character
+// then need not occur in the name.
 char last_of_all_matches(std::string_view pattern) {
   for (const char c : pattern) {
     if (c == '[' || c == '\\') return '\0';

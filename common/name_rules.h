@@ -5,14 +5,15 @@
 #include <optional>
 #include <string_view>
 
-// The special names of each cache family, as a flat table. The preloaded library answers from the
-// base only for names that are not special. The daemon writes the table from the profiles. A
-// pattern may match more names than the profile's if that makes it simpler: the mount answers for
-// the additional names, and its answers are always correct.
+// The special names of each cache family, as a flat table: the names for which the preloaded
+// library must let the mount answer, always or if the base lacks the name (NameRule). The daemon
+// writes the table from the profiles. To be simpler, a pattern here may match more names than the
+// profile's pattern: the mount then also answers for the additional names, and its answers are
+// always correct.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
-  kMountOnly = 1,  // if a component of a path matches, the mount answers for it and all paths below
+  kMountOnly = 1,  // if a component of a path matches, only the mount answers for the path
   // if a component below the family's directory matches and the path is absent, the mount must
   // report ENOENT, because the lookup may have to wait for a builder
   kAwaited = 2,
@@ -33,8 +34,7 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // a pattern of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // The first and the last character of all matching names, so that most names need no full match. NUL if the names do
-  // not all have the same one.
+  // The first and the last character of all matching names, so that most names need no full match. NUL if they differ.
   char first;
   char last;
 };
@@ -48,9 +48,10 @@ class NameRules {
   // record is misaligned, or records or strings overlap so much that a search would take long.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
-  // Returns the rules of one family; nothing if it has none.
+  // Returns the record of one family; nothing if the table does not have the family.
   std::optional<FamilyRecord> find(std::string_view family) const;
-  // Returns true also if the table has become invalid, because the mount then answers. Requires: `name` is not empty.
+  // Whether a rule `wanted` of the family matches `name`. Also true if the table has become invalid: the mount then
+  // answers. Requires: `name` is not empty.
   bool any_applies(const FamilyRecord& family, NameRule wanted, std::string_view name) const;
 
  private:
@@ -67,7 +68,8 @@ class NameRules {
 };
 
 // Returns true for all names that fnmatch(3) without flags matches, and for some others: a bracket expression matches
-// any byte or, if it is complex, any rest of the name. Does not allocate memory and does not depend on the locale.
+// any byte or, if it is complex, the rest of the name, whatever it is. Does not allocate memory and does not depend on
+// the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);

@@ -28,8 +28,9 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// The directory that replaces HOME in default paths, for a program without HOME. The library adds
-// this variable, like the others, to a child's environment from which LD_PRELOAD is missing.
+// The directory that replaces HOME in default paths, for a program without HOME. If a child's
+// environment lacks LD_PRELOAD, the library adds this variable, and its other variables, to that
+// environment.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 

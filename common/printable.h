@@ -5,8 +5,8 @@
 #include <string_view>
 
 // Makes text printable: names of files and jobs, and replies of daemons, may come from other users. A
-// printable text cannot control a terminal, cannot end a line, and cannot change the order in which
-// a line is shown.
+// printable text cannot control a terminal, cannot end a line, and cannot change the order in which the characters of a
+// line are shown.
 namespace cacheshim {
 
 struct Character {

@@ -6,7 +6,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Returns the next number of the text and drops it; false at the end of the text.
+// Stores the next number of the text in `value`, and removes the text up to its end; returns false
+// if there is none.
 bool take_number(std::string_view& text, unsigned long& value) {
   const char* at = text.data();
   const char* const end = at + text.size();

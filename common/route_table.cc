@@ -4,7 +4,7 @@
 namespace cacheshim {
 namespace {
 
-// Casts through void, since the caller has checked the alignment.
+// Casts through void to avoid -Wcast-align; the caller has checked the alignment.
 template <class T>
 const T* at_offset(const char* base, std::size_t offset) {
   return static_cast<const T*>(static_cast<const void*>(base + offset));

@@ -6,10 +6,10 @@
 
 #include "common/result.h"
 
-// The routes as a flat table that the preloaded library maps: the data of the profiles, readable
-// without a parser. The daemon writes the table to the file `routes` in the run directory. The
-// library also contains a table that is made from the shipped profiles at build time, for
-// containers without a run directory.
+// The routes as a flat table that the preloaded library maps. The table holds data of the profiles
+// in a form that needs no parser. The daemon writes the table to the file `routes` in the run
+// directory. The library also contains a table that is made from the shipped profiles at build
+// time, for containers without a run directory.
 //
 // Layout (native byte order, all offsets from the start of the table):
 //   RouteTableHeader, then `route_count` RouteRecords, then the strings, each ended by a NUL.

@@ -149,4 +149,4 @@ def test_builder_and_waiters_are_shown(mount, job_of):
     leader("triton_put", leader.path("triton/KEY"), "stub.so", b"built")
     assert other.result()
     assert "flights" not in explain(mount, name)
-    assert "waits that ended because the name was there" in mount.cli("stats").stdout
+    assert "waits that ended because the name had appeared" in mount.cli("stats").stdout
