@@ -46,8 +46,8 @@ struct AuditRecord {
 
 std::string_view to_string(AuditRecord::Event event);
 std::string to_json_line(const AuditRecord& record);
-// Errors: EINVAL for a line that is not a record. Skips unknown fields; missing fields stay empty,
-// except `event`, which every record has. An unknown event is read as kPublish.
+// Errors: EINVAL for a line that is not a record, lacks `event`, or has a field of a wrong type.
+// Skips unknown fields; other missing fields stay empty. An unknown event is read as kPublish.
 Result<AuditRecord> parse_audit_line(std::string_view line);
 
 // Thread-safe.

@@ -16,9 +16,9 @@
 #include "store/sys/sys.h"
 
 // Marks the whole file system of each watched directory (Linux 5.9). An event identifies the
-// directory by a file handle, which is opened to get its path. Most events come from a few
-// directories, most of them outside the watched ones, so the paths of each handle are cached until
-// a directory moves.
+// directory by a file handle, which the daemon opens to get the directory's path. Most events come
+// from a few directories, most of them outside the watched ones, so the paths of each handle are
+// cached until a directory moves.
 namespace cacheshim {
 namespace {
 

@@ -76,7 +76,7 @@ class InotifyWatch final : public BaseWatch {
   // Indexed by watch. Several roots may contain one directory, which then has one watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
   // Indexed by path; the parents of each path are also present. Contains no directory below one that
-  // is absent from all roots: the absent one stands for it.
+  // is absent from all roots: the absent one stands for all below it.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
   std::size_t absent_ GUARDED_BY(mutex_) = 0;  // the paths that were absent when they were recorded
   EventReader reader_;  // the last member: it uses all the others
@@ -170,7 +170,7 @@ void InotifyWatch::read_events() {
 void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& changes) {
   const MutexLock lock(mutex_);
   if ((event.mask & IN_Q_OVERFLOW) != 0)
-    return drop_all(changes);  // the lost events may have created or removed directories
+    return drop_all(changes);  // a directory may have been created or removed
   const auto found = places_.find(event.wd);
   if (found == places_.end()) return;  // the watch of this event was removed
   const bool moved =

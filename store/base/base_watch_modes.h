@@ -19,7 +19,7 @@ std::unique_ptr<BaseWatch> start_fanotify(EventLoop& loop, const std::vector<int
 std::unique_ptr<BaseWatch> start_inotify(EventLoop& loop, const std::vector<int>& directories,
                                          const BaseWatch::Callback& changed);
 
-// Adds `change`. Replaces the name of a marker by the name that the marker hides.
+// Adds `change`. Replaces the name of a marker with the name that the marker hides.
 void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
 // Reads a descriptor of events on the loop's thread. Pauses for 1 ms after each batch, so that a busy file system

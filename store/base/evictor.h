@@ -33,7 +33,8 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits);
 
 // Evicts the units of `report`. A unit that cannot be moved stays, is logged, and is removed from
-// `report`. Returns the removed paths. Requires: the lock of Store::try_lock_base().
+// `report`. Returns the paths of all these units, because even after a failure some of a unit's
+// paths may be in trash. Requires: the lock of Store::try_lock_base().
 std::vector<std::string> carry_out(const Store& store, EvictionReport& report);
 
 // Chooses the units to evict if `free_bytes` of the file system's `size_bytes` are free; for

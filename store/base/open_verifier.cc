@@ -84,8 +84,8 @@ bool OpenVerifier::is_known(const std::string& path, const std::string& unit) co
   return !st || has_seen(path, stamp_of(*st));
 }
 
-// Reads the unit's checked files that have not been read yet. Returns the first error, "" if there
-// is none.
+// Reads the unit's code files that have not been read yet. Returns the first error, "" if there is
+// none.
 std::string OpenVerifier::fault_in(const std::string& unit) {
   std::vector<AuditFile> files;
   {

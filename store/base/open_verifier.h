@@ -36,7 +36,7 @@ class OpenVerifier {
 
   struct Verdict {
     std::string why;                // "'PATH': the error"; "" if all files are as recorded
-    std::vector<std::string> gone;  // the paths that were moved to trash; none if that failed
+    std::vector<std::string> gone;  // all paths of a damaged entry: moved to trash, unless that failed
   };
   // Call for a file of the base before it is shown or opened, with no lock held. Reads those code
   // files of its entry that have not been read yet, and moves the entry to trash if one is damaged.

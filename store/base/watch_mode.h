@@ -8,7 +8,7 @@ namespace cacheshim {
 
 // How the daemon detects changes to the base by other processes.
 enum class WatchMode {
-  kFanotify,  // one mark on the file system; needs root (CAP_SYS_ADMIN)
+  kFanotify,  // one mark per file system; needs root (CAP_SYS_ADMIN)
   kInotify,   // one watch per directory
   kNone,      // not at all: only timeouts limit how long a change stays unseen
 };

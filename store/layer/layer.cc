@@ -51,7 +51,7 @@ Status ensure_layer_dir(int layers, const std::string& job, const std::string& p
   return Errno(ENOENT);
 }
 
-// Whether another process or thread holds the layer, for example because it is removing it.
+// Whether another process or thread holds the layer, for example in order to remove it.
 bool is_held(int layers, const std::string& path) {
   const auto lock = sys::open_beneath(layers, join_path(path, kLockFile), O_RDWR);
   return lock && sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK);
@@ -154,9 +154,10 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may take over an existing layer. A layer has no record if its creator died or
-// lost power before it wrote the record; it may be taken only if it has no upper directory. A layer
-// that only root has used goes to the first other user. Any user may take a shared layer.
+// Whether `wanted` may take over an existing layer. A layer has no record if its creator died, or
+// the machine lost power, before the record was written; it may be taken only if it has no upper
+// directory. A layer that only root has used goes to the first other user. Any user may take a
+// shared layer.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
@@ -259,7 +260,7 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   return keep ? Status() : sys::unlink_at(directory_.get(), kLayerRecordFile);
 }
 
-// The lock file goes last, because is_held() finds a layer by it.
+// Removes the lock file last, because is_held() checks it.
 Status Layer::remove(int layers, const IsWanted& is_wanted) {
   for (const char* contents : {"upper", "work"}) {
     CACHESHIM_CHECK(sys::remove_tree(directory_.get(), contents, is_wanted));

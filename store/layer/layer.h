@@ -19,12 +19,11 @@ enum class Outcome { kNone, kSuccess, kFailure };
 std::string_view to_string(Outcome outcome);
 
 inline constexpr const char* kLayerRecordFile = "meta.json";  // in a layer's directory
-// If an ended layer is kept, the name of its directory contains this mark, followed by the time of
-// the end.
+// The name of an ended layer's directory contains this mark, followed by the time of the end.
 inline constexpr std::string_view kEndedLayerMark = ".ended-";
 
-// meta.json. Readers skip unknown fields, and missing ones keep these defaults, so that older and
-// newer versions read each other's records.
+// meta.json. Readers skip unknown fields, and use these defaults for missing ones, so that older
+// and newer versions read each other's records.
 struct LayerRecord {
   std::string job;
   std::string cycle;

@@ -28,9 +28,10 @@ class LayerIndex {
  public:
   struct Place {
     bool in_layer = false;      // the layer has the directory that contains the name
-    bool hides_lowers = false;  // the name or a parent is whited out, or a parent is opaque
-    // The longest leading part of the path that has the whiteout or is the opaque directory. A view
-    // of the path that place_of() was called with.
+    // The name or a directory above it is whited out, or a directory above it is opaque.
+    bool hides_lowers = false;
+    // The longest leading part of the path that has the whiteout or is the opaque directory. Points
+    // into the path that place_of() was called with.
     std::string_view hider = {};
     bool is_whiteout = false;
   };

@@ -27,9 +27,9 @@ namespace cacheshim {
 //
 // On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2), link(2) or
-// open(2). A crash between the calls of one copy-up can leave the count one too high, never a name
-// without its data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard behavior"). Not
-// thread-safe: protected by Overlay::mutex().
+// open(2). A crash between the calls of one copy-up can leave the count one too high, but never
+// leaves a name without its data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard
+// behavior"). Not thread-safe: protected by Overlay::mutex().
 class LinkIndex {
  public:
   static constexpr const char* kDirectory = "index";
@@ -44,7 +44,7 @@ class LinkIndex {
   // Returns a key that identifies the file during its lifetime. It is a hash of the file handle,
   // which is the same after a remount. On a file system without file handles, it is a hash of the
   // device and inode number, and a remount may change the device. `object` may be an O_PATH
-  // descriptor; `lower` is LowerStack::Object's.
+  // descriptor; `lower` is LowerStack::Object::lower of the file.
   static Result<std::string> key_of(int object, std::size_t lower);
 
   // Reads the records in the work directory `work`, which must stay open.

@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t kMostRecordBytes = 64;
 constexpr int kMostTries = 16;  // a try fails if another daemon releases the lease at the same time
 
-// Whether the name still leads to the open file. The last holder of a lease removes the name.
+// Whether the name still leads to the open file. A holder removes the name when it releases the
+// lease.
 bool is_named(int directory, const std::string& name, int file) {
   const auto named = sys::stat_at(directory, name);
   const auto opened = sys::stat_fd(file);
@@ -59,7 +60,7 @@ Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
 
 void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   if (!lease) return;
-  (void)sys::unlink_at(directory_, lease_name(path));  // a leftover is an empty, unlocked file
+  (void)sys::unlink_at(directory_, lease_name(path));  // a leftover is an unlocked file, which sweep() removes
 }
 
 void LeaseFiles::note_builder(const UniqueFd& lease, uid_t uid) {

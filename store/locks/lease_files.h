@@ -33,15 +33,15 @@ class LeaseFiles {
   void release(std::string_view path, UniqueFd lease) const;
   // Records the user whose process builds, for other daemons. Does nothing for an empty descriptor.
   static void note_builder(const UniqueFd& lease, uid_t uid);
-  // Returns the user that the holder of the lease has recorded, and for how long the record exists;
-  // nothing if there is no such record, as by an older daemon.
+  // Returns the user that the holder of the lease has recorded, and the age of the record; nothing
+  // if there is no record, for example because the holder is an older version of the daemon.
   struct Builder {
     uid_t uid;
     std::chrono::seconds since;
   };
   std::optional<Builder> builder_of(std::string_view path) const;
-  // Removes the files that no process has locked by flock(2): files that a dead daemon has left,
-  // and files for the locks of batons (NamedLockFiles). Does not check for fcntl(2) locks.
+  // Removes the files that no process has locked, neither by flock(2) nor by fcntl(2): files that a
+  // dead daemon has left, and files for the locks of batons (NamedLockFiles).
   void sweep() const;
 
  private:

@@ -28,7 +28,8 @@ class LockAccess {
 
   mode_t mode() const { return mode_; }
   // Sets this mode and ACL on the open lock file `fd`. Does nothing if the service account does not
-  // own the file. If the file system has no ACLs, only the service account can open the file.
+  // own the file. If `[publish] allow` is set and the file system has no ACLs, only root and the
+  // service account can open the file.
   void apply(int fd) const;
 
  private:

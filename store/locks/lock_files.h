@@ -16,12 +16,12 @@
 
 namespace cacheshim {
 
-// The lock files of a store as one job sees them. A regular file whose name is a lock by the
-// profile belongs to the base: one inode for all jobs and for processes outside the mount. Every
-// job may open it; LockAccess defines which other processes may. A lock file is never copied up and
-// never published, and may exist before the entry whose directory contains it. Files of class
-// `shared` also belong to the base; they may have any size, and a rename of another shared name may
-// replace them.
+// The lock files of a store as one job sees them. A regular file whose name is of class `lock`
+// belongs to the base: one inode for all jobs and for processes outside the mount. Every job may
+// open it; LockAccess defines which other processes may. A lock file is never copied up and never
+// published, and may exist before the entry whose directory contains it. Files of class `shared`
+// also belong to the base; they may have any size, and a rename of another shared name may replace
+// them.
 //
 // Thread-safe. Paths are as in paths.h; an object that is not a regular file is not a lock,
 // whatever its name.

@@ -14,8 +14,8 @@
 namespace cacheshim {
 
 // Renames and links of the base's lock files (LockFiles): within the base, and between the base and
-// a job's layer. The object stays the same, and with it the locks that are held on it. If the job
-// has hidden a name that a file gets in the base, the name becomes visible again.
+// a job's layer. Unless rename_in() has to copy the file, the object stays the same and keeps its
+// locks. If the job has hidden a name that a file gets in the base, the name becomes visible again.
 //
 // Thread-safe. Paths are as in paths.h.
 class LockRenames {
@@ -33,8 +33,8 @@ class LockRenames {
   // link_out() give a lock file the name `name` in `directory`, a directory of the layer.
   // rename_in() copies the file if `directory` is on another file system, and returns an O_PATH
   // descriptor of the object that got the name; other processes may have removed the name by then.
-  // The file first loses its owner, its set-id bits and the attributes that a job can set
-  // (job_xattrs.h), because other users see it from then on.
+  // A file that enters the base first loses its owner, its set-id bits and the attributes that a
+  // job can set (job_xattrs.h), because other users see it from then on.
   // Errors: EXDEV from the other three functions if layer and base are on different file systems;
   // EXDEV for names of class `shared`; EFBIG for a file that is too large; EEXIST;
   // EPERM if the daemon may not change the file's owner.

@@ -44,7 +44,8 @@ Result<UniqueFd> NamedLockFiles::ensure(const std::string& path) const {
   }
   const std::string place = place_of(path);
   CACHESHIM_CHECK(base_.ensure_directory(std::string(parent_path(place))));
-  // Read-only, because a close after writing would report a change to the watchers of the base.
+  // Read-only, because closing a writable descriptor would report a change to the watchers of the
+  // base.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   const mode_t mode = base_.access().mode();
   const auto made = base_.open(place, flags, mode);

@@ -38,7 +38,7 @@ class SharedFile {
   // Ensures that `fd`, open for reading and writing, refers to a staged copy of the file's first
   // `keep_bytes`.
   Status stage(int fd, off_t keep_bytes = kWholeFile) REQUIRES(mutex);
-  // Syncs the copy and renames it to `path` of `files`; does nothing if nothing is staged. If the
+  // Syncs the copy and renames it to `path` in the base; does nothing if nothing is staged. If the
   // file does not exist any more, or is hidden, discards the copy. If the sync or the rename fails,
   // the copy stays staged.
   Status commit(int fd, const LockFiles& files, const std::string& path) REQUIRES(mutex);

@@ -65,9 +65,9 @@ Status move_over(Overlay& overlay, const std::string& from, const std::string& t
   return {};
 }
 
-// Whether the paths of all directories below `from`, which the layer has, stay within kMostPathBytes
-// if it is renamed to `to`. Returns ENAMETOOLONG otherwise. Files are not in the index: their paths
-// may exceed the bound by one name.
+// Returns ENAMETOOLONG if a rename of the layer's directory `from` to `to` would give a directory
+// below it a path of more than kMostPathBytes. Files are not in the index: their paths may exceed
+// the bound by one name.
 Status check_depth(const Overlay& overlay, const std::string& from, const std::string& to)
     REQUIRES_SHARED(overlay.mutex()) {
   if (to.size() <= from.size()) return {};
@@ -134,7 +134,7 @@ Status make_dir(Overlay& overlay, const std::string& path, const NewObject& want
 
 Status make_node(Overlay& overlay, const std::string& path, const NewObject& wanted) {
   // A character device 0:0 would hide this name if the layer became a lower of an overlayfs.
-  // overlayfs refuses to create it as well.
+  // overlayfs also refuses to create such a device.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && overlay.state.locks.files.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(overlay, path, O_RDONLY | O_EXCL));

@@ -9,7 +9,7 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// Changes of lock files' names. Lock files are in the base; all other files that a job writes are
+// Changes to lock files' names. Lock files are in the base; all other files that a job writes are
 // in its layer. So an object moves between base and layer if a rename or link gives it the name of
 // a lock file, or gives a lock file any other name.
 namespace cacheshim {

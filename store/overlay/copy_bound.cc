@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-// A bound, less the objects that were counted.
+// What a bound still allows after the objects counted so far.
 class Rest {
  public:
   explicit Rest(const CopyBound& bound) : rest_(bound) {}

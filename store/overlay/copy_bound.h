@@ -16,8 +16,8 @@ struct CopyBound {
 };
 
 // Whether a copy-up of `path`, with the contents if it is a directory, exceeds the bound. Counts what the lowers have
-// there, also if the layer hides a part of it. Stats at most bound.objects objects, and lists their directories. False if
-// there is nothing to copy.
+// there, even if the layer hides a part of it. Stats at most bound.objects + 1 objects, and lists their directories.
+// Returns false if there is nothing to copy.
 bool exceeds(const CopyBound& bound, Overlay& overlay, const std::string& path)
     EXCLUDES(overlay.mutex());
 

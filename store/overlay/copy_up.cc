@@ -241,9 +241,9 @@ Result<UniqueFd> copy_nameless(Overlay& overlay, int object) {
 
 // Copies `path`, a merged directory, with its contents into the layer.
 Status copy_up_tree(Overlay& overlay, const std::string& path) {
-  constexpr std::ptrdiff_t kMostDepth = 4096;  // a path of 4,095 bytes cannot be deeper
+  constexpr std::ptrdiff_t kMostDepth = 4096;  // a path of kMostPathBytes cannot be deeper
   if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);
-  // If the base has nothing there, the layer's directory stays unchanged.
+  // If the base has nothing there, nothing needs to be copied.
   if (overlay.state.index.has_directory(path) && overlay.find_in_base(path).failed_with(ENOENT))
     return mark_opaque(overlay, path);
   CACHESHIM_TRY(entries, overlay.list(path));

@@ -25,8 +25,8 @@ namespace cacheshim {
 // Call without the mutex before a change that copies up `path`. Copies the regular file, or all
 // regular files below the directory, into the work directory. The change then uses these copies; it
 // makes a copy itself if one is missing or out of date. If several requests need the same copy at
-// one time, one request makes it, and all fail if it fails. Keep the result until the change is
-// done. Errors: ENOSPC and others of copying (nothing kept).
+// the same time, one request makes it; if that request fails, all fail. Keep the result until the
+// change is done. Errors: those of copying, such as ENOSPC (nothing kept).
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
                                        off_t keep_bytes = kWholeFile) EXCLUDES(overlay.mutex());
 // Ensures that the layer has the object at `path`; for a file, with at least the first `keep_bytes`

@@ -135,7 +135,7 @@ Status remove_upper_dir(Overlay& overlay, const std::string& path) {
   Status removed =
       remove_last_name(overlay, path, [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
         Status unlinked = overlay.state.upper_paths->unlink(path, AT_REMOVEDIR);
-        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // it has whiteouts or the marker
+        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // ENOTEMPTY: markers
         CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
         const std::string staged = overlay.state.staged.new_name();
         CACHESHIM_CHECK(sys::rename_at(parent.get(), std::string(base_name(path)),

@@ -53,7 +53,7 @@ Status check_rename_target(const Overlay& overlay, const Located& source, const 
                            const Result<Located>& target, unsigned flags)
     REQUIRES_SHARED(overlay.mutex());
 bool are_one_file(const struct stat& one, const struct stat& other);
-// Whether the object becomes a lock file of the base if it gets the name `to`.
+// Whether the object becomes a lock file or a shared file of the base if it gets the name `to`.
 bool becomes_common(const Overlay& overlay, const Located& source, const std::string& to);
 
 }  // namespace cacheshim

@@ -19,13 +19,13 @@
 // Directories of the same name in several lowers are merged; any other object hides the objects of
 // the same name in the lowers below its own.
 //
-// Nothing is cached, because other processes may change the lowers at any time. With one lower a
-// lookup is one system call; with several each directory on the path is merged again. A lower hides
-// the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
-// character devices 0:0, and the xattr overlay.opaque "y" of a directory, trusted or user. list()
-// shows neither kind of marker; find() and open() do not reject the names of cacheshim's markers.
-// Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI image-spec, layer.md.
-// Thread-safe; paths are as in paths.h.
+// Nothing is cached, because other processes may change the lowers at any time. With one lower, a
+// lookup is one system call; with several, each directory on the path is merged again. A lower
+// hides the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
+// character devices 0:0, and the xattr trusted.overlay.opaque or user.overlay.opaque with the value
+// "y" on a directory. list() shows neither kind of marker; find() and open() do not reject the
+// names of cacheshim's markers. Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI
+// image-spec, layer.md. Thread-safe; paths are as in paths.h.
 namespace cacheshim {
 
 class LowerStack {

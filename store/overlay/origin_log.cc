@@ -141,7 +141,7 @@ std::optional<OriginLog::Record> OriginLog::remove(ino_t inode) {
   return taken.mapped();
 }
 
-// Undoes an incomplete write, because the next line would be appended to it.
+// Undoes an incomplete write, because otherwise the next line would be appended to it.
 void OriginLog::append(const std::string& line) {
   if (!file_) {
     auto file = sys::open_beneath(work_, kFile, O_WRONLY | O_CREAT | O_APPEND, 0600);

@@ -19,9 +19,9 @@
 
 namespace cacheshim {
 
-// Records, for each copied-up object, the object of the lowers that it was copied from. The mount
-// shows the copy with the inode number of this object, also after a rename and in the next daemon. overlayfs does this
-// with an xattr (overlayfs.rst, "Inode properties").
+// Records, for each copied-up object, the object of the lowers that it was copied from. The mount shows the copy with
+// the lower object's inode number, even after a rename and after a restart of the daemon. overlayfs uses an xattr for
+// this (overlayfs.rst, "Inode properties").
 //
 // On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy,
 // adds one line. A record is written before the copy gets its name, and is withdrawn before the

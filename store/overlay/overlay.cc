@@ -229,7 +229,7 @@ std::string Overlay::why_hidden(const std::string& path) const {
   const std::string hider(place.hider);
   if (place.is_whiteout) return "the job has removed '" + hider + "'";
   if (!hider.empty()) {
-    return "the job has begun '" + hider + "' itself, or made it anew: it sees its own alone";
+    return "the job has begun '" + hider + "' itself, or made it anew, so it sees only its own files there";
   }
   const auto own = sys::open_beneath(state.upper.get(), path, O_PATH | O_NOFOLLOW);
   const auto st = own ? sys::stat_fd(own->get()) : own.error();

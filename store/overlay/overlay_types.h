@@ -17,8 +17,9 @@ namespace cacheshim {
 
 struct Found {
   struct stat st;
-  bool in_upper;  // the layer has the object, not a lower
-  // For a copy: the lower's object that was copied. The view shows its inode number for the copy.
+  bool in_upper;  // the layer, and not a lower, has the object
+  // For a copy: the lower's object that was copied. The view shows the copy with that object's
+  // inode number.
   std::optional<OriginLog::Origin> origin = std::nullopt;
   UniqueFd lock = UniqueFd();  // of a lock file (LockFiles): an O_PATH descriptor of it
 };
@@ -72,8 +73,8 @@ class OverlayObserver {
   // on the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
   // Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
-  // The layer is about to get `names` objects and `bytes` bytes of data. An error, which the change then returns,
-  // prevents it. Called with and without Overlay::mutex().
+  // The layer is about to get `names` objects and `bytes` bytes of data. If this function returns an error, the change
+  // has no effect and returns the error. Called with and without Overlay::mutex().
   virtual Status grow(std::uint64_t /*bytes*/, std::uint64_t /*names*/) { return {}; }
   // A copy-up has reached this step; an error aborts it. Tests use this to stop, fail or kill a
   // copy-up.

@@ -67,7 +67,7 @@ class StagedCopies {
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
   // Returns the copy of the file in the state `st` if it is complete; otherwise null.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
-  // Makes the copy, or waits for the thread that does; returns the result.
+  // Makes the copy, or waits for the thread that makes it; returns the result.
   Status complete(const Claim& claim);
   // Call when the copy has got its name in the layer. No other request can then use it.
   void set_taken(const Ticket& copy);

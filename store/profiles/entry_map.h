@@ -15,9 +15,9 @@ namespace cacheshim {
 struct EntryRef {
   const Profile* profile;
   const EntryRule* rule;
-  std::string_view entry;  // "triton/KEY"; for an entry of files the common part of their paths
-  // The rest of the path: for a directory "tmp.pid_7/x.cubin", or "" for the directory itself; for
-  // an entry of files the ending of the file, such as ".body".
+  std::string_view entry;  // "triton/KEY"; for an entry of files, the common part of the files' paths
+  // The rest of the path. For a directory entry: "tmp.pid_7/x.cubin", or "" for the directory
+  // itself. For an entry of files: the ending of the file's name, such as ".body".
   std::string_view rest;
 
   bool is_entry_directory() const { return rule->is_directory() && rest.empty(); }

@@ -92,7 +92,7 @@ void GlobAutomaton::drop_replaced(States& states) const {
   }
 }
 
-// No symbol leads to the first state of a chain, so that a shift never crosses from one chain to the next.
+// No symbol leads to the first state of a chain, so a shift never crosses from one chain to the next.
 GlobAutomaton::States GlobAutomaton::step(const States& from, const States& readable) const {
   States next(from.size());
   std::uint64_t carry = 0;

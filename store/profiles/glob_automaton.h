@@ -14,8 +14,8 @@
 // A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of
 // states is a set of bits. Two rules keep the number of these sets small. A state with a loop replaces the states before
 // it in its chain, because it accepts all that they accept. The last state of a glob that ends with a star replaces the
-// other globs of its set, because the set then always matches. A star before many '?' still doubles the number with each
-// '?', so the search is bounded.
+// other globs of its set, because the set then always matches. A star before many '?' still doubles the number of sets
+// with each '?', so the search is bounded.
 namespace cacheshim {
 
 class GlobAutomaton {
@@ -23,7 +23,7 @@ class GlobAutomaton {
   using Symbol = std::size_t;
   // Indexed by symbol: whether the symbol is in the set.
   using Symbols = std::vector<bool>;
-  // each element: the set of symbols that match; nothing is a star
+  // Each element: the set of symbols that match; nothing for a star.
   using Glob = std::vector<std::optional<Symbols>>;
   using Word = std::vector<Symbol>;
 

@@ -11,8 +11,8 @@ namespace cacheshim {
 enum class NameClass : unsigned char {
   kPrivate,  // belongs to its job until its entry is published
   kScratch,  // a temporary name, and all names below it
-  kLock,     // flock or fcntl: one inode of the base for all jobs
-  kBaton,    // created by O_EXCL, removed to release it: an entry that has one is not complete
+  kLock,     // locked by flock or fcntl: one inode of the base for all jobs
+  kBaton,    // created with O_EXCL to lock, removed to unlock: an entry that has one is not complete
   kShared,   // read, merged and rewritten under a lock: written through to the base
   kFlight,   // private; a lookup that misses it waits for the process that builds it
 };

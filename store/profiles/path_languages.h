@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-// Decides what patterns can match: "is there a path that A and B match, and C does not?". Only for
+// Decides what patterns can match: "Is there a path that A and B match, and C does not?" Only for
 // `cacheshim profile check`.
 //
 // A pattern of names is a glob over bytes, and a pattern of paths is a glob over names. So there are two searches
@@ -37,8 +37,8 @@ class PathLanguages {
   // Adds the paths whose name ends with this text.
   void add_ending(Id language, std::string_view ending);
 
-  // Returns a path with the fewest components for which `wanted` holds; nothing if there is none,
-  // or if the search exceeds its bounded number of steps.
+  // Of the paths for which `wanted` holds, returns one with the fewest components; nothing if there
+  // is none, or if the search exceeds its bounded number of steps (`is_decided` is then false).
   struct Found {
     bool is_decided;
     std::optional<std::string> path;
@@ -46,7 +46,8 @@ class PathLanguages {
   Found find_path(const std::function<bool(const Accepts&)>& wanted) const;
 
  private:
-  // A set of patterns of names. Patterns at the same place of the same language are one set: this gives fewer kinds.
+  // A set of patterns of names. The patterns that add_names() adds to one language are one set, which gives fewer
+  // kinds.
   using NameSet = std::size_t;
   struct Kind {
     std::vector<bool> matches;  // by set of names: whether the set matches

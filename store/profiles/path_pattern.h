@@ -18,7 +18,7 @@ namespace cacheshim {
 // the set of all parts of the pattern that may come next.
 class PathPattern {
  public:
-  // Patterns are relative and have no empty components (is_valid()), and at most kMostParts of them.
+  // Requires: `text` is relative and has no empty components (is_valid()), and at most kMostParts components.
   static constexpr std::size_t kMostParts = 63;
   explicit PathPattern(std::string_view text);
   static bool is_valid(std::string_view text);

@@ -30,12 +30,13 @@ struct EntryRule {
   // only in these endings.
   std::vector<std::string> files = {};
   // Patterns of names. An entry is complete if it has a file that matches `complete`, or if its only file matches
-  // `complete_single`. A directory entry must also have no baton, except its own build lock. Checked when such a file
-  // gets its name or is closed, when a directory gets its name by a rename, and when a baton is removed.
+  // `complete_single`. A directory entry must also have no baton, except its own build lock. The daemon checks this
+  // when such a file gets its name or is closed, when a directory gets its name by a rename, and when a baton is
+  // removed.
   std::vector<std::string> complete = {};
   std::vector<std::string> complete_single = {};
-  // Patterns of names. As `complete`, but only checked when all of the job's entries are to be published: at its end,
-  // or by `cacheshim job publish`.
+  // Patterns of names. As `complete`, but checked only when all of the job's entries are to be published: at the job's
+  // end, or on `cacheshim job publish`.
   std::vector<std::string> complete_at_end = {};
   // Whether the program renames complete files into place. Closing a file then does not complete the entry. Without
   // patterns in `complete` and `complete_single` the entry is complete when its directory, or each of its files, has
@@ -46,7 +47,7 @@ struct EntryRule {
   // The path of the lock file that a builder of the entry holds. It is relative to the cache's directory or, if it
   // begins with "./", to the directory that contains the entry. Its one '*' stands for the entry's name or, for an
   // entry of files, for the part of that name before a '.'. The entry is complete when the lock is unlocked or, for a
-  // baton, when the file is removed; not if the holder dies or closes the file without an unlock.
+  // baton, when the file is removed. It is not complete if the holder dies or closes the file without an unlock.
   std::string built_under = {};
   // Whether a thread that misses a name of class `flight` completes that entry before it begins another entry. If it
   // begins another one first, it has abandoned the incomplete entry.
@@ -109,7 +110,7 @@ struct ProfileError {
 };
 
 // Parses the text of one profile. `origin` is the file name used in messages.
-// Unknown keys, missing names, values of a wrong type and unknown evidence are errors.
+// Unknown keys, a missing name, values of a wrong type and unknown evidence are errors.
 std::variant<Profile, ProfileError> parse_profile(std::string_view text, std::string_view origin);
 
 struct ProfileSet {
@@ -124,7 +125,7 @@ std::variant<Profile, ProfileError> load_profile(const std::string& path);
 // A profile from a later directory replaces one of the same name.
 ProfileSet load_profiles(const std::vector<std::string>& directories);
 
-// The flat table of all default paths (common/route_table.h) as bytes.
+// Returns the flat table of all default paths (common/route_table.h) as bytes.
 std::string compile_routes(const std::vector<Profile>& profiles);
 
 }  // namespace cacheshim

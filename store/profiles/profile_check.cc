@@ -14,7 +14,7 @@
 #include "store/sys/paths.h"
 #include "store/sys/toml_reader.h"
 
-// Each check searches for a path to which a part of the profile applies (path_languages.h). If there is none, the check
+// Most checks search for a path to which a part of the profile applies (path_languages.h). If there is none, the check
 // reports that part. If a search exceeds its bounds, the check reports nothing.
 namespace cacheshim {
 namespace {
@@ -150,8 +150,8 @@ class ProfileCheck {
       if (profile_.unless[i] != profile_.variable) continue;
       findings_.add(
           Findings::line_of(findings_.root(), "unless", i),
-          fmt::format("unless: '{}' is the profile's own variable: once it is set, nothing "
-                      "is sent to the mount",
+          fmt::format("unless: '{}' is the profile's own variable: if it is set, the "
+                      "library redirects nothing to the mount",
                       profile_.variable));
     }
     for (std::size_t i = 0; i < profile_.default_paths.size(); ++i) {
@@ -197,7 +197,7 @@ class ProfileCheck {
     const bool matches_any =
         question.is_possible([&](const auto& held) { return held[paths] && held[endings]; });
     return matches_any ? "earlier rules match all of its paths"
-                       : "none of its paths ends as 'files' says";
+                       : "none of its paths has an ending of 'files'";
   }
 
   // Reports entries of earlier rules that are in a directory of this rule: the directory is published and evicted as a
@@ -210,8 +210,8 @@ class ProfileCheck {
       findings_.add(
           Findings::line_of(findings_.entry(rule), "path"),
           fmt::format(
-              "entry.path: '{}' matches directories around entries of line {}, such as '{}': they "
-              "are published and evicted whole, with what is in them",
+              "entry.path: '{}' matches directories that contain entries of line {}, such as '{}': such "
+              "a directory is published and evicted as a whole, with these entries",
               profile_.entries[rule].path.text(), Findings::line_of(findings_.entry(inner), "path"),
               *example));
     }
@@ -253,7 +253,7 @@ class ProfileCheck {
       for (std::size_t j = 0; j < i; ++j) {
         if (!files[i].ends_with(files[j])) continue;
         findings_.add(Findings::line_of(findings_.entry(rule), "files", i),
-                      fmt::format("entry.files: '{}' is never used: '{}' stands before it and fits "
+                      fmt::format("entry.files: '{}' is never used: '{}' comes before it and matches "
                                   "the same names",
                                   files[i], files[j]));
         break;
@@ -282,8 +282,8 @@ class ProfileCheck {
     };
     if (question.is_possible(is_lock)) return;
     findings_.add(Findings::line_of(findings_.entry(rule), "built_under"),
-                  fmt::format("entry.built_under: '{}' is not of class lock or baton: the entry "
-                              "is never complete, since no unlock of it is seen",
+                  fmt::format("entry.built_under: '{}' is not of class lock or baton: the daemon "
+                              "does not see its unlock, so the entry is never complete",
                               lock_file));
   }
 
@@ -392,8 +392,8 @@ class ProfileCheck {
           "is never waited for: no entry is a directory of such a name, or has such a file");
     }
     report(
-        fmt::format("cannot hold other jobs until its entry is complete: nothing in the entry rule "
-                    "of line {} tells when that is",
+        fmt::format("cannot make other jobs wait until its entry is complete: nothing in the entry rule "
+                    "of line {} says when that is",
                     Findings::line_of(findings_.entry(*untold), "path")));
   }
 

@@ -6,8 +6,8 @@
 
 #include "store/profiles/profile.h"
 
-// Finds faults in profiles that a mount accepts but that cannot work, for `cacheshim profile
-// check`.
+// Finds the parts of a profile that a mount accepts although they cannot work, for `cacheshim
+// profile check`.
 namespace cacheshim {
 
 // Returns all faults of the profile in the file `path`, one line each: "FILE:LINE: what, why".

@@ -39,7 +39,7 @@ std::vector<std::string> read_name_patterns(TomlReader& reader, std::string_view
   auto patterns = reader.find_strings(key).value_or(std::vector<std::string>());
   for (const std::string& pattern : patterns) {
     if (!pattern.empty() && pattern.find('/') == pattern.npos) continue;
-    reader.report(key, fmt::format("'{}' is no pattern of a file name", pattern));
+    reader.report(key, fmt::format("'{}' is not a pattern of a file name", pattern));
   }
   return patterns;
 }
@@ -49,14 +49,14 @@ void check_path_pattern(TomlReader& reader, std::string_view key, const std::str
                         static_cast<std::ptrdiff_t>(PathPattern::kMostParts);
   if (PathPattern::is_valid(pattern) && is_short) return;
   reader.report(key,
-                fmt::format("'{}' is no pattern of a path below the cache's directory", pattern));
+                fmt::format("'{}' is not a pattern of a path below the cache's directory", pattern));
 }
 
 void read_name(TomlReader& reader, Profile& profile) {
   const auto name = reader.find_string("name");
   if (!name) return reader.report("name", "missing; a profile needs the name of its directory");
   if (!is_job_id(*name) || name->front() == '.') {
-    reader.report("name", fmt::format("'{}' is no directory name; allowed are letters, digits and "
+    reader.report("name", fmt::format("'{}' is not a directory name; use letters, digits and "
                                       "._-, with no '.' in front",
                                       *name));
   }
@@ -66,18 +66,18 @@ void read_name(TomlReader& reader, Profile& profile) {
 void read_variables(TomlReader& reader, Profile& profile) {
   if (auto variable = reader.find_string("variable")) {
     if (!is_variable_name(*variable)) {
-      reader.report("variable", fmt::format("'{}' is no name of a variable", *variable));
+      reader.report("variable", fmt::format("'{}' is not the name of a variable", *variable));
     }
     profile.variable = *std::move(variable);
   }
   profile.set_variable = reader.find_bool("set_variable").value_or(true);
   if (!profile.set_variable && profile.variable.empty()) {
-    reader.report("set_variable", "there is no 'variable' that would be set");
+    reader.report("set_variable", "has no effect: there is no 'variable' to set");
   }
   profile.unless = reader.find_strings("unless").value_or(std::vector<std::string>());
   for (const std::string& name : profile.unless) {
     if (is_variable_name(name)) continue;
-    reader.report("unless", fmt::format("'{}' is no name of a variable", name));
+    reader.report("unless", fmt::format("'{}' is not the name of a variable", name));
   }
 }
 
@@ -107,7 +107,7 @@ std::vector<std::string> read_endings(TomlReader& reader) {
   if (endings->empty()) reader.report("files", "must name at least one ending");
   for (const std::string& ending : *endings) {
     if (ending.find('/') != ending.npos) {
-      reader.report("files", fmt::format("'{}' is no ending of a file name", ending));
+      reader.report("files", fmt::format("'{}' is not an ending of a file name", ending));
     }
   }
   return *std::move(endings);
@@ -126,7 +126,7 @@ std::string read_built_under(TomlReader& reader) {
   if (!PathPattern::is_valid(*text) || !is_star || leads_up ||
       text->find_first_of(is_beside ? "*?[\\" : "*?[\\/", star + 1) != text->npos) {
     reader.report("built_under",
-                  fmt::format("'{}' is no path of a file with one '*' in its name", *text));
+                  fmt::format("'{}' is not the path of a file with one '*' in its name", *text));
   }
   return *std::move(text);
 }
@@ -145,10 +145,10 @@ EntryRule read_rule(const toml::table& table, TomlProblem& problem) {
   rule.one_by_one = entry.find_bool("one_by_one").value_or(false);
   rule.renewed = entry.find_bool("renewed").value_or(false);
   if (rule.renamed && !rule.built_under.empty()) {
-    entry.report("built_under", "is another way to be complete than 'renamed': one of them alone");
+    entry.report("built_under", "cannot be combined with 'renamed': each shows by itself when an entry is complete");
   }
   if (!rule.is_directory() && !rule.complete_single.empty()) {
-    entry.report("complete_single", "is for directories; of files, 'complete' does it");
+    entry.report("complete_single", "is only for directories; use 'complete' for an entry of files");
   }
   entry.finish();
   return rule;

@@ -7,8 +7,8 @@
 
 namespace cacheshim {
 
-// [publish] allow of the configuration: the users, groups and jobs that may publish. The work of
-// all others stays in their layers.
+// The configuration's [publish] allow: the users, groups and jobs that may publish. The work of all
+// others stays in their layers.
 struct PublishAllow {
   std::set<unsigned> users;       // user ids
   std::set<unsigned> groups;      // group ids, which may be supplementary groups

@@ -14,8 +14,8 @@
 namespace cacheshim {
 namespace {
 
-// An entry with more files than fit gets several records. Escaped names take up to six times as many
-// bytes, and readers skip a line of more than kRecordLimits.
+// An entry whose files do not fit into one record gets several. Escaped names take up to six times as many bytes, and
+// readers skip a line that exceeds kRecordLimits.
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostFieldBytes = 128;  // of a file's size and digest
 
@@ -114,7 +114,7 @@ Status Publisher::ensure_base_parents(const std::string& path) const {
   return {};
 }
 
-// The base now has all files. If a step fails from here on, the layer only keeps an equal copy.
+// The base now has all files. If a step fails from here on, the layer merely keeps an equal copy.
 void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   for (const StagedFile& file : stage.files) {
     const std::string path = stage.path_of(file);

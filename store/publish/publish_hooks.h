@@ -40,8 +40,8 @@ class PublishHooks {
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }
   // Called when the rejection has been recorded.
   virtual void settle_rejected(const std::string& /*unit*/) {}
-  // Whether the job's rebuilds may replace the base's entries, because it publishes entries as soon
-  // as they are complete.
+  // Whether the job's rebuilds may replace the base's entries. Only a job that publishes entries as
+  // soon as they are complete may do so.
   virtual bool may_replace() const { return true; }
   // Called when the layer's name `path` has been removed, so that the view shows the base's file,
   // `base`. Overlay::mutex() is held exclusively.

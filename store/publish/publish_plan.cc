@@ -4,7 +4,8 @@
 
 #include "store/publish/publish_stage.h"
 
-// Plans publishing: does all steps before the base is changed, and discards the result.
+// Plans publishing: does all the steps that come before the base is changed, and discards the
+// result.
 namespace cacheshim {
 namespace {
 

@@ -78,7 +78,8 @@ bool Publisher::is_of_no_use(const std::string& unit) const {
          });
 }
 
-// Links the lock files of the replaced entry into its replacement, because processes may hold them.
+// Links the lock files of the replaced entry into its replacement, because processes may hold locks
+// on them.
 Status Publisher::carry_locks(const Stage& stage) const {
   const auto is_directory =
       sys::open_beneath(stage.directory(), Stage::kTree, O_PATH | O_DIRECTORY);
@@ -105,8 +106,7 @@ void Publisher::record_replaced(const Stage& stage, const std::string& unit) con
   replaced.event = AuditRecord::Event::kEvict;
   replaced.unit = unit;
   replaced.reason = stage.why_replaces;
-  // If this fails, record() then fails as well to append the publishing record, and logs its
-  // failure.
+  // If this fails, record() most likely also fails to append its own record, and logs that.
   (void)store_.audit().append(std::move(replaced));
 }
 
@@ -174,8 +174,8 @@ void Publisher::note_unpublished_rebuild(const std::string& unit, PublishHooks& 
 }
 
 // Only a whole entry may replace the base's: if the job's view still shows a file of the base's
-// entry, the job's build needs that file. Entries of several files are not replaced, because no
-// single rename replaces them.
+// entry, the job's build may need that file. Entries of several files are not replaced, because no
+// single rename could replace them.
 bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
                             const PublishHooks& hooks) {
   if (stage.is_group || !hooks.may_replace()) return false;

@@ -150,7 +150,7 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
                                                       bool job_succeeded) const {
   const ReaderLock lock(overlay.mutex());
   std::vector<Candidate> units;
-  std::set<std::string> seen;  // the entries of several files that were visited
+  std::set<std::string> seen;  // the units of the visited entries that consist of files
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
   const auto visit = [&](const WalkedDirectory& directory) REQUIRES_SHARED(overlay.mutex()) {
     for (const sys::DirEntry& entry : directory.entries) {

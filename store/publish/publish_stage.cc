@@ -64,7 +64,7 @@ Status Publisher::Stage::make_directory(const std::string& rest) const {
 
 Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   const std::string path = tree_path(file.rest);
-  // Links only a file with one name, because the job could write to it through another name.
+  // Links a file only if it has one name, because the job could write to it through another name.
   if (file.source.st_nlink == 1) {
     const Status linked = sys::link_fd(source, directory_.get(), path);
     file.is_linked = static_cast<bool>(linked);

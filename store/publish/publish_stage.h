@@ -14,7 +14,7 @@
 // Used only by the files of store/publish/ that implement Publisher.
 namespace cacheshim {
 
-// Returns the version of an object of the base; that of no object if it does not exist.
+// Returns the version of an object of the base; an empty BaseVersion if there is no object.
 BaseVersion version_of(int base, const std::string& path);
 
 struct Publisher::StagedFile {
@@ -62,7 +62,8 @@ struct Publisher::Stage {
 
   std::string unit;       // of an entry that consists of several files: their directory
   bool is_group = false;  // the unit is an entry of several files
-  // Whether to publish files that only their creator may read as readable by all users.
+  // Whether all users may read the published files, even those that others could not read in the
+  // layer.
   bool opens_all = false;
   IsWanted is_wanted;
   UniqueFd upper;  // the layer's directory when the stage was made

@@ -25,7 +25,8 @@ namespace {
 // one, the unit stays in the layer.
 constexpr int kMostAttempts = 3;
 
-// How long a job waits for another job that publishes the same unit. Most publish in a few ms.
+// How long a job waits for another job that publishes the same unit. Most jobs publish a unit in a
+// few ms.
 constexpr std::chrono::milliseconds kLongestTurn{100};
 
 // Whether a symlink's target contains no "..", so that it leads downwards from anywhere.
@@ -56,10 +57,10 @@ std::string Publisher::why_kept(Errno error) {
   if (error.code() == EOVERFLOW) return "a file of it is larger than 1 TiB";
   if (error.code() == EFBIG) return "a file that names paths is too large, or nested too deeply";
   if (error.code() == EPERM) {
-    return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
+    return "it has a path or a symlink that leads out of its cache at the recorded mount path";
   }
   if (error.code() == ENAMETOOLONG) {
-    return fmt::format("it holds a path of more than {} directories or {} bytes", kMostBaseDepth,
+    return fmt::format("it has a path of more than {} directories or {} bytes", kMostBaseDepth,
                        kMostBasePathBytes);
   }
   return std::strerror(error.code());

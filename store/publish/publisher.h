@@ -84,8 +84,8 @@ class Publisher {
   // for messages; "" if it is due.
   std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
       EXCLUDES(overlay.mutex());
-  // Whether this file of a layer, in a cache without a profile, is used only as a lock and is therefore never
-  // published.
+  // Whether this file of a layer is used only as a lock and is therefore never published: a small `*.lock` in a cache
+  // without a profile, or a baton (EntryMap::may_become_lock()).
   bool is_lock_by_use(const std::string& path, const struct stat& st) const;
 
  private:

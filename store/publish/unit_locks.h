@@ -37,7 +37,8 @@ class UnitLocks {
 // Makes jobs that publish the same unit at the same time take turns. The second job then finds the
 // first job's files in the base, and need not sync its own. A turn saves work, but protects
 // nothing: the publisher checks at the end that the base has not changed. So each job waits only
-// for a limited time, and a job with large files delays the others no longer. Thread-safe.
+// for a limited time, and a job with large files delays the others for no longer than that.
+// Thread-safe.
 class UnitTurns {
  public:
   class Turn {

@@ -79,7 +79,7 @@ class ComparedFile {
     if (at >= range_.end) range_ = next_data(fd_, at, size_);
     return range_;
   }
-  // Returns up to where the file is only data, or only a hole, from `at`.
+  // Returns the end of the range, from `at`, in which the file is only data or only a hole.
   off_t same_kind_until(off_t at) {
     const DataRange& range = data_from(at);
     return at < range.begin ? range.begin : range.end;

@@ -26,17 +26,17 @@ struct CopyOptions {
 
 // Makes the empty regular file `target`, open for writing, a copy of `source`: data (by reflink if
 // the file system shares extents, otherwise copy_file_range(2), otherwise read and write; holes are
-// preserved if the file system reports them), user.* xattrs, mode and times. The offsets of both
-// descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED (slices.h), those of the
-// system calls, including ENOSPC; `target` is then incomplete.
+// preserved if the file system reports them), user.* xattrs (except overlayfs's), mode and times.
+// The offsets of both descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED
+// (slices.h), those of the system calls, including ENOSPC; `target` is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
-// Returns the maximum number of bytes that a copy of the file occupies; `st` is the file's. Holes
-// occupy none.
+// Returns the maximum number of bytes that a copy of the file occupies; `st` describes the file.
+// Holes occupy none.
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile);
 
-// Copies everything that copy_file() copies, except the data. `st` is the source's. Either
-// descriptor may be an O_PATH descriptor, but not of a symlink.
+// Copies everything that copy_file() copies, except the data. `st` describes the source. Either
+// descriptor may be an O_PATH descriptor; neither may be of a symlink.
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner);
 
 // Gives a new object of any kind the owner and group in `st`. Returns false if that is not

@@ -13,7 +13,7 @@ struct DataRange {
 
 // Returns the first data at or after `at` of a file of `size` bytes; {size, size} if the rest is a
 // hole. If the file system cannot report holes, returns the whole rest as data. Requires: at < size.
-// The descriptor's offset is undefined afterwards. Thread-safe for different descriptions.
+// The descriptor's offset is undefined afterwards. Thread-safe for different open file descriptions.
 DataRange next_data(int fd, off_t at, off_t size);
 
 }  // namespace cacheshim

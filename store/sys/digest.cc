@@ -57,8 +57,8 @@ Lanes added_by_zeros(const XXH3_state_t& state, std::size_t begin, std::size_t e
   return sums;
 }
 
-// Changes the state as `blocks` blocks of zeros do. Requires: the last block of the input so far is
-// zero, so that the state's buffer, which holds the end of the input, stays as it is.
+// Changes the state as hashing `blocks` blocks of zeros does. Requires: the last block of the input
+// so far is zero, so that the state's buffer, which holds the end of the input, stays as it is.
 void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   const Lanes to_end = added_by_zeros(state, state.nbStripesSoFar, state.nbStripesPerBlock);
   const Lanes whole = added_by_zeros(state, 0, state.nbStripesPerBlock);

@@ -62,7 +62,7 @@ struct EnvironmentReader::State {
   bool is_closed GUARDED_BY(mutex) = false;
 };
 
-// Only the caller that sets `is_read` has a task for the user. So the map has at most one user per call of read() in
+// Only the caller that sets `is_read` has a task for the user. So the map has at most one user per call to read() in
 // progress, and the excluded users.
 Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>& self,
                                                    const std::shared_ptr<Task>& task) {
@@ -93,7 +93,7 @@ Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>&
   return Errno(ETIMEDOUT);
 }
 
-// Returns false if all threads are at work, and there are too many of them for a further one.
+// Returns false if no thread is free and a further one cannot be started.
 bool EnvironmentReader::State::post(const std::shared_ptr<State>& self,
                                     const std::shared_ptr<Task>& task) {
   if (idle <= static_cast<int>(tasks.size())) {

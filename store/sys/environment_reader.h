@@ -14,10 +14,11 @@ namespace cacheshim {
 
 // Reads the environments of processes, with a time limit.
 //
-// A process can block every read of its /proc/PID/environ, for any time, because the read takes the lock of the
-// process's memory map. One thread of the process holds this lock while the server of its own FUSE file system does not
-// answer a page fault (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt keeps the lock), and a
-// second thread waits for the lock in order to change the map. Only a fatal signal ends the read.
+// A process can block every read of its /proc/PID/environ, for as long as it likes, because the read takes the lock of
+// the process's memory map. One thread of the process holds this lock while it waits for a page of a FUSE file whose
+// server, run by the same user, does not answer (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt
+// keeps the lock), and a second thread waits for the lock in order to change the map. Only a fatal signal ends the
+// read.
 //
 // So separate threads read the files, one thread per user at a time. A read that takes too long blocks its thread. The
 // reader then fails for this user at once, until the read returns and for `exclusion` after it. So a user delays others
@@ -41,7 +42,7 @@ class EnvironmentReader {
 
   // Returns the variables that the process got at its exec, each with a final NUL. `uid`: the real user of the process.
   // Errors: ETIMEDOUT if the file cannot be read in time, and for all processes of an excluded user; those of open(2)
-  // and read(2). Does not limit the time for processes of root, whom a user cannot make hang. Call with no lock held.
+  // and read(2). Does not limit the time for processes of root, which a user cannot make hang. Call with no lock held.
   Result<std::string> read(pid_t pid, uid_t uid, const std::string& proc = "/proc");
 
  private:

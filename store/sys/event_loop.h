@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// One thread that does the short recurring work of several services: at a set time, after a call of wake(), or once a
+// One thread that does the short recurring work of several services: at a set time, after a call to wake(), or once a
 // descriptor is readable. Work that may block for long needs a thread of its own (TaskQueue). Thread-safe, except
 // EventLoop::start() and EventLoop::stop().
 class EventLoop {
@@ -24,13 +24,13 @@ class EventLoop {
   // The work of one service. The objects that `run` uses, and the loop, must outlive the task.
   class Task {
    public:
-    // Called on the loop's thread, with no lock held; for the first time after a call of wake(), or once a watched
-    // descriptor is readable. `readable` has the ids of the watched descriptors that have become readable. Returns
-    // the time of the next call; a call of wake(), or a readable descriptor, brings that time forward.
+    // Called on the loop's thread, with no lock held; for the first time after a call to wake(), or once a watched
+    // descriptor is readable. `readable` has the ids of the watched descriptors that have become readable. Returns the
+    // time of the next call; a call to wake(), or a readable descriptor, brings that time forward.
     using Run = std::function<Clock::time_point(const std::vector<std::uint64_t>& readable)>;
 
     // `what` names the work in the log if `run` throws; `run` is then called again after kRetry, with the same ids.
-    // Throws std::system_error if the process is out of descriptors.
+    // Throws std::system_error if the kernel refuses a descriptor or a watch.
     Task(EventLoop& loop, const char* what, Run run);
     ~Task() { stop(); }
     Task(const Task&) = delete;
@@ -38,8 +38,8 @@ class EventLoop {
 
     // Makes the loop call `run` soon. Takes no lock and does not block, so it may be called with any lock held.
     void wake() const;
-    // Makes the loop call `run` once `fd` is readable or its other end is closed. Each call of watch() causes at most
-    // one call of `run`, and none if the descriptor is closed first. Returns false if `fd` cannot be watched
+    // Makes the loop call `run` once `fd` is readable or its other end is closed. Each call to watch() causes at most
+    // one call to `run`, and none if the descriptor is closed first. Returns false if `fd` cannot be watched
     // (fs.epoll.max_user_watches). Takes no lock.
     [[nodiscard]] bool watch(int fd, std::uint64_t id) const;
     // Ends the task: waits for a call in progress, and prevents later ones. Call with no lock held that `run` takes,

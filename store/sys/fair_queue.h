@@ -45,7 +45,7 @@ class FairOrder {
   // Returns the next task and counts it as running, or returns nothing if no waiting task may run
   // now. Drops tasks that are no longer wanted.
   std::optional<FairTask> take();
-  // Call when a task of `user` that take() has returned has ended.
+  // Call when a task of `user`, returned by take(), has ended.
   void end(const FairUser& user);
   // Drops the user's waiting tasks that are no longer wanted, and returns how many are left.
   std::size_t drop_unwanted(const FairUser& user);

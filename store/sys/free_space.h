@@ -10,10 +10,10 @@
 
 namespace cacheshim {
 
-// How many bytes the users of a file system may still take. A file system keeps blocks for root (statvfs.f_bavail
-// excludes them), and a daemon that runs as root must not give these to the users that it serves. The kernel would not
-// prevent this. Measures the file system at most every kLifetime, and more often when it is nearly full. Thread-safe;
-// takes no lock.
+// Determines how many bytes the users of a file system may still take. A file system keeps blocks for root
+// (statvfs.f_bavail excludes them), and a daemon that runs as root must not give these to the users that it serves. The
+// kernel does not prevent this. take() measures the file system again after kLifetime, and earlier if half of the bytes
+// that were available have been taken. Thread-safe; takes no lock.
 class FreeSpace {
  public:
   struct State {
@@ -35,7 +35,7 @@ class FreeSpace {
   // Call before the daemon writes `bytes` for a user. Returns false if fewer are available; the caller then fails with
   // ENOSPC.
   [[nodiscard]] bool take(std::uint64_t bytes);
-  // Returns the bytes that were available at the last measurement; the largest value before the first one.
+  // Returns the bytes that were available at the last measurement; the largest value of the type if there was none.
   std::uint64_t last_available() const { return last_available_.load(std::memory_order_relaxed); }
   // Measures now. Returns a state with total = 0 if the file system cannot be measured.
   State measure();

@@ -9,7 +9,7 @@ namespace cacheshim {
 // Returns false if the thread has exited, or may not get this policy.
 bool set_policy(pid_t thread, int policy);
 
-// Whether a SCHED_IDLE thread of this process may become SCHED_OTHER again. This requires CAP_SYS_NICE or an
+// Whether a SCHED_IDLE thread of this process may become SCHED_OTHER again. This requires CAP_SYS_NICE or a sufficient
 // RLIMIT_NICE. Thread-safe; starts a thread.
 bool may_leave_idle_policy();
 

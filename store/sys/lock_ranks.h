@@ -57,8 +57,8 @@
 // EventLoop, OpenVerifier, SharedFiles, transport/.
 namespace cacheshim {
 
-// A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks
-// are one linear order of the tree above.
+// A thread that holds a lock takes only locks of a higher rank, and no other lock of the same rank.
+// The ranks are one linear order of the tree above.
 enum class LockRank : std::uint8_t {
   kJobEnd,
   kListing,

@@ -123,7 +123,7 @@ class SCOPED_CAPABILITY WriterLock {
   SharedMutex& mutex_;
 };
 
-// Holds a shared mutex shared.
+// Holds a shared mutex in shared mode.
 class SCOPED_CAPABILITY ReaderLock {
  public:
   explicit ReaderLock(SharedMutex& mutex) ACQUIRE_SHARED(mutex) : mutex_(mutex) {

@@ -10,9 +10,9 @@
 
 namespace cacheshim {
 
-// Values by names that a client chooses. The names and values use at most about `most_bytes`, so a
-// client cannot exhaust the daemon's memory: further names get no records. Each class that owns a
-// table says what the lack of a record means. Not thread-safe.
+// Maps names that a client chooses to values. The names and values use at most about `most_bytes`,
+// so a client cannot exhaust the daemon's memory: further names get no records. Each class that
+// owns a table says what the lack of a record means. Not thread-safe.
 template <class Value>
 class NameTable {
  public:
@@ -52,7 +52,8 @@ class NameTable {
   const Names& all() const { return names_; }
 
  private:
-  // Includes the map's node. A value is at most a short text.
+  // Includes the map's node, but no memory that the value allocates: a value has at most a short
+  // text.
   static std::size_t cost_of(std::string_view name) {
     constexpr std::size_t kNode = 96;
     return name.size() + sizeof(Value) + kNode;

@@ -21,7 +21,8 @@ struct Maker {
   mode_t umask;
 };
 
-// The object to create. Without a maker it belongs to the service account, with exactly this mode.
+// The object to create. Without a maker, the object belongs to the service account, with exactly
+// this mode.
 struct NewObject {
   NewObject(mode_t wanted_mode) : mode(wanted_mode) {}  // NOLINT: most callers pass only a mode
   NewObject(mode_t wanted_mode, dev_t wanted_device, std::optional<Maker> made_by)
@@ -48,9 +49,9 @@ Status make_node_as(int dir, const std::string& name, const NewObject& wanted);
 Status make_symlink_as(const std::string& target, int dir, const std::string& name,
                        const NewObject& wanted);
 
-// Changes the owner, as chown(2), of any descriptor. Returns false if that is not permitted: the
-// service account is not root, or the daemon's user namespace does not map the id. The object then
-// stays unchanged.
+// Changes the owner of the object behind `fd`, which may be any kind of descriptor. Returns false
+// if that is not permitted: the service account is not root, or the daemon's user namespace does
+// not map the id. The object then stays unchanged.
 Result<bool> give_away(int fd, uid_t uid, gid_t gid);
 
 inline constexpr const char* kAccessAcl = "system.posix_acl_access";

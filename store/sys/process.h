@@ -48,7 +48,7 @@ std::string boot_id();
 std::string pid_namespace();
 // Parses the text of /proc/PID/stat. Returns nothing if it has another form.
 std::optional<ProcessStat> parse_stat(const std::string& text);
-// Returns nothing if /proc does not show the process; it still shows a zombie. `proc`: the mount
+// Returns nothing if /proc does not show the process. /proc still shows a zombie. `proc`: the mount
 // point of proc(5).
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 

@@ -13,7 +13,7 @@ namespace cacheshim {
 // its children have got another parent, this suffices to find the living processes that may descend
 // from it.
 struct ProcessOrigin {
-  pid_t process = 0;             // 0: unknown, such as one outside the daemon's PID namespace
+  pid_t process = 0;             // 0: unknown, as for a process outside the daemon's PID namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
   std::vector<pid_t> ancestors;  // parent first
 
@@ -27,15 +27,15 @@ ProcessOrigin origin_of(pid_t process);
 bool is_alive(const ProcessOrigin& origin);
 
 // Returns the living processes that may descend from a dead one. When a process dies, its children
-// get one of its ancestors as their parent (a subreaper, otherwise init). So among the processes
-// above a descendant, the topmost one that started after `origin` is a child of one of
+// get one of its ancestors as their parent (a subreaper, otherwise init). So of a descendant and
+// the processes above it, the topmost one that started after `origin` is a child of one of
 // `origin.ancestors`. Also returns unrelated processes for which this is true, such as newer
 // children of an init that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
 // Whether the process has `directory` or a file in it open, or has its working directory there.
-// `directory` is the end of its path, such as "/torch-extensions/py311/name", wherever it is
-// mounted.
+// `directory` is the end of the directory's path, such as "/torch-extensions/py311/name", wherever
+// it is mounted.
 bool has_open_in(pid_t process, const std::string& directory);
 
 }  // namespace cacheshim

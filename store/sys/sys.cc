@@ -112,7 +112,7 @@ Result<UniqueFd> clone_without_symlinks(int dir) {
 }
 
 // Sets noatime, because otherwise the kernel would try to set the access time at each read, and fail. In a user
-// namespace the options for access times may be locked.
+// namespace, the options for access times may be locked; the clone then keeps those of the original.
 Result<UniqueFd> clone_read_only(int dir) {
   constexpr std::uint64_t kSafe =
       MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
@@ -227,7 +227,8 @@ Status set_size(int fd, off_t size_bytes) {
 }
 
 Status set_times(int fd, const timespec times[2]) {
-  // The empty path acts on the object itself, also on a symlink, and accepts O_PATH (kernel 5.8).
+  // With an empty path, the call acts on the object itself, even on a symlink, and accepts an
+  // O_PATH descriptor (Linux 5.8).
   if (::utimensat(fd, "", times, AT_EMPTY_PATH) == 0) return {};
   if (errno != EINVAL && errno != ENOENT) return Errno::last();
   return status_of(::utimensat(AT_FDCWD, ProcPath(fd).get(), times, 0));

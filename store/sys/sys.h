@@ -24,12 +24,13 @@
 namespace cacheshim::sys {
 
 // openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
-// job has created below `dir` can lead outside. "" is `dir` itself; a path of PATH_MAX bytes and
+// job has created below `dir` can lead outside. "" is `dir` itself; a path of PATH_MAX bytes or
 // more is opened in parts. Errors: ELOOP for a symlink in the path (with O_PATH | O_NOFOLLOW the
 // last component may be one and is opened itself), EXDEV for a path that leads outside.
 Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode = 0);
 
-// open(2) of the daemon's own paths, not of a job's (a store's root, /proc). Follows symlinks.
+// open(2) of the daemon's own paths (a store's root, /proc), never of a path that a job has chosen.
+// Follows symlinks.
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
 // Returns a copy of the mount that contains the open directory `dir`, with the mounts below it. The
@@ -77,7 +78,8 @@ Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
 
-// `name` is relative to `dir`; "" is `dir` itself. Do not follow a symlink in the last component.
+// `name` is relative to `dir`; "" is `dir` itself. These do not follow a symlink in the last
+// component.
 Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid);
 Status set_times_at(int dir, const std::string& name, const timespec times[2]);
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr);
@@ -85,9 +87,9 @@ Result<std::string> get_xattr_at(int dir, const std::string& name, const char* x
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
 // Whether any process of this machine can write to the file, through a descriptor or a mapping.
-// Requires: `fd` is open for reading only, and no process opens the file meanwhile. Returns false
-// if the kernel grants no lease: the file system does not support kernel leases, or another user
-// owns the file and the daemon lacks CAP_LEASE.
+// Requires: `fd` is open for reading only, and no process opens the file meanwhile. Also returns
+// false if the daemon cannot get a kernel lease on the file at all: the file system does not
+// support kernel leases, or another user owns the file and the daemon lacks CAP_LEASE.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;  // the default limit of read_all()

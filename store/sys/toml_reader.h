@@ -14,13 +14,13 @@
 // Messages read "FILE:LINE: reason".
 namespace cacheshim {
 
-// Collects the first error of a file.
+// Keeps the first error of a file.
 class TomlProblem {
  public:
   explicit TomlProblem(std::string_view origin) : origin_(origin) {}
   explicit operator bool() const { return !message_.empty(); }
   const std::string& message() const { return message_; }
-  // Keeps the first report. Line 0 stands for the whole file.
+  // Ignores all reports after the first. Line 0 stands for the whole file.
   void report(std::uint32_t line, std::string_view reason);
 
  private:
@@ -51,7 +51,7 @@ class TomlReader {
   // several types.
   const toml::node* find_node(std::string_view key);
 
-  // Returns the line of `key`, or of the table if it is missing.
+  // Returns the line of `key`, or that of the table if the key is missing.
   std::uint32_t line_of(std::string_view key) const;
   void report(std::string_view key, std::string_view reason);
   // Reports every key that no finder has requested.

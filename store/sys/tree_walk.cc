@@ -75,7 +75,8 @@ class Walk {
   }
 
   // Returns to the parent. If the parent's descriptor was closed, opens it again by "..". Another
-  // process may have moved the directory meanwhile: then the rest of the parent is skipped.
+  // process may have moved the directory meanwhile; the parent is then opened by its path or, if
+  // that leads elsewhere, skipped.
   void leave() {
     const Level left = std::move(levels_.back());
     levels_.pop_back();

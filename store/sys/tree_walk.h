@@ -13,18 +13,18 @@
 // A job decides how deep and how wide its trees are. Opening a directory by its path takes time
 // that grows with its depth, so a walk by paths takes quadratic time: a tree of 9,000 nested
 // directories kept a thread busy for a minute. This walk opens each directory by its name in its
-// parent. It uses no recursion, and at most kMostOpen descriptors: it closes those of the uppermost
-// directories, and opens them again by "..".
+// parent. It uses no recursion, and at most kMostOpen + 1 descriptors: it closes those of the
+// uppermost directories, and opens them again by "..".
 namespace cacheshim {
 
 struct WalkedDirectory {
-  int fd;                                     // at its end
+  int fd;                                     // has been read to its end
   const std::string& path;                    // below the root of the walk
   const std::vector<sys::DirEntry>& entries;  // without "." and ".."
   std::vector<std::string>& further;          // the visitor adds the names of entries to walk next
 };
 
-// The visitor must not hold `fd` or the references when it returns. An error ends the walk.
+// The visitor must not keep `fd` or the references after it returns. An error ends the walk.
 using VisitDirectory = std::function<Status(const WalkedDirectory& directory)>;
 
 inline constexpr std::size_t kMostOpen = 32;

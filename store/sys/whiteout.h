@@ -30,8 +30,8 @@ inline bool is_device_whiteout(mode_t mode, dev_t device) {
   return S_ISCHR(mode) && device == makedev(0, 0);
 }
 
-// Whether the attribute is a record of the kernel's overlayfs, for instance that a directory is opaque. Obeyed
-// in lowers, but neither copied up nor settable.
+// Whether the kernel's overlayfs keeps a record in the attribute, for instance that a directory is opaque. Obeyed in
+// lowers, but neither copied up nor settable.
 inline bool is_overlay_xattr(std::string_view name) {
   return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }

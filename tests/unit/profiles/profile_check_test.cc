@@ -87,8 +87,8 @@ TEST_F(ProfileCheck, ARuleOfDirectoriesAroundEarlierEntriesIsReported) {
   EXPECT_EQ(
       pair("\"**/ops/kept/*\"", "\"**/ops/*\""),
       Lines{
-          "6: entry.path: '**/ops/*' matches directories around entries of line 4, such as 'ops/kept/a': "
-          "they are published and evicted whole, with what is in them"});
+          "6: entry.path: '**/ops/*' matches directories that contain entries of line 4, such as 'ops/kept/a': "
+          "such a directory is published and evicted as a whole, with these entries"});
   EXPECT_EQ(pair("\"kept/*\"\nfiles = [\"\"]", "\"*\"").size(), 1U) << "around entries of files";
   EXPECT_EQ(pair("\"**/ops/kept/*\"", "\"**/ops/[!k]*\""), Lines());
   EXPECT_EQ(pair("\"*/k*\"", "\"a\"").size(), 1U) << "around some of them";
@@ -105,10 +105,10 @@ TEST_F(ProfileCheck, ARuleOfDirectoriesThatANarrowerRuleHidesIsNotReported) {
 
 TEST_F(ProfileCheck, ARuleWhoseFilesCannotEndThatWayNeverApplies) {
   EXPECT_EQ(findings("[[entry]]\npath = \"*.cu\"\nfiles = [\".so\"]\n"),
-            Lines{"4: entry.path: '*.cu' never applies: none of its paths ends as 'files' says"});
+            Lines{"4: entry.path: '*.cu' never applies: none of its paths has an ending of 'files'"});
   EXPECT_EQ(
       findings("[[entry]]\npath = \"*\"\nfiles = [\"\", \".body\"]\n"),
-      Lines{"5: entry.files: '.body' is never used: '' stands before it and fits the same names"});
+      Lines{"5: entry.files: '.body' is never used: '' comes before it and matches the same names"});
 }
 
 TEST_F(ProfileCheck, ARuleOfScratchNamesPublishesNothing) {
@@ -122,8 +122,8 @@ TEST_F(ProfileCheck, ALockThatAnEntryIsBuiltUnderIsALockOrABaton) {
   const std::string entry = "[[entry]]\npath = \"*\"\nbuilt_under = \"locks/*.lock\"\n[class]\n";
   EXPECT_EQ(
       findings(entry + "lock = [\"*.lok\"]\n"),
-      Lines{"5: entry.built_under: 'locks/*.lock' is not of class lock or baton: the entry is "
-            "never complete, since no unlock of it is seen"});
+      Lines{"5: entry.built_under: 'locks/*.lock' is not of class lock or baton: the daemon does "
+            "not see its unlock, so the entry is never complete"});
   EXPECT_EQ(findings(entry + "lock = [\"locks/**\"]\n"), Lines());
   EXPECT_EQ(findings(entry + "baton = [\"*.lock\"]\n"), Lines());
 }
@@ -161,8 +161,8 @@ TEST_F(ProfileCheck, AFlightNameMustBeADirectoryEntryOrAFileOfOne) {
 TEST_F(ProfileCheck, AFlightNeedsAnEntryThatTellsWhenItIsComplete) {
   EXPECT_EQ(
       findings("[[entry]]\npath = \"*\"\n[class]\nflight = [\"*.o\"]\n"),
-      Lines{"6: class.flight: '*.o' cannot hold other jobs until its entry is complete: nothing "
-            "in the entry rule of line 4 tells when that is"});
+      Lines{"6: class.flight: '*.o' cannot make other jobs wait until its entry is complete: nothing "
+            "in the entry rule of line 4 says when that is"});
 }
 
 TEST_F(ProfileCheck, AGuessHasNeitherFlightNorSharedNames) {
@@ -182,8 +182,8 @@ TEST_F(ProfileCheck, AClassBehindAWiderOneHasNoEffect) {
 TEST_F(ProfileCheck, AVariableThatTurnsItselfOffIsReported) {
   EXPECT_EQ(
       findings("variable = \"X_DIR\"\nunless = [\"HOME_X\",\n\"X_DIR\"]\n"),
-      Lines{"5: unless: 'X_DIR' is the profile's own variable: once it is set, nothing is sent "
-            "to the mount"});
+      Lines{"5: unless: 'X_DIR' is the profile's own variable: if it is set, the library "
+            "redirects nothing to the mount"});
 }
 
 TEST_F(ProfileCheck, DefaultPathsAreAbsoluteAndPlain) {

@@ -262,7 +262,7 @@ TEST(Profile, NeedsANameThatIsADirectoryName) {
   EXPECT_NE(refusal("evidence = \"doc\"\n").find("name: missing"), std::string::npos);
   for (const char* name : {"", ".", "..", ".x", "a/b", "a b"}) {
     EXPECT_NE(refusal("name = \"" + std::string(name) + "\"\nevidence = \"doc\"\n")
-                  .find("is no directory name"),
+                  .find("is not a directory name"),
               std::string::npos)
         << name;
   }
@@ -276,15 +276,15 @@ TEST(Profile, NeedsEvidenceOfAKnownKind) {
 
 TEST(Profile, RefusesValuesOfAWrongKindForACache) {
   EXPECT_EQ(refusal_with("variable = \"A B\""),
-            "x.toml:3: variable: 'A B' is no name of a variable");
-  EXPECT_EQ(refusal_with("unless = [\"A:B\"]"), "x.toml:3: unless: 'A:B' is no name of a variable");
+            "x.toml:3: variable: 'A B' is not the name of a variable");
+  EXPECT_EQ(refusal_with("unless = [\"A:B\"]"), "x.toml:3: unless: 'A:B' is not the name of a variable");
   EXPECT_EQ(refusal_with("default_paths = \"~/x\""),
             "x.toml:3: default_paths: must be an array of strings");
   EXPECT_EQ(refusal_with("default_paths = [\"x\"]"),
             "x.toml:3: default_paths: 'x' must begin with / or ~/");
   EXPECT_EQ(refusal_with("class = 1"), "x.toml:3: class: must be a table");
   EXPECT_EQ(refusal_with("[class]\nlock = [\"/x\"]"),
-            "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's directory");
+            "x.toml:4: class.lock: '/x' is not a pattern of a path below the cache's directory");
   EXPECT_EQ(refusal_with("variable = \"A\\u0000B\""), "x.toml:3: variable: must be a string");
 }
 
@@ -293,32 +293,32 @@ TEST(Profile, RefusesValuesOfAWrongKindForAnEntry) {
             "x.toml:3: entry: must be an array of tables, [[entry]]");
   EXPECT_EQ(refusal_with("entry = [1]"), "x.toml:3: entry: must be an array of tables, [[entry]]");
   EXPECT_EQ(refusal_with("[[entry]]\nrenamed = true"),
-            "x.toml:3: entry.path: '' is no pattern of a path below the cache's directory");
+            "x.toml:3: entry.path: '' is not a pattern of a path below the cache's directory");
   for (const char* path : {"/a", "a/", "a//b"}) {
     EXPECT_EQ(refusal_with("[[entry]]\npath = \"" + std::string(path) + "\""),
               "x.toml:4: entry.path: '" + std::string(path) +
-                  "' is no pattern of a path below the cache's directory");
+                  "' is not a pattern of a path below the cache's directory");
   }
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nrenamed = 1"),
             "x.toml:5: entry.renamed: must be true or false");
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\ncomplete = [\"a/b\"]"),
-            "x.toml:5: entry.complete: 'a/b' is no pattern of a file name");
+            "x.toml:5: entry.complete: 'a/b' is not a pattern of a file name");
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = []"),
             "x.toml:5: entry.files: must name at least one ending");
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"/a\"]"),
-            "x.toml:5: entry.files: '/a' is no ending of a file name");
+            "x.toml:5: entry.files: '/a' is not an ending of a file name");
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"\"]\ncomplete_single = [\"a\"]"),
-            "x.toml:6: entry.complete_single: is for directories; of files, 'complete' does it");
+            "x.toml:6: entry.complete_single: is only for directories; use 'complete' for an entry of files");
   for (const char* lock : {"locks/x.lock", "locks/*/x.lock", "locks/**.lock", "locks/[ab]*.lock",
                            "/locks/*.lock", "*/x", "", "./x", "./*/*.lock", "./../*.lock"}) {
     EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nbuilt_under = \"" + std::string(lock) + "\""),
               "x.toml:5: entry.built_under: '" + std::string(lock) +
-                  "' is no path of a file with one '*' in its name");
+                  "' is not the path of a file with one '*' in its name");
   }
   EXPECT_EQ(
       refusal_with("[[entry]]\npath = \"*\"\nrenamed = true\nbuilt_under = \"*.lock\""),
-      "x.toml:6: entry.built_under: is another way to be complete than 'renamed': one of them "
-      "alone");
+      "x.toml:6: entry.built_under: cannot be combined with 'renamed': each shows by itself when an entry is "
+      "complete");
 }
 
 TEST_F(ProfileDirectories, AreReadInOrderAndTheLaterReplaces) {
