@@ -26,13 +26,13 @@
 // view shows the base's names there, except for names that no view shows.
 //
 // Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key before it begins the
-// change that the key describes, and does not wait in between. It retires a filter before it sets a bit in a newer
-// filter alone. A reader uses the base's answer only if it (1) has made its call on the base and (2) has then found
-// that the filter is not retired and lacks the keys of its path. If a change that shadows the path had begun before
-// (1), its bits would have been set before (1) and would still be set at (2). So at (1) no such change had begun, and
-// the base's answer was the view's. (The reader also checks the filter before (1), but only to avoid the call.) A
-// change that has returned has set its bits, whichever process made it, so a reader that begins later uses the mount.
-// Bits that are set by a collision also lead to the mount, whose answer is always correct.
+// change that the key describes, and does not wait in between. It retires a filter before it sets a bit that only a
+// newer filter gets. A reader uses the base's answer only if it (1) has made its call on the base and (2) has then
+// found that the filter is not retired and lacks the keys of its path. If a change that shadows the path had begun
+// before (1), its bits would have been set before (1) and would still be set at (2). So at (1) no such change had
+// begun, and the base's answer was the view's. (The reader also checks the filter before (1), but only to avoid the
+// call.) A change that has returned has set its bits, whichever process made it, so a reader that begins later uses the
+// mount. Bits that are set by a collision also lead to the mount, whose answer is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has up to
 // kBitsPerKey bits, all in one word, so that one access sets or reads them.

@@ -39,8 +39,8 @@ struct NameRuleRecord {
   char last;
 };
 
-// A checked, read-only view of a table. Owns nothing; the bytes, which are at least aligned for records, must outlive
-// it. The bytes may change at any time: the answers are then arbitrary, but no function reads outside of the bytes.
+// A checked, read-only view of a table. Owns nothing; the bytes must outlive it. The bytes may change at any time: the
+// answers are then arbitrary, but no function reads outside of the bytes.
 class NameRules {
  public:
   NameRules() = default;

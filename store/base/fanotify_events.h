@@ -9,8 +9,8 @@
 
 namespace cacheshim {
 
-// The kernel pads an event only to a multiple of 4 bytes, although the structure needs an alignment of 8 bytes. The
-// longest event has one handle and one name.
+// The kernel pads an event only to a multiple of 4 bytes, although fanotify_event_metadata needs an alignment of 8
+// bytes. The longest event has one handle and one name.
 constexpr std::size_t kMostEventBytes = 4096;
 
 // Calls `take` with each event in `bytes`, which read(2) has returned. An event's information records follow it in

@@ -38,7 +38,7 @@ Result<std::map<std::string, Files>> recorded_units(const AuditLog& audit) {
   return units;
 }
 
-// Opens a file for reading that does not change its access time. If the daemon lacks the privilege
+// Opens a file so that reading does not change its access time. If the daemon lacks the privilege
 // for O_NOATIME, opens it without.
 Result<UniqueFd> open_quietly(int base, const std::string& path) {
   constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;

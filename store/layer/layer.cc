@@ -30,7 +30,7 @@ Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// Returns EPERM if a user other than root, the daemon's and the owner of `layers` owns the
+// Returns EPERM if a user other than root, the daemon's user and the owner of `layers` owns the
 // directory or can change it. Requires: `layers` itself has been checked.
 Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(top, sys::stat_fd(layers));

@@ -58,8 +58,9 @@ class Layer {
   // `shared_uids`), its record is unreadable, or it has an upper directory but no record. Errors:
   // EUSERS after 64 such layers; EPERM if other users can change the directory.
   static Result<Layer> take(int layers, const LayerRecord& wanted);
-  // Takes an existing directory of a job, "<cycle>@<node>". Errors: EWOULDBLOCK if another daemon
-  // holds it; EPERM if other users can change it; ENOENT or EINVAL if it has no readable record.
+  // Takes an existing layer of a job, the directory "<cycle>@<node>". Errors: EWOULDBLOCK if
+  // another daemon holds it; EPERM if other users can change it; ENOENT or EINVAL if it has no
+  // readable record.
   static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);
 
   const LayerRecord& record() const { return record_; }

@@ -27,7 +27,7 @@ class LeaseFiles {
 
   // Takes the lease of `path`. The caller holds it while the descriptor is open, and ends it by
   // release(). Errors: EWOULDBLOCK while another daemon holds the lease. If the file cannot be
-  // created or locked, for example because the file system has no locks, returns an empty
+  // created or locked, for example because the file system does not support locks, returns an empty
   // descriptor. The lease then excludes only processes of this daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;

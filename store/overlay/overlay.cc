@@ -98,7 +98,7 @@ Result<Found> Overlay::find(const std::string& path) const {
   return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
 }
 
-// If a directory is in the base alone or in the layer alone, the file system's count of subdirectories is right: a
+// If only the base or only the layer has a directory, the file system's count of its subdirectories is right: a
 // whiteout of a name in it would put the directory into the layer as well. A merged directory shows 1 ("not counted"),
 // as with overlayfs and btrfs, because an exact count would require listing the directory in the layer and in all
 // lowers.

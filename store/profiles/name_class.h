@@ -14,7 +14,7 @@ enum class NameClass : unsigned char {
   kLock,     // locked by flock or fcntl: one inode of the base for all jobs
   kBaton,    // created with O_EXCL to lock, removed to unlock: an entry that has one is not complete
   kShared,   // read, merged and rewritten under a lock: written through to the base
-  kFlight,   // private; a lookup that misses it waits for the process that builds it
+  kFlight,   // private; a lookup that misses it waits while another process builds it
 };
 
 // How the rest of the code treats the names of a class.

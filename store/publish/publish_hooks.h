@@ -36,7 +36,7 @@ class PublishHooks {
   // publisher calls this again, with Overlay::mutex() held exclusively, before it changes the base.
   virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
-  // Whether the job has opened the base's entry and then changed it.
+  // Whether the job has opened the base's entry and then changed the entry in its view.
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }
   // Called when the rejection has been recorded.
   virtual void settle_rejected(const std::string& /*unit*/) {}

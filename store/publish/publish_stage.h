@@ -25,7 +25,7 @@ struct Publisher::StagedFile {
   bool completes = false;
   bool is_linked = false;  // staged as another name of the layer's file, not as a copy
   bool in_base = false;    // the base already has an equal file
-  BaseVersion base;        // that file
+  BaseVersion base;        // the version of that file
 };
 
 // A unit that is being published: a directory in staging, in which "tree" is the unit's directory

@@ -28,8 +28,9 @@
 // Then commit() checks, under the unit's lock, that the base has not changed since the comparison and, under
 // Overlay::mutex(), that no process has changed the layer's files or can write to them. It adds a new entry by one
 // rename of the whole directory. It adds files to an existing entry only if all files that both have are equal, and
-// adds the completing file last. So the first writer wins; publish_replace.cc has the exceptions. No other job waits
-// while files are compared, staged and read, because that may take long.
+// adds the completing file last. So the first writer wins; publish_replace.cc has the exceptions. Comparing, staging
+// and reading files may take long. Meanwhile, another job waits only if it publishes the same unit, and then only for a
+// limited time (UnitTurns).
 namespace cacheshim {
 
 class Publisher {
@@ -61,10 +62,10 @@ class Publisher {
   // Records that a job that may not publish (or not yet) has rejected the base's entry.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
   // Removes the layer's part of a unit if the base has all of its files with the same bytes; the
-  // base's files then show. Adds nothing to the base.
+  // view then shows the base's files. Adds nothing to the base.
   PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
-  // Records and counts that the unit stays in the layer, since its job may not publish.
+  // Records and counts that the unit stays in the layer because its job may not publish.
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;

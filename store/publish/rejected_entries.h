@@ -62,8 +62,8 @@ class RejectedEntries {
   // More than 1, because a single job may be faulty. Counts jobs, not processes, because a user decides how many
   // processes a job has.
   static constexpr std::size_t kFewestJobs = 2;
-  // A day: caches are filled again in hours, and one more replacement of 1,024 entries a day is not
-  // noticeable.
+  // A day: jobs refill a cache within hours, and replacing up to kMostEntries entries once a day is
+  // not noticeable.
   static constexpr std::time_t kReplacePeriod = 24 * 3600;
   static constexpr std::size_t kMostEntries = 1024;
   static constexpr std::size_t kMostJobs = 16;  // the most jobs that a record contains

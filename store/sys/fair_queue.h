@@ -16,8 +16,9 @@
 #include "store/sys/slices.h"
 
 // Threads for work of several users that may take long, such as publishing and control requests. No
-// user can delay the others' tasks: the users take turns, and each runs only a few tasks at a time,
-// fewer than there are threads. The kernel's scheduler then divides the CPU between the tasks.
+// user can delay the others' tasks: the users take turns, and the queue runs only a few tasks of
+// each at a time, fewer than there are threads. The kernel's scheduler then divides the CPU between
+// the tasks.
 namespace cacheshim {
 
 // Identifies the turns that a task takes: those of a user, or those of root's work for this user. Root's work waits
@@ -69,8 +70,8 @@ class FairOrder {
 };
 
 // Runs tasks in the order of FairOrder, on threads that it starts when they are needed. If a task
-// throws, the exception is logged. A task that must answer a request must itself ensure that it
-// does. Thread-safe.
+// throws, the exception is logged. A task that must answer a request must itself ensure that the
+// request is answered. Thread-safe.
 class FairQueue {
  public:
   struct Limits {

@@ -21,7 +21,7 @@ namespace cacheshim {
 bool is_lost_in_base(std::string_view xattr);
 
 // `fd`: any descriptor of a regular file. Errors: those of flistxattr(2) and fremovexattr(2). A
-// file system without extended attributes is no error.
+// file system without extended attributes is not an error.
 Status remove_job_xattrs(int fd);
 Result<bool> has_job_xattrs(int fd);
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-// Paths below a root, in the store's format: no "/" at either end, no "." and "..", "" for the root
-// itself.
+// Paths below a root, in the store's format: no "/" at either end, no "." or ".." component, "" for
+// the root itself.
 namespace cacheshim {
 
 // parent_path() returns the parent directory of `path`, "" for a name in the root. base_name()

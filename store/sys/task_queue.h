@@ -11,9 +11,9 @@
 
 namespace cacheshim {
 
-// Threads for work that must not delay the threads that receive requests: publishing and the ends
-// of jobs. Tasks start in the order of post(). If a task throws, the exception is logged. A task
-// that must answer a request must itself ensure that it does (OnceAnswer).
+// Threads for work that must not delay the threads that receive requests, such as invalidations and
+// slow requests. Tasks start in the order of post(). If a task throws, the exception is logged. A
+// task that must answer a request must itself ensure that the request is answered (Completion).
 class TaskQueue {
  public:
   // Throws std::system_error if it cannot create the threads.
