@@ -5,8 +5,8 @@ namespace cacheshim::cuda {
 namespace {
 
 // Sets CUDA_MODULE_LOADING before main. The driver reads this variable in cuInit, so the setting
-// also works for programs that call the driver without a hook, except if the driver was initialized
-// before this constructor.
+// also works for programs whose calls bypass the hooks, except if the driver was initialized before
+// this constructor.
 [[gnu::constructor]] void start_process() { start(); }
 
 }  // namespace

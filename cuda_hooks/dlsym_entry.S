@@ -9,7 +9,7 @@
  * to libc, with the stack and the argument registers as the caller made them. For all other handles
  * the caller does not matter: a C function handles them.
  *
- * cacheshim_next_dlsym and _dlvsym hold the function behind ours, and are null until the first call.
+ * cacheshim_next_dlsym and _dlvsym hold the functions behind ours, and are null until the first call.
  */
 #if defined(__x86_64__)
 

@@ -5,8 +5,8 @@
 #include "cuda_hooks/driver.h"
 #include "cuda_hooks/process.h"
 
-// The C part of dlsym_entry.S. If a name does not begin with "cu", the hook adds only two character
-// comparisons to the call.
+// The C++ part of dlsym_entry.S. If a name does not begin with "cu", the hook adds only two
+// character comparisons to the call.
 
 using namespace cacheshim;
 using namespace cacheshim::cuda;

@@ -28,7 +28,8 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// Calls dlsym. If it fails, removes the error: the application's next dlerror would return it.
+// Calls dlsym. If it fails, removes the error, because the application's next dlerror would
+// otherwise return it.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;

@@ -9,9 +9,9 @@
 // functions behind the hooks.
 //
 // Slot 0 serves programs and libraries that are linked to the driver: our exports come first in the
-// search order, and the next functions are resolved at the first call. The other slots are images
-// of libcuda.so from which a program requested a function by dlsym: usually one; dlmopen creates
-// more, each with its own functions and state.
+// search order, and the functions behind them are resolved at the first call. The other slots are
+// images of libcuda.so from which a program requested a function by dlsym: usually one; dlmopen
+// creates more, each with its own functions and state.
 namespace cacheshim::cuda {
 
 enum class Row : unsigned {

@@ -9,8 +9,9 @@
 
 // The hooks: one body for each kind of function in symbols.def.
 //
-// They run between an application and its driver. So they hold no lock during the driver's call and
-// return its result. Calls that the driver itself makes to hooked functions pass through unchanged.
+// They run between an application and its driver. So they hold no lock during the driver's call,
+// and return the driver's result. Calls that the driver itself makes to hooked functions pass
+// through unchanged.
 namespace cacheshim::cuda {
 namespace {
 
@@ -43,7 +44,7 @@ void say_what_is_set() {
   if (!now.refused_policy.empty() && is_first(said_refused)) {
     report_line(
         {kCudaEagerVariable, " '", now.refused_policy,
-         "' is none of off, auto, force, select; going on as for a program that sets none"});
+         "' is none of off, auto, force, select; using auto instead"});
   }
   if (now.user_is_lazy && is_first(said_lazy_user)) {
     report_line({kLoadingVariable,
@@ -62,8 +63,8 @@ void check_driver(Driver& driver) {
   note_driver(!is_lazy);
   if (plan().loading != Loading::kEager || !is_lazy || !is_first(said_lazy_driver)) return;
   report_line({"the CUDA driver loads modules lazily in spite of ", kLoadingVariable,
-               "=EAGER (it was initialised before that was set?); a kernel's first launch may wait "
-               "for ever for one that is running"});
+               "=EAGER (was it initialized before that was set?); a kernel's first launch may wait "
+               "forever for a kernel that is running"});
 }
 
 template <class Function>

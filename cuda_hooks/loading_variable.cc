@@ -48,7 +48,8 @@ Function behind_us(const char* name) {
   return find == nullptr ? nullptr : reinterpret_cast<Function>(find(RTLD_NEXT, name));
 }
 
-// Does not call putenv, which allocates: this runs in every process, and few of them use CUDA.
+// Calls putenv, which allocates, only if the environment is too large for `block`: this code runs
+// in every process, and few processes use CUDA.
 void add_entry(char* entry) {
   std::size_t count = 0;
   if (::environ != nullptr) {
@@ -112,7 +113,7 @@ void ensure_loading(Loading loading) {
   const char* const wanted = value_of(loading);
   if (is_set_to(wanted)) return;
   const auto set = behind_us<decltype(&::setenv)>("setenv");
-  if (set == nullptr) return;  // the mode is queried later, and a warning reports it
+  if (set == nullptr) return;  // check_driver() reports if the driver is then lazy
   (void)set(kLoadingVariable.data(), wanted, 1);
   (void)set(kSetVariable.data(), wanted, 1);
 }

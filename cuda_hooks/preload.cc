@@ -27,7 +27,7 @@ int compile() {
   }
   if (::regcomp(&pattern, text.data(), REG_EXTENDED | REG_NOSUB) == 0) return kUsable;
   report_line({kCudaMatchVariable, " '", text,
-               "' is no POSIX extended regular expression: no kernel is preloaded; modules are "
+               "' is not a POSIX extended regular expression: no kernel is preloaded; modules are "
                "loaded lazily"});
   return kUnusable;
 }
@@ -36,8 +36,8 @@ bool matches(const char* name) {
   return name != nullptr && ::regexec(&pattern, name, 0, nullptr, 0) == 0;
 }
 
-// Space for as many handles of the driver as a module has. Uses pages of its own, because the
-// library does not allocate from the heap.
+// Space for as many handles of the driver as a module has. Uses pages of its own instead of the
+// heap.
 template <class Handle>
 class HandleArray {
  public:

@@ -92,7 +92,7 @@ CudaDefault find_defaults(const Environment& environment) {
       mount.fits() ? escape_mount_path(mount.view(), escaped, sizeof escaped) : 0;
   if (length == 0) return {};
   std::size_t size = read_defaults(kRunBase, {escaped, length});
-  // Root's daemons do not use XDG_RUNTIME_DIR, and it may be another user's (common/root_process.h).
+  // Not for root: its daemons do not use XDG_RUNTIME_DIR, which may be another user's (common/root_process.h).
   if (size == 0 && ::geteuid() != 0 && ::getuid() != 0) {
     size = read_defaults(environment.find("XDG_RUNTIME_DIR"), {escaped, length});
   }

@@ -6,11 +6,12 @@
 #include "cuda_hooks/policy.h"
 
 // This process's plan. The constructor makes it. If another library's constructor runs first and
-// calls the driver, this call makes the plan.
+// calls the driver, that call makes the plan.
 namespace cacheshim::cuda {
 
 // Makes the plan and sets the environment, once. Reads at most two files: the defaults in the run
-// directory of root's daemon, and otherwise those in a user's.
+// directory of root's daemon and, if there are none, those in the run directory of the user's
+// daemon.
 void start();
 
 // Returns the plan; calls start() if necessary. Its strings stay valid.

@@ -2,8 +2,9 @@
 #pragma once
 
 // Declares libc's functions under their symbol names. Include this file first in every file that
-// defines or names an interposed function. Meson passes -D_FILE_OFFSET_BITS=64, which would rename
-// a definition of open to open64, and _FORTIFY_SOURCE would substitute inline bodies.
+// defines or names an interposed function. Undefines _FILE_OFFSET_BITS, which Meson sets to 64 and
+// which renames a definition of open to open64, and _FORTIFY_SOURCE, which substitutes inline
+// bodies.
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 #undef _FORTIFY_SOURCE
@@ -40,7 +41,7 @@
 #include <utime.h>
 
 // Functions that libc exports for programs built with older versions, or for its own macros, and
-// that its headers do not declare (or no longer do).
+// that its headers do not declare (or no longer declare).
 extern "C" {
 int __open(const char* path, int flags, ...);
 int __open64(const char* path, int flags, ...);
@@ -77,8 +78,8 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
-// Whether a stat function called with this version writes today's struct stat; on x86_64, versions
-// 0 and 1 do.
+// Whether a stat function called with this version writes today's struct stat. On x86_64, it does so
+// for versions 0 and 1.
 inline constexpr bool is_stat_version(int version) {
   return version >= 0 && version <= kStatVersion;
 }

@@ -3,14 +3,14 @@
 
 #include <array>
 
-// Replaces dlsym(RTLD_NEXT). dlsym locks and may allocate, so every name would have to be resolved
-// when the process starts, at 0.4 µs each. Objects that are loaded with the program are never
-// unloaded, so their symbol tables can be read at any time, even in a signal handler.
+// Replaces dlsym(RTLD_NEXT). dlsym locks and may allocate, so with it every name would have to be
+// resolved when the process starts, at 0.4 µs each. Objects that are loaded with the program are
+// never unloaded, so their symbol tables can be read at any time, even in a signal handler.
 namespace cacheshim {
 namespace {
 
-// A preloaded allocator may open files in its first malloc, and dlsym may call malloc. The inner
-// resolution would recurse forever, so the flag makes it fail.
+// A preloaded allocator may open files in its first malloc, and dlsym may call malloc. Without this
+// flag, the resolution would recurse forever; with the flag, the inner resolution fails.
 thread_local bool looking_up = false;
 
 constexpr std::size_t kMostNoted = 64;

@@ -13,10 +13,9 @@
 // program would call without this library. The types come from libc's own headers.
 namespace cacheshim {
 
-// Returns the address of `name` after this library in the search order, or null. Once
-// note_next_objects() has returned, a call is async-signal-safe unless it must call dlsym. It calls
-// dlsym if no recorded object has the name, or if an object's symbol table does not give the address
-// (LoadedObject::function()).
+// Returns the address of the next definition of `name` after this library in the search order, or null. Once
+// note_next_objects() has returned, a call is async-signal-safe unless it must call dlsym. It calls dlsym if no
+// recorded object has the name, or if an object's symbol table does not give the address (LoadedObject::function()).
 void* find_next_function(const SymbolName& name);
 
 // Records the objects after this library in the search order, up to libc. If the loader's list does
@@ -53,7 +52,7 @@ class RealFunction {
   }
 
   // Resolves the name at the first call: a process calls few of these functions, and resolving all
-  // of them would take 50 µs of Python's start.
+  // of them would add 50 µs to Python's start.
   Pointer get() {
     const Pointer known = pointer_.load(std::memory_order_relaxed);
     if (known != nullptr) [[likely]]

@@ -74,7 +74,8 @@ bool is_own_descriptor(const char* path) {
   return false;
 }
 
-// Opens the file for root: a path that another user controls must not lead root to another file.
+// Opens the report file in a process of root. Returns an empty descriptor if another user may have
+// redirected the path to a different file.
 UniqueFd open_as_root(int flags) {
   if (is_own_descriptor(report_file)) return UniqueFd(real::open(report_file, flags, 0644));
   if (!is_path_of_root(report_file)) return UniqueFd();
@@ -94,7 +95,7 @@ UniqueFd open_report_file() {
   if (report_file[0] == '\0') return UniqueFd();
   UniqueFd file =
       is_root_process() ? open_as_root(kFlags) : UniqueFd(real::open(report_file, kFlags, 0666));
-  if (file) (void)::fcntl(file.get(), F_SETFL, O_APPEND);  // a line waits for space in a pipe
+  if (file) (void)::fcntl(file.get(), F_SETFL, O_APPEND);  // without O_NONBLOCK: a line waits for space in a pipe
   return file;
 }
 

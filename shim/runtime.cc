@@ -161,8 +161,7 @@ void say_so(PathAt at, int error) {
 }
 
 // Set when the job that this process names turns out to belong to another user. From then on, the
-// process's paths go through the symlinks in the mount's root, where the daemon gives the user a job
-// of its own.
+// process's paths go through the symlinks in the mount's root, where the daemon leads to the user's own job.
 constinit std::atomic<bool> has_left_view{false};
 
 // Call after EACCES. Returns true if has_left_view becomes true.
@@ -178,7 +177,7 @@ bool leaves_closed_view() {
   report_line({"the job of ", routes().view(), " belongs to ",
                owner.name("uid ", static_cast<int>(view.st_uid)), ", not to ",
                own.name("uid ", static_cast<int>(::geteuid())),
-               "; using a job of this user instead"});
+               "; using the latter's own job instead"});
   return true;
 }
 
@@ -230,8 +229,9 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// Reads the device number again, because `mount_device` may be that of an earlier mount: after an
-// unmount, the old daemon may continue to run beside the daemon of the next mount at this path.
+// Reads the device number again, because `mount_device` may be the number of an earlier mount:
+// after an unmount, the old daemon may continue to run beside the daemon of the next mount at this
+// path.
 bool is_device_of_mount(unsigned long device) {
   const auto root = look_at_root(routes().mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(routes().mount());

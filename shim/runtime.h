@@ -9,11 +9,11 @@
 //
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main,
 // in programs that do not expect it. Idea: the constructor makes all decisions and stores them in
-// static memory. After that, the state changes only from "active" to "broken" (the mount is gone),
-// by one atomic store; the noted spellings (given_back.h) are hints of one word each. Invariant: a
-// hook locks nothing, allocates only where libc's function allocates too, and leaves errno as libc
-// would have. Cost: for a path outside all caches one check of its text (path_gate.h); for a routed
-// path one copy into 4 KiB of stack.
+// static memory. After that, only two events change where paths lead, each by one atomic store: the
+// mount is gone ("broken"), or the job turns out to belong to another user. The noted spellings
+// (given_back.h) are hints of one word each. Invariant: a hook locks nothing, allocates only where
+// libc's function allocates too, and leaves errno as libc would have. Cost: for a path outside all
+// caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB of stack.
 namespace cacheshim {
 
 enum class CallKind {
@@ -54,10 +54,10 @@ std::string_view directory_of(int dirfd, PathBuffer& out);
 
 // Call when a call on a path that is not kForeign has failed with `error`. Returns true if route()
 // returns another path from now on:
-// - if the mount is gone and Start::strict is not set, the default path, whose directory it creates;
+// - if the mount is gone and Start::strict is not set, the default path, whose directory route() creates;
 // - after EACCES, if the view belongs to another user, the path by which the daemon leads to a view
 //   of this user.
-// Prints one line per job in both cases. May change errno.
+// In both cases, prints a line if neither this process nor an ancestor has printed one. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
 // Whether `device` is the st_dev of files of the current mount. Returns false for a bound view.

@@ -63,8 +63,9 @@ class Attempt {
   // changes. Returns false for a directory. At the process's first open of a path or an entry in an
   // hour, also returns false if the daemon must record the use: the mount then serves this open.
   bool may_have(int fd, std::uint64_t changes_before) const;
-  // As may_have(), for a directory that the application will list: returns true if it is the base's
-  // and every user may read it. The kernel has already checked this process's permission.
+  // As may_have(), for a directory that the application will list: returns true if it is a
+  // directory of the base that every user may read. The kernel has already checked this process's
+  // permission.
   bool may_list(int fd, std::uint64_t changes_before) const;
   // Leaves the answer to the mount: restores errno and returns false.
   bool leave() const {
@@ -109,10 +110,11 @@ class Attempt {
 
 bool is_plain_component(std::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
-  return !is_reserved(name.data());  // the shorter name is followed by '/' or the end
+  return !is_reserved(name.data());  // reads no further than the '/' or NUL after a shorter name
 }
 
-// Calls visit(component) for each component of the path until it returns false.
+// Calls visit(component) for each component of the path, until a call returns false. Returns
+// whether all calls returned true.
 template <class Visit>
 bool each_component(std::string_view path, Visit visit) {
   const char* at = path.data();
@@ -227,8 +229,8 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
     is_recorded = std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
     if (is_recorded && entries_are_directories()) marks.set(PathMarks::kOpened, entry, use);
   }
-  // Uses the count from before the open: a change that was counted since may have replaced the file
-  // with a directory.
+  // Uses the count from before the open: a change that was counted since then may have replaced the
+  // file with a directory.
   marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
   return is_recorded;
 }
@@ -277,10 +279,10 @@ bool try_open(const char* rest, int flags, int& result) {
   return attempt.answer_open();
 }
 
-// Opens by path: fdopendir(3) would need one more system call, which takes longer than a walk from
-// the root.
+// Opens by path, not relative to base_directory(): the latter requires fdopendir(3), whose
+// additional system call takes longer than a walk from the root.
 bool try_open_directory(const char* rest, OpenedDirectory& result) {
-  // A listing contains "..". For a cache's own directory, this is the view's root, whose inode
+  // A listing contains "..". In a cache's own directory, ".." is the view's root, whose inode
   // number only the mount knows.
   if (std::strchr(rest, '/') == nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);

@@ -90,7 +90,8 @@ template <class Stat>
 bool stat(const char* path, int flags, Stat* out, int& result) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same
   const char* const rest = rest_in_view(path);
-  // `out` may be invalid. So the kernel must be the first to write to it: it returns EFAULT.
+  // `out` may be invalid. So the kernel must be the first to write to it: the kernel then returns
+  // EFAULT.
   auto* const found = static_cast<struct stat*>(static_cast<void*>(out));
   return rest != nullptr && try_stat(rest, flags, found, result);
 }

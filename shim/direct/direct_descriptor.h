@@ -11,7 +11,7 @@
 // Makes a directly opened descriptor behave like a descriptor of the mount: its attributes are the
 // view's, and locks and changes go to the view.
 //
-// The library recognizes such a descriptor by the mount that statx reports, also after dup, fork
+// The library recognizes such a descriptor by the mount that statx reports, even after dup, fork
 // and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's
 // device. If the descriptor number was opened directly (is_noted()) and the output is on the stack
 // (is_of_callers()), the hook calls statx at once, because statx takes as long as fstat.
@@ -20,12 +20,12 @@ namespace cacheshim::direct {
 void note_descriptor(int fd);
 bool is_noted(int fd);
 
-// Returns true if the descriptor is of the base, and writes the view's attributes to `out`. Leaves
-// errno unchanged.
+// Returns true if the descriptor refers to an object of the base, and writes the view's attributes
+// to `out`. Leaves errno unchanged.
 bool stat_descriptor(const View& view, int fd, struct stat& out);
 
-// Convert a result of fstat(2) or statx(2) for `fd` to the view's attributes, if `fd` is of the
-// base.
+// Convert a result of fstat(2) or statx(2) for `fd` to the view's attributes, if `fd` refers to an
+// object of the base.
 void show_descriptor(int fd, struct stat& st);
 void show_descriptor(int fd, struct statx& st);
 
@@ -39,15 +39,15 @@ inline bool is_of_descriptor(const char* path, long flags) {
 // all other names, and for a name that does not fit.
 const char* path_in_view(const char* name, PathBuffer& out);
 
-// If the descriptor is of the base and its object still has its name in the view, opens the object
-// again through the mount, with the same flags and O_CLOEXEC. Otherwise returns an empty
+// If the descriptor refers to an object of the base that still has its name in the view, opens the
+// object again through the mount, with the same flags and O_CLOEXEC. Otherwise returns an empty
 // descriptor. Leaves errno unchanged.
 UniqueFd open_in_view(int fd);
 // As open_in_view(), but replaces `fd` with the new descriptor, at the same offset. Returns true on
 // success.
 bool leave_base(int fd);
 
-// Whether this command of fcntl(2) is about locks or a kernel lease.
+// Whether this command of fcntl(2) sets or tests a lock, or sets a kernel lease.
 bool is_lock(int command);
 
 // Returns true if the address is within 64 KiB above this stack frame, and therefore most likely in

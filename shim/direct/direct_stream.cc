@@ -82,7 +82,7 @@ bool check_first(Stream& stream) {
   if (!stream.is_base.load(std::memory_order_relaxed) || stream.opened.is_current()) return false;
   const ErrnoGuard errno_guard;
   // If the directory was removed or renamed in the view meanwhile, the stream continues to read the
-  // base's names, because no path of the view leads to the directory.
+  // base's names, because its path in the view no longer leads to it.
   if (!leave_base(stream.opened.fd)) return false;
   stream.is_base.store(false, std::memory_order_relaxed);
   real::rewinddir.get()(stream.opened.stream);
@@ -99,7 +99,7 @@ int descriptor_of(Stream& stream) {
   if (known >= 0) return known;
   if (!stream.is_base.load(std::memory_order_relaxed)) return stream.opened.fd;
   UniqueFd opened = open_in_view(stream.opened.fd);
-  if (!opened) return stream.opened.fd;  // a read-only descriptor, shown as the view's
+  if (!opened) return stream.opened.fd;  // read-only; fstat shows the view's attributes
   int before = -1;
   if (!stream.descriptor.compare_exchange_strong(before, opened.get())) return before;
   return opened.release();

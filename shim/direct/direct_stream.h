@@ -13,8 +13,9 @@
 // data that libc does not have:
 //   - After libc has read the first entry, the library checks that the view's listing still equals the base's. If not,
 //     it replaces the stream's descriptor with one of the mount, and libc reads again. The library repeats this check
-//     for the first entry after rewinddir(3). So a listing is the view's as of its first entry, as in the mount.
-//   - Names that no view shows are skipped: reserved ones, and device whiteouts.
+//     for the first entry after rewinddir(3). So a listing shows the view as it was when the first entry was read, as a
+//     listing of the mount does.
+//   - The library skips names that no view shows: reserved names, and device whiteouts.
 //   - dirfd(3) returns a descriptor of the mount, so that calls with it create, remove or open objects of the view.
 // An open stream takes a slot of the table. If there is no free slot, the mount serves the stream.
 namespace cacheshim::direct {

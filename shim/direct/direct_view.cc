@@ -116,8 +116,8 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
 }
 
 // Fails if the process does not belong to the view: only the view's user and root can open the
-// counters for writing, and root is refused because the mount shows another user's view to root
-// differently.
+// counters for writing, and this function refuses root if the view belongs to another user, because
+// the mount shows such a view to root differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -271,7 +271,7 @@ void forget_view() {
 void give_up() {
   is_given_up.store(true);
   forget_view();
-  drop_base_directory();  // the descriptor would be a way out of a chroot
+  drop_base_directory();  // an open descriptor would be a way out of a chroot
 }
 
 void give_up_for_filter() {

@@ -67,7 +67,7 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
   return runtime::router.restore(kernel_name, place, manner, out);
 }
 
-// Returns the route whose default path CACHESHIM_FOLDER names.
+// Returns the route of NAME whose default path CACHESHIM_FOLDER contains, or kNoRoute.
 unsigned route_from_parent(std::string_view name) {
   const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
   if (path == nullptr) return kNoRoute;

@@ -10,14 +10,15 @@
 // MOUNT/NAME/x, or the kernel's path unchanged.
 //
 // getcwd uses the spelling of the path that was last passed to chdir, in this process or (after a
-// fork) in its parent. After an exec, getcwd returns PWD if PWD names the working directory, as
-// pwd(1) does. If PWD does not, getcwd uses the default path that the parent has recorded in
-// CACHESHIM_FOLDER; without it, the spelling that the process uses for the cache.
+// fork) in its parent. After an exec or an fchdir, getcwd returns PWD if PWD names the working
+// directory, as pwd(1) does. If PWD does not, getcwd uses the default path that the parent has
+// recorded in CACHESHIM_FOLDER; if this variable names no such path, getcwd uses the spelling that
+// the process uses for the cache.
 namespace cacheshim::given_back {
 
 // note_use() records the spelling of a path that the application used; note_directory() records the
-// spelling of the path that it passed to chdir. `routed` is the path's route. note_use() ignores
-// foreign paths.
+// spelling of the path that the application passed to chdir. `routed` is the path's route.
+// note_use() ignores foreign paths.
 void note_use(const RoutedPath& routed);
 void note_directory(const RoutedPath& routed);
 

@@ -12,8 +12,8 @@
 // internal listings use the mount. opendir, scandir and inotify return only names. glob, ftw and
 // nftw return whole paths that begin with their argument: the hook passes the routed path and
 // converts the results back to the application's path. fts_open cannot be hooked: its results are
-// pointers into one buffer, so it does not route a default path (a path under the mount needs no
-// routing).
+// pointers into one buffer. So fts_open of a default path reads the default directory itself (a
+// path under the mount needs no routing).
 
 using cacheshim::call_directly;
 using cacheshim::call_routed;

@@ -31,8 +31,8 @@ std::size_t count_words(char* const* words) {
   return count;
 }
 
-// Call after an exec of `script` has failed because its interpreter is missing. Leaves errno
-// unchanged on failure.
+// Call after an exec of `script` has failed with ENOENT: the interpreter may be missing. Leaves
+// errno unchanged on failure.
 [[gnu::noinline]] void exec_interpreter(const char* script, char* const* arguments,
                                         char* const* environment) {
   const cacheshim::ErrnoGuard errno_guard;
@@ -49,7 +49,7 @@ std::size_t count_words(char* const* words) {
   words[at++] = const_cast<char*>(script);
   for (std::size_t i = 1; i < count; ++i) words[at++] = arguments[i];
   words[at] = nullptr;
-  // if this fails, the script's own error is returned
+  // if this fails, the application gets the error of its own call
   (void)real::execve(routed.path, words, environment);
 }
 

@@ -4,7 +4,7 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// fstat of a directly opened file shows the file as the view does: st_dev is the mount's. So it
+// fstat of a directly opened file shows the file as the view does: st_dev is the mount's. So fstat
 // agrees with stat of the file's path, whether the base or the mount answers the stat. The inode
 // numbers already agree, because the mount shows the base's own (fuse/nodes/inode_numbers.h).
 

@@ -68,7 +68,7 @@ CACHESHIM_EXPORT int unshare(int flags) noexcept {
   return real::unshare(flags);
 }
 
-// libc declares "..."; its integers are passed in the same places as these parameters.
+// libc declares "...". Callers pass the integers in the same places as these parameters.
 CACHESHIM_EXPORT int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,
                                 unsigned long d) noexcept __asm__("prctl");
 int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,

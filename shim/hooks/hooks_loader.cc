@@ -9,11 +9,11 @@
 //
 // Problem: libc uses the return address to identify the caller. For a plain name, it uses the
 // caller's RPATH or RUNPATH; for $ORIGIN, the caller's directory; for both functions, the caller's
-// namespace. If a wrapper called libc, libc would use those of this library. Idea: a few
-// instructions check the path and then jump to libc, with all arguments and the caller's return
-// address in place. A routed path is absolute and contains no $ORIGIN, so the caller does not
-// matter (glibc searches the library's dependencies by the library's own RUNPATH), and an ordinary
-// function calls libc.
+// namespace. If a wrapper called libc, libc would use the RPATH, directory and namespace of this
+// library. Idea: a few instructions check the path and then jump to libc, with all arguments and
+// the caller's return address in place. A routed path is absolute and contains no $ORIGIN, so the
+// caller does not matter (glibc searches the library's dependencies by the library's own RUNPATH),
+// and an ordinary function calls libc.
 
 namespace {
 

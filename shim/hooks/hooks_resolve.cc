@@ -150,8 +150,8 @@ template <class Call>
   return out;
 }
 
-// Calls libc's getcwd as `call`, and converts the result; `out` and `size` are getcwd's arguments.
-// The kernel's name may not fit although the application's name does.
+// Calls `call`, which is libc's getcwd, and converts the result; `out` and `size` are getcwd's
+// arguments. The kernel's name may not fit although the application's name does.
 template <class Call>
 char* get_directory(char* out, std::size_t size, Call call) {
   if (!is_active()) return call();
@@ -163,9 +163,9 @@ char* get_directory(char* out, std::size_t size, Call call) {
   return get_directory_slowly(out, size, call);
 }
 
-// Notes the name that was passed to chdir, so that getcwd returns this name. After a relative
-// foreign path, the spelling noted before remains. An absolute foreign path may have led to the
-// mount through a symlink, so it counts as a path under the mount.
+// Notes the spelling of the path that was passed to chdir, so that getcwd uses this spelling. After
+// a relative foreign path, the spelling noted before remains. An absolute foreign path may have led
+// to the mount through a symlink, so it counts as a path under the mount.
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;

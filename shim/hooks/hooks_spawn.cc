@@ -93,7 +93,7 @@ int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* con
   });
 }
 
-// Routes the path of a file action in advance, because the child opens it without a hook.
+// Routes the path of a file action in advance, because the child uses it without a hook.
 template <class Add>
 int add_action(const char* path, CallKind kind, Add add) {
   if (!runtime::may_match(path) || *path != '/') return add(path);

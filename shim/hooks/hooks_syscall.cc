@@ -42,7 +42,8 @@ struct PathCall {
 
 constexpr CallKind kCreate = CallKind::kCreate;
 
-// The calls outside #ifdef exist on all architectures; newer architectures lack some of the others.
+// The calls outside #ifdef exist on all architectures; newer architectures or older kernel headers
+// lack some of the others.
 constexpr PathCall kCalls[] = {
     {SYS_openat, 0, 1},
     {SYS_newfstatat, 0, 1},
@@ -181,7 +182,7 @@ long make_routed(const PathCall& call, Arguments arguments) {
   });
 }
 
-// Handles the child's environment as execve does.
+// Changes the environment of the new program as the hook of execve does.
 long make_exec(const PathCall& call, Arguments arguments) {
   const std::size_t position = static_cast<std::size_t>(call.path) + 2;
   char* const* const environment = reinterpret_cast<char* const*>(arguments.values[position]);
@@ -192,8 +193,8 @@ long make_exec(const PathCall& call, Arguments arguments) {
       });
 }
 
-// Makes calls that return a path or change the working directory, through the hooks of libc's
-// functions. Returns false for any other call.
+// Passes a call that returns a path or changes the working directory to the hook of libc's
+// function. Returns false for any other call.
 bool make_as_libc(const Arguments& arguments, long& result) {
   const long* const v = arguments.values;
   const auto text = [&](int i) { return reinterpret_cast<char*>(v[i]); };
@@ -224,14 +225,15 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   }
 }
 
-// For a call whose second argument is the path: `flags` is the position of its flags.
+// As direct::is_of_descriptor(), for a call whose second argument is the path; `flags` is the
+// position of its flags.
 bool is_of_descriptor(const Arguments& arguments, int flags) {
   return direct::is_of_descriptor(reinterpret_cast<const char*>(arguments.values[1]),
                                   arguments.values[flags]);
 }
 
-// Whether the first argument is a descriptor of the base to which this call must not apply
-// (hooks_file.cc).
+// Whether this call must not apply to a descriptor of the base (hooks_file.cc). Does not check
+// whether the first argument is such a descriptor.
 bool is_for_mount(const Arguments& arguments) {
   switch (arguments.number) {
     case SYS_flock:
@@ -344,8 +346,8 @@ long make_by_number(const Arguments& arguments) {
 
 }  // namespace
 
-// libc declares "..."; its integers are passed in the same places as these parameters. C++ does not
-// allow another declaration under the same name.
+// libc declares "...". Callers pass the integers in the same places as these parameters. C++ does
+// not allow another declaration under the same name.
 extern "C" [[gnu::visibility("default")]] long cacheshim_syscall(long number, long a, long b,
                                                                  long c, long d, long e,
                                                                  long f) noexcept

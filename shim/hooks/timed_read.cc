@@ -39,8 +39,8 @@ bool send_all(int fd, const void* data, std::size_t size) {
   return true;
 }
 
-// Closes the program's descriptors in the child: while the child waits for the daemon it may
-// survive SIGKILL, and must not hold another process's pipe open.
+// Closes the program's descriptors in the child: a child that waits for the daemon may survive
+// SIGKILL, and must not keep the pipes of the program open.
 void close_all_but(int fd) {
   if (fd > 0) (void)real::syscall(SYS_close_range, 0, fd - 1, 0);
   (void)real::syscall(SYS_close_range, fd + 1, ~0U, 0);
@@ -54,7 +54,7 @@ void close_all_but(int fd) {
   ::_exit(0);
 }
 
-// Receives exactly `size` bytes. Errors: ETIMEDOUT at `deadline`, EPIPE if the child exits before.
+// Receives exactly `size` bytes. Errors: ETIMEDOUT at `deadline`, EPIPE if the child exits earlier.
 Status receive_all(int fd, void* data, std::size_t size, long long deadline) {
   char* at = static_cast<char*>(data);
   while (size > 0) {

@@ -35,7 +35,7 @@ std::size_t run_directory_of(std::string_view path, std::string_view run_base, P
 // the view.
 std::optional<uid_t> owner_of_view(std::string_view run_directory, std::string_view job);
 
-// Reads a file that has less than `capacity` bytes; returns their number. Errors: EFBIG for any
+// Reads a file that has fewer than `capacity` bytes; returns their number. Errors: EFBIG for any
 // other file; those of open(2) and read(2).
 Result<std::size_t> read_file(const char* path, char* out, std::size_t capacity);
 

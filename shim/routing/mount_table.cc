@@ -51,7 +51,7 @@ unsigned take_number(std::string_view& text) {
 }
 
 // Returns the number of the last option user_id=N, or -1. FUSE writes its options after all others,
-// so no other option can follow that contains this text.
+// so no other option that contains this text can follow.
 uid_t take_owner(std::string_view options) {
   constexpr std::string_view kUser = "user_id=";
   uid_t owner = static_cast<uid_t>(-1);

@@ -6,8 +6,8 @@
 #include "shim/routing/stale_name.h"
 #include "shim/runtime.h"
 
-// The body of nearly all hooks: calls libc with the routed path, and with the default path if the
-// first call shows that the mount is gone.
+// The body of nearly all hooks: calls libc with the routed path, and then with the default path if
+// the first call shows that the mount is gone.
 //
 // The lambda of a hook captures by value. Then nothing refers to the hook's frame, and the hook ends
 // with a jump to libc if the path is foreign. With [&], the hook would return through a frame that
@@ -34,10 +34,10 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
 
 // As call_with_own_errno(), but repeats a call that has a path of the mount (`is_ours`). Repeats it
 // while it fails with ESTALE, up to 8 calls in all. ESTALE means that a file was replaced between
-// its lookup and its use. The kernel itself tries twice, so the application would get ESTALE after
-// two replacements in a row. In a plain directory this error never occurs. Also repeats the call
-// once after ENOENT if refresh() finds that the kernel had wrongly cached the name as absent
-// (stale_name.h). In both cases the failed call has had no effect.
+// its lookup and its use. The kernel itself tries twice, so without further calls the application
+// would get ESTALE after two replacements in a row. In a plain directory this error never occurs.
+// Also repeats the call once after ENOENT if refresh() finds that the kernel had wrongly cached the
+// name as absent (stale_name.h). In both cases the failed call has had no effect.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
   int turns = is_ours ? 8 : 1;  // after this number of calls, the application gets ESTALE

@@ -118,7 +118,7 @@ bool Router::is_own_name(std::string_view rest) {
 }
 
 // Whether a path that seems to leave view/NAME by ".." really leaves it. If a component before the
-// ".." is a symlink, the kernel must resolve it.
+// ".." is a symlink, the kernel must resolve the path.
 bool Router::leaves(std::string_view path, const Found& found, std::string_view name,
                     SameDirectory same_directory) const {
   const std::size_t begin = found.route == kNoRoute ? found.name : found.match.rest;

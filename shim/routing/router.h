@@ -68,7 +68,8 @@ class Router {
   const char* restore(const char* path, const Place& place, std::size_t route,
                       PathBuffer& out) const;
 
-  // Routes a path after the mount is gone, as in the table above. Any other path is kForeign.
+  // Routes a path after the mount is gone, as in the table above. A path that is not in the table
+  // is kForeign.
   RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
 
   // For a path that route() or complete_relative() wrote into `out`: substitutes MOUNT/NAME/x for

@@ -9,7 +9,8 @@
 //   1. A process looks up a name in the mount. The kernel caches for a minute that it is absent.
 //   2. Another job publishes the name.
 //   3. A direct answer (direct.h) shows that the name exists: mkdir(2) returns EEXIST.
-//   4. The process creates a file in that directory. The kernel returns ENOENT, without a request to the daemon.
+//   4. The process creates a file in the directory of this name. The kernel returns ENOENT, without a request to the
+//      daemon.
 //   5. The daemon's invalidation reaches the kernel.
 namespace cacheshim {
 

@@ -7,8 +7,9 @@
 
 // Extends the environment of a program that starts without LD_PRELOAD: adds this library, the
 // CACHESHIM_* variables that this process was started with, and CACHESHIM_HOME, so that `env -i`
-// loses nothing. With an empty LD_PRELOAD, or CACHESHIM_EXEC=leave, it adds nothing. In every
-// child, CACHESHIM_FOLDER records the name of the working directory (given_back.h).
+// loses nothing. Adds nothing if LD_PRELOAD is set but empty, or if CACHESHIM_EXEC=leave is set. If
+// the child starts in a default path or below it, CACHESHIM_FOLDER contains this default path
+// (given_back.h).
 namespace cacheshim::child_environment {
 
 // Stores the additions. Call once, before other threads exist. `warned`: the entry CACHESHIM_WARNED,
@@ -21,8 +22,8 @@ void prepare(char* const* environment, const char* warned);
 bool lacks_ours(char* const* environment);
 
 // Returns true if this process has removed LD_PRELOAD from the environment: LD_PRELOAD is missing,
-// but our other variables are there. Returns false in a forked child, because the parent may have
-// prepared that environment for it.
+// but the last of our other variables is there. Returns false in a forked child, because the parent
+// may have prepared that environment for it.
 bool has_dropped_library(char* const* environment);
 
 // Whether LD_PRELOAD names this library by a path without $LIB or another variable that the loader

@@ -43,8 +43,8 @@ enum class Fit {
 };
 Fit fit_of(PathAt at);
 
-// Decides whether to change the library in the environment of the program at a path: add it if it is
-// missing and useful, or remove it if the program's loader could only print an error.
+// Decides what to do with this library in the environment of the program at a path: add it if LD_PRELOAD is missing and
+// the program can load it, remove it if the program's loader could only print an error, or leave it as it is.
 inline child_environment::Library library_for(PathAt at, char* const* environment) {
   using child_environment::Library;
   const ErrnoGuard errno_guard;

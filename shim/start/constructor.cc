@@ -28,12 +28,12 @@
 #include "shim/start/trusted_paths.h"
 
 // The start of a process. A daemon that hangs must not block the start of programs. So this code
-// accesses the mount's paths only with a time limit (except leads_to(), for a variable that
-// contains a symlink). This code runs in every process of a job, so it makes only a few reads of
-// /proc and one of the routes. Then the library is active, or has no effect at all.
+// accesses the mount's paths only with a time limit (except in leads_to(), for a variable whose
+// path contains a symlink). This code runs in every process of a job, so it makes only a few reads
+// of /proc and one of the routes. Then the library is active, or has no effect at all.
 //
-// setenv and putenv are resolved behind this library, like the interposed functions: bash exports
-// functions of these names, and they use tables that bash has not set up yet.
+// setenv and putenv are resolved as the interposed functions are, in the objects after this
+// library: bash exports functions of these names, which use tables that bash has not set up yet.
 namespace cacheshim {
 namespace {
 
@@ -54,7 +54,7 @@ class CollectedActions final : public StartActions {
   }
   bool leads_to(const char* path, const char* directory) override {
     char first;
-    // Most paths are no symlinks. They need no stat of the mount, which would be a request to the
+    // Most paths are not symlinks. They need no stat of the mount, which would be a request to the
     // daemon.
     if (::readlink(path, &first, sizeof first) <= 0) return false;
     return runtime::same_directory(path, directory);
@@ -87,8 +87,8 @@ std::string_view find_mount_path(const ProcessEnvironment& environment) {
   return {mount_text, normalise_path(given, mount_text, sizeof mount_text)};
 }
 
-// Prints one line per job: the process that prints the line sets a variable, so that its descendants
-// do not print it again. In strict mode, every process prints the line and exits.
+// Prints a line, and sets a variable so that the descendants of this process do not print it again. In strict mode,
+// every process prints the line and exits.
 void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
   const bool strict = environment.is_on(kStrictVariable);
   if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
@@ -129,7 +129,7 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 }
 
 // Set when the routes cannot be read through the mount, and this process or an ancestor has reported
-// it.
+// this.
 constinit bool has_no_routes_of_mount = false;
 
 // Reports why the routes cannot be read. Prints nothing if the daemon is dead, if an older daemon
@@ -138,7 +138,7 @@ constinit bool has_no_routes_of_mount = false;
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
   std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
-  if (error == EINVAL || error == EFBIG) why = "it is no table of routes";
+  if (error == EINVAL || error == EFBIG) why = "it is not a route table";
   if (why.empty()) return;
   has_no_routes_of_mount = true;
   if (environment.is_on(kWarnedVariable)) return;
@@ -181,12 +181,12 @@ JobId find_job(const ProcessEnvironment& environment) {
 }
 
 // Set when the job that the process names belongs to another user, and this process or an ancestor
-// has reported it.
+// has reported this.
 constinit bool is_anothers_job = false;
 
-// Returns `job`. If it belongs to another user, returns the user's own job, which the daemon gives to
-// this process instead. Without a run directory, also returns `job`: the symlinks in the mount then
-// lead the process to its user's own job.
+// Returns `job`. If that job belongs to another user, returns this user's own job, which the daemon gives to this
+// process instead. Without a run directory, also returns `job`: the symlinks in the mount then lead the process to its
+// user's own job.
 JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
                    std::string_view mount, JobId job) {
   const uid_t uid = ::geteuid();
@@ -210,8 +210,8 @@ JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
   return job;
 }
 
-// Returns false, and reports why, if the routes may be those of another user: they could replace any
-// file that root reads.
+// Returns false, and reports why, if the routes may come from another user: they could replace any file that root
+// reads.
 bool may_add_routes(const ProcessEnvironment& environment) {
   if (environment.find(kRoutesVariable).empty() || !is_root_process() ||
       !has_environment_of_another_user(environment)) {
@@ -252,7 +252,7 @@ void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
   note_next_objects();
-  if (!is_glibc_loaded()) return;  // without glibc the library does nothing
+  if (!is_glibc_loaded()) return;  // without glibc the library redirects nothing
   if (is_marked_program(kProgramMark)) return;
   settle_reports();
   const ProcessEnvironment environment;

@@ -54,7 +54,7 @@ Family family_of(const Environment& environment, const RouteTable& table, std::u
   return any_is_set(environment, table.unless(route)) ? Family::kLeftAlone : Family::kUnset;
 }
 
-// Whether `value`, the value of a family's variable, is another path of `directory`.
+// Whether `value`, the value of a family's variable, is another path to `directory`.
 bool is_other_spelling(std::string_view value, Family family, std::string_view directory,
                        StartActions& actions) {
   PathBuffer plain;

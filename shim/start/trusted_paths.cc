@@ -66,7 +66,7 @@ bool is_path_of_root(const char* path) {
     above.text[at] = path[at];
     if (path[at] != '/') continue;
     above.text[at + 1] = '\0';
-    if (at > 0) above.text[at] = '\0';  // lstat(2) follows a symlink that ends with a slash
+    if (at > 0) above.text[at] = '\0';  // lstat(2) follows a symlink if the path ends with a slash
     struct stat st;
     if (real::__lxstat(kStatVersion, above.text, &st) != 0 || !only_root_writes(st)) return false;
     above.text[at] = '/';

@@ -7,9 +7,10 @@
 
 #include "common/job_id.h"
 
-// Decides which paths of its environment a process may use. A process of root gets its environment
-// from another user if sudo passes it on (common/root_process.h), so it uses no directory, mount or
-// file that another user can replace. A process of another user chooses its paths itself.
+// Decides which paths of its environment a process may use. If sudo passes on the environment of
+// another user (common/root_process.h), a process of root must not trust it. So this process uses
+// no directory, mount or file that another user can replace. A process of another user chooses its
+// paths itself.
 //
 // uid 0 of a user namespace with one user counts as that user. Async-signal-safe; leaves errno
 // unchanged.
@@ -19,13 +20,13 @@ namespace cacheshim {
 bool is_root_process();
 
 // Whether this process may use the mount at `path` that `owner` has mounted (MountState::owner).
-// The mount at the default mount point is always allowed: the administrator has chosen this path,
-// and not an environment variable.
+// The mount at the default mount point is always allowed: no environment variable has chosen this
+// path.
 bool may_use_mount(std::string_view path, uid_t owner);
 
 // Returns XDG_RUNTIME_DIR, which contains the run directories of the user's own daemons; empty for
-// root, whose daemons never use it, and if the directory does not belong to the user or others can
-// write to it.
+// root, whose daemons never use it, and also if the directory does not belong to this user or
+// others can write to it.
 std::string_view user_run_base(const Environment& environment);
 
 // Whether only root and this user can replace the object at `path` or a directory above it. The path

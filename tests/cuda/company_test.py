@@ -322,7 +322,7 @@ class Said(unittest.TestCase):
         self.assert_one_line(self.lines(CACHESHIM_CUDA_EAGER="select"),
                              "select without CACHESHIM_CUDA_MATCH")
         self.assert_one_line(self.lines(CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="("),
-                             "'(' is no POSIX extended regular expression")
+                             "'(' is not a POSIX extended regular expression")
 
     def test_the_report(self):
         report = self.lines("v2", CACHESHIM_CUDA_REPORT="1")

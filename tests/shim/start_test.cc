@@ -325,7 +325,7 @@ TEST_F(ShimRoutes, OfTheMountThatAreNoTableAreReportedOncePerTreeOfProcesses) {
     const Ended ended = stage_.run_shell(std::string("sh -c 'sh -c true'; ") + kPrintVariable);
     EXPECT_EQ(ended.out, stage_.mount() + "/triton");
     EXPECT_EQ(ended.err, "cacheshim: cannot use '" + mounts_file() +
-                             "': it is no table of routes; running with the built-in routes\n");
+                             "': it is not a route table; running with the built-in routes\n");
   }
 }
 
