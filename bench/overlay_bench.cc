@@ -78,8 +78,8 @@ void copy_up(benchmark::State& state) {
   }
 }
 
-// Creates a file as Triton does: creates a key's directory and a temporary directory in it, writes
-// the file there, and renames the file.
+// Creates a file as Triton does: creates a key's directory and a temporary directory in it, creates
+// the file there, renames the file, and removes the temporary directory.
 void put(benchmark::State& state) {
   World world;
   int number = 0;

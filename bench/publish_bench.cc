@@ -148,13 +148,13 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   cacheshim::Options options;
-  CLI::App app("Publishing of many small files beside cp -r and one syncfs");
-  app.add_option("--directory", options.directory, "On the file system to measure")
+  CLI::App app("Compares publishing many small files with cp -r and one syncfs");
+  app.add_option("--directory", options.directory, "A directory on the file system to measure")
       ->capture_default_str();
   app.add_option("--files", options.files)->capture_default_str();
   app.add_option("--files-an-entry", options.files_an_entry, "0: all in one directory")
       ->capture_default_str();
-  app.add_option("--bytes", options.bytes, "Of each file")->capture_default_str();
+  app.add_option("--bytes", options.bytes, "The size of each file")->capture_default_str();
   app.add_option("--rounds", options.rounds)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   cacheshim::run(options);

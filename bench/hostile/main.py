@@ -71,7 +71,8 @@ class Ground:
 
     @contextlib.contextmanager
     def beside(self, *words):
-        """Runs a function of attacks.py; yields a function that returns the CPU time it has used, in seconds."""
+        """Runs a function of attacks.py; yields a function that returns the CPU time of the attacker's processes, in
+        seconds."""
         process = subprocess.Popen(["/usr/bin/python3", "-B", self._scratch / "attacks.py", *map(str, words)],
                                    user=ATTACKER, group=ATTACKER, extra_groups=[], start_new_session=True,
                                    env=jobs.environment("hostile"), stdin=subprocess.DEVNULL,
@@ -101,7 +102,7 @@ def processes_of(uid):
 
 
 def cpu_seconds(pid):
-    """Returns the CPU time of a process and of its ended children; 0 if it has ended."""
+    """Returns the CPU time of a process and of its ended children; 0 if the process has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

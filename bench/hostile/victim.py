@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that uses its cache for a while, and measures each operation. Prints a JSON object with a list of times in µs
-for each kind.
+for each kind of operation.
 
 victim.py MOUNT PREFIX SECONDS: reads entries of the base, KEY0 to KEY99, and publishes entries whose names begin with
 PREFIX. The first WARM_UP_S seconds are not measured: some defenses begin only after an attack has succeeded once.
@@ -26,7 +26,7 @@ def hit(triton):
 
 
 def publish(entry):
-    """Looks the entry up and builds it as Triton does. The last rmdir returns when the entry is in the base."""
+    """Looks the entry up and builds it as Triton does. The last rmdir returns only when the entry is in the base."""
     os.makedirs(entry, exist_ok=True)
     os.path.exists(f"{entry}/__grp__k.json")
     children = {f"k{number}.cubin": f"{entry}/k{number}.cubin" for number in range(FILES)}

@@ -281,7 +281,7 @@ Json measure_refused(const std::string& path, const std::string& other, int roun
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Figures of locks");
+  CLI::App app("Measures locks");
   std::string measure, file, other;
   int rounds = 2000, waiters = 500, descriptors = 0;
   pid_t pid = 0;

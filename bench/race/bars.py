@@ -47,7 +47,7 @@ def bars(summary: Summary, rows: list[Row]) -> Iterator[Bar]:
             yield from _cpu_of_a_hit(summary, row)
     for row in rows:
         if (seen := summary.ours_at_four(row.name)) is not None:
-            yield Bar(f"{row.name}: rate at 4 processes over that at 1", 1.0, seen)
+            yield Bar(f"{row.name}: rate at 4 processes over the rate at 1", 1.0, seen)
 
 
 def _against_best_peer(summary: Summary, row: Row) -> Iterator[Bar]:

@@ -69,7 +69,7 @@ void write_file(const std::string& path, std::string_view bytes) {
 }
 
 size_t read_file(const std::string& path) {
-  // Page-aligned and static, so that its address is the same for all contestants: the address of a
+  // Page-aligned, so that its position in a page is the same for all contestants: the position of a
   // heap buffer depends on the lengths of the paths, and hits were 3 % slower with a heap buffer.
   alignas(4096) static char buffer[size_t{64} * 1024];
   const UniqueFd file = open_file(path, O_RDONLY);
@@ -80,7 +80,7 @@ size_t read_file(const std::string& path) {
   while (done < size_bytes) {
     const ssize_t got = ::read(file.get(), buffer, sizeof buffer);
     if (got < 0) fail("read", path, errno);
-    if (got == 0) fail("read to the size that fstat told", path, EIO);
+    if (got == 0) fail("read to the size that fstat reported", path, EIO);
     done += static_cast<size_t>(got);
   }
   return done;

@@ -15,7 +15,7 @@ namespace cacheshim::race {
 
 UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0);
 void write_whole(int fd, std::string_view bytes, const std::string& path);
-// Closes `file` and throws if that fails, because some file systems write the data only now.
+// Closes `file` and throws if that fails, because some file systems write the data only at close.
 void close_file(UniqueFd file, const std::string& path);
 
 // Creates or truncates a file, writes it and closes it.

@@ -38,25 +38,26 @@ USER = 20001
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split(".")[0])
     parser.add_argument("--quick", action="store_true",
-                        help="three short samples of each cell, over a quarter of the base")
-    parser.add_argument("--rows", default="", help="only these, by name, with commas between")
+                        help="three short samples of each cell, with a quarter of the base")
+    parser.add_argument("--rows", default="", help="only these rows: their names, separated by commas")
     parser.add_argument("--ours", action="store_true",
                         help="only the native directory, and cacheshim with and without the library")
     parser.add_argument("--before", type=Path, metavar="DIST",
-                        help="only native, cacheshim, and another build of it: DIST/bin/cacheshim and "
+                        help="only native, cacheshim, and another build of cacheshim: DIST/bin/cacheshim and "
                              "DIST/lib/libcacheshim.so")
-    parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
+    parser.add_argument("--samples", type=int, help="the number of samples of each cell (7; with --quick 3)")
     parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",
-                        help="for repeating disturbed samples, in all (600; with --quick 60)")
+                        help="the total time for repeating disturbed samples (600; with --quick 60)")
     parser.add_argument("--walk", action="store_true",
-                        help="a walk over 800,000 files instead of the race (or beside --rows)")
+                        help="a walk over 800,000 files, instead of the race (or in addition to --rows)")
     parser.add_argument("--views", action="store_true",
-                        help="1,000 views, and a store of 1,000,000 files, likewise")
+                        help="1,000 views, and a store of 1,000,000 files, instead of the race (or in addition to "
+                             "--rows)")
     parser.add_argument("--user", type=int, default=USER, metavar="UID",
-                        help=f"who does what is timed ({USER})")
+                        help=f"the user that runs the measured operations ({USER})")
     parser.add_argument("--own-disk", action="store_true",
-                        help="on an ext4 of its own, in memory: free of what the machine's does")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+                        help="on a separate ext4 in memory, which no other program uses")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
     parser.add_argument("--cacheshim", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--library", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, required=True, help=argparse.SUPPRESS)

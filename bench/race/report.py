@@ -17,14 +17,15 @@ from sampling import NOT_ITS_ROW, QUIET_CORES, Results
 from summary import Summary, cpu, rate
 
 LEGEND = f"""\
-native  operations (or MiB) a second on a plain directory of the same disk, then CPU microseconds each
-others  rate as a multiple of native's (1 = as fast, 0.1 = a tenth), then CPU microseconds each: of
-        the program that asks and of the daemon together
-p       processes that ask at the same time
-spread  how far the samples of one cell lie apart: half their range, over their median (of the
-        middle cell of the line)
-~       disturbed: in half of the samples or more others used over {QUIET_CORES} cores
-–       cannot do it; the reasons are below"""
+native  operations (or MiB) a second on a plain directory of the same disk, then CPU microseconds per
+        operation
+others  rate as a multiple of native's (1 = as fast, 0.1 = a tenth), then CPU microseconds per
+        operation, of the calling program and of the daemon together
+p       processes that make calls at the same time
+spread  of the samples of one cell: half their range, divided by their median (of the middle cell of
+        the line)
+~       disturbed: in half of the samples or more, other processes used over {QUIET_CORES} cores
+–       no result; the reasons of failures are below"""
 
 
 def about(directory: Path, samples: int, requests: str) -> str:

@@ -158,7 +158,7 @@ Step scan_key(const Runner& runner) {
   return at_random(runner, hot_directories(runner.tree), scan_it);
 }
 
-// Finds and loads a module as CPython does: stat and listing of the directory, then stat and bytes
+// Finds and loads a module as CPython does: stat and listing of the directory, then stat and read
 // of the file.
 Step import_file(const Runner& runner) {
   return [tree = runner.tree, random = random_of(runner)]() mutable {

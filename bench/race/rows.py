@@ -19,8 +19,8 @@ class Row:
     from_kernel: bool = False  # the kernel's cache answers, without the daemon
     publish: str | None = NEVER
     only_publishers: bool = False
-    times_best_peer: float = 1.0  # the least ratio of the mount's rate to the best peer's
-    shimmed_to_native: float | None = None  # the least ratio of the rate with the library to the native rate
+    times_best_peer: float = 1.0  # the required ratio of the mount's rate to the best peer's
+    shimmed_to_native: float | None = None  # the required ratio of the rate with the library to the native rate
 
 
 ROWS = (

@@ -100,7 +100,7 @@ class Stage:
         run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
-        """Restores a tree to its original state. The files that it writes belong to `user`: by default to root, as
+        """Restores a tree to its original state. The files that this writes belong to `user`: by default to root, as
         published files do."""
         empty = ["--empty"] if self.empty_files else []
         run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
@@ -155,7 +155,7 @@ class Stage:
         except Failed as failure:
             raise CannotMount(str(failure)) from None
         if not is_mounted(self.mount_point):
-            raise CannotMount("it ended well, but nothing is mounted")
+            raise CannotMount("the mount command succeeded, but nothing is mounted")
 
     def _fill(self, words: tuple[str, ...]) -> list[str]:
         return [
@@ -222,7 +222,7 @@ def processes() -> set[int]:
 
 
 def _wait_until_gone(before: set[int]) -> None:
-    """Waits until the daemons, which exit shortly after their mount, are gone; kills the others."""
+    """Waits until the daemons, which exit shortly after the unmount, are gone; kills the processes that remain."""
     for patience_s in (20, 10):
         deadline = time.monotonic() + patience_s
         while (left := processes() - before) and time.monotonic() < deadline:

@@ -77,12 +77,12 @@ CLI::App* add(CLI::App& app, Arguments& arguments, const char* name, const char*
 }
 
 void add_commands(CLI::App& app, Arguments& arguments) {
-  CLI::App* row = add(app, arguments, "row", "Run one row of the race, measured");
-  row->add_option("ROW", arguments.row, "One of those in rows.cc")->required();
-  row->add_option("--keys", arguments.tree.keys, "Keys of the directory")->required();
+  CLI::App* row = add(app, arguments, "row", "Measure one row of the race");
+  row->add_option("ROW", arguments.row, "The name of a row in rows.cc")->required();
+  row->add_option("--keys", arguments.tree.keys, "The number of keys in the directory")->required();
   row->add_option("--processes", arguments.terms.processes)->check(CLI::PositiveNumber);
-  row->add_option("--seconds", arguments.terms.seconds, "After which a row ends");
-  row->add_option("--seed", arguments.terms.seed, "New names are other ones for another seed");
+  row->add_option("--seconds", arguments.terms.seconds, "The duration of a timed row");
+  row->add_option("--seed", arguments.terms.seed, "Another seed creates other new names");
   row->add_option("--daemon", arguments.terms.daemons, "Process that serves the directory");
   row->callback([&arguments] { do_row(arguments); });
 

@@ -46,8 +46,8 @@ def run_json(command, env):
 
 
 def small_costs(mount, rounds):
-    """Prints for each cost the median without the library, and the median difference between consecutive
-    measurements."""
+    """Prints for each cost the median without the library and the median of the differences that the library makes,
+    each between two consecutive measurements; the value with the library is their sum."""
     rows = {
         "foreign open, ns": (["calls", "/etc/passwd"], "open", 10),
         "foreign stat, ns": (["calls", "/etc/passwd"], "stat", None),
@@ -124,7 +124,7 @@ def triton(mount, scratch, rounds, kernels):
             for name, env in ways.items():
                 times[name].append(warm_start(env, kernels))
     plain = times["plain directory"]
-    print(f"\n{kernels} warm Triton kernels in one process, the loop:")
+    print(f"\n{kernels} warm Triton kernels in one process (the time of the loop):")
     for name, values in times.items():
         wall, cpu = (statistics.median(v[i] / p[i] for v, p in zip(values, plain)) for i in (0, 1))
         seconds = statistics.median(v[0] for v in values)
@@ -149,7 +149,7 @@ def main():
         point.mkdir()
         mount = mounts.Mount(store, point).mount()
         try:
-            print(f"{'':36} {'without':>10} {'with':>10} {'dearer':>9}")
+            print(f"{'':36} {'without':>10} {'with':>10} {'added':>9}")
             small_costs(mount, arguments.rounds)
             if not arguments.no_triton:
                 triton(mount, scratch, arguments.rounds, arguments.kernels)

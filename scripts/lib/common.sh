@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Every script sources this file first. It sets the paths, and defines how to print messages and what to undo at the
-# end.
+# Every script sources this file first. It sets the paths, and defines functions that print messages and that register
+# what to undo at the end.
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly repo
@@ -9,7 +9,8 @@ readonly repo
 # A user's own python3 or g++ that comes first in PATH may lack what Debian's packages install.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 export LC_ALL=C.UTF-8
-# The job variables of a CI must not determine the names of the tests' jobs.
+# The caller's variables must not affect the tests: for example, CACHESHIM_JOB would determine the
+# names of their jobs.
 unset PYTHONPATH PYTHONHOME LD_PRELOAD "${!CACHESHIM_@}" "${!TRITON_@}"
 # Other users must be able to read the build, whatever the caller's umask is.
 umask 022
@@ -28,7 +29,7 @@ require_root() {
 }
 
 _at_exit=()
-at_exit() { # COMMAND…: runs the command at the end, also after Ctrl-C; the command that was added last runs first
+at_exit() { # COMMAND…: runs the command at the end, even after Ctrl-C; the command that was added last runs first
     _at_exit+=("$(printf '%q ' "$@")")
 }
 

@@ -23,7 +23,8 @@ run_coverage() {
     tally
 }
 
-# Tests of the suite "without-coverage" fail with the library that gcc makes for coverage: it calls malloc(3).
+# Tests of the suite "without-coverage" fail with the library that gcc makes for coverage, because that library calls
+# malloc(3).
 _covered_units() { # JUNIT
     GCOV_ERROR_FILE=/dev/null meson_tests "$coverage_build" "$1" --suite unit --no-suite without-coverage \
         --timeout-multiplier 4

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Runs the Triton storm (tests/storm), and everything else that mounts, in namespaces of its own.
+# Runs the Triton storm (tests/storm), and everything else that mounts, in separate namespaces.
 
 storm() { # MODE [ARGUMENT…]: the arguments of tests/storm/storm.py. Requires: ensure_triton or ensure_torch has run.
     _make_lab
@@ -41,7 +41,7 @@ _with_ring_parameter() { # VALUE COMMAND…
         return
     }
     before=$(cat "$_ring_parameter")
-    # shellcheck disable=SC2016  # for the shell inside
+    # shellcheck disable=SC2016  # the inner shell expands these
     at_exit sh -c 'echo "$1" > "$2"' sh "$before" "$_ring_parameter"
     echo "$value" > "$_ring_parameter"
     "$@" || status=$?
@@ -54,7 +54,7 @@ _with_ring_parameter() { # VALUE COMMAND…
 with_repo_for_all() { # COMMAND…, in which @repo@ stands for that path
     local everywhere=/cacheshim-lab/repo
     _make_lab
-    # shellcheck disable=SC2016  # for the shell inside
+    # shellcheck disable=SC2016  # the inner shell expands these
     _in_lab bash -c 'mkdir "$1" && mount --bind "$2" "$1" && cd "$1" && shift 2 && exec "$@"' \
         bash "$everywhere" "$repo" "${@//@repo@/$everywhere}"
 }

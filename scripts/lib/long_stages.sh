@@ -92,7 +92,7 @@ stage_sanitized_units() {
         variant_tests sanitized "$results/sanitized.xml" "${sanitizers[@]}"
 }
 
-# tests/fuzz/run.py can run them for a longer time.
+# tests/fuzz/run.py can run the fuzzers for a longer time.
 stage_fuzzers() {
     local build=$repo/build/variants/fuzzers
     CC=clang CXX=clang++ build_variant fuzzers -Dfuzzers=true "${fuzzer_options[@]}" -- fuzzers ||

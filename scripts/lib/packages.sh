@@ -30,7 +30,7 @@ long_test_packages=(python3-gdbm
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h
-bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # the other contestants of the race
+bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # mkfs.ext4, and the other contestants of the race
 
 python_testsuite() { # prints the package with the tests of Debian's own Python
     /usr/bin/python3 -c \
