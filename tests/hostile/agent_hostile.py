@@ -69,8 +69,8 @@ def write_at(path, offset, data):
 
 
 def complete_entry(directory, count):
-    """Creates the file that completes an entry of Triton with the files that publish_holes() creates, as Triton does: in
-    a directory of its own."""
+    """Creates the file that completes an entry of Triton with the files that publish_holes() creates, as Triton does:
+    in a temporary directory."""
     children = {f"k{number}.cubin": f"{directory}/k{number}.cubin" for number in range(count)}
     os.mkdir(f"{directory}/tmp.pid_1")
     with open(f"{directory}/tmp.pid_1/file", "w", encoding="utf-8") as file:
@@ -187,9 +187,10 @@ class Buffer:
             time.sleep(0.001)
 
     def access_with_locked_map(self, path, page):
-        """Starts a process that calls access(2) for the path while the kernel holds the lock of its memory map: one thread holds it in
-        the second attempt of a page fault, and another one waits for it to change the map. Every later reader of the map
-        waits behind that one. The process must not change its map otherwise, so its threads only make system calls."""
+        """Starts a process that calls access(2) for the path while the kernel holds the lock of its memory map: one
+        thread holds the lock in the second attempt of a page fault, and another thread waits for the lock in order to
+        change the map. Every later reader of the map waits behind the second thread. The process must not change its
+        map otherwise, so its threads only make system calls."""
         mmap = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
         private_anonymous, set_dumpable = 0x22, 4
         ready, fault, change, access, sink = (os.pipe() for _ in range(5))
@@ -220,7 +221,7 @@ class Buffer:
         os.write(access[1], b"x")
 
     def end(self):
-        """Ends the server. The threads go on: their buffers are bad addresses."""
+        """Ends the server. Then the calls of the threads return, because their buffers have become bad addresses."""
         os.kill(self._server, signal.SIGKILL)
         os.waitpid(self._server, 0)
         for thread in self._threads:
@@ -348,7 +349,7 @@ def link_names(top, begin, count):
 
 
 def make_and_remove_batons(top, begin, count):
-    """Creates batons in directories of ever new, long names, and removes both."""
+    """Creates batons in directories with long names, each of which is new, and removes both."""
     for number in range(begin, begin + count):
         directory = top + b"/" + b"%d" % number + b"n" * 200
         os.mkdir(directory)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions by which a process takes as much of the daemon as it can (lib/agent.py). Descriptors stay open until the
-process ends, or until let_go()."""
+"""Functions by which a process takes as many of the daemon's resources as it can (lib/agent.py). Descriptors stay open
+until the process ends, or until let_go()."""
 
 import errno
 import fcntl
@@ -122,9 +122,9 @@ def relock_last():
 
 
 def ask_for_locks_in_children(path, count):
-    """Makes an F_GETLK request in each of `count` processes on one open file: each is an owner of locks. Returns the
-    number of requests that fail."""
-    fd = os.open(path, os.O_RDONLY)  # the kernel does not report the closes of such a file
+    """Makes an F_GETLK request in each of `count` processes on one open file: each process is a separate lock owner.
+    Returns the number of requests that fail."""
+    fd = os.open(path, os.O_RDONLY)  # read-only, so the kernel does not report its closes
     _held.append(fd)
     request = b"\1\0" + b"\0" * 30  # struct flock of F_WRLCK
     ready, done = os.pipe()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests in which one user attacks others. The users are uids without accounts, in this run's mount
-namespace."""
+"""Fixtures of the tests in which one user attacks others. Their processes run under uids without accounts, in this
+run's mount namespace."""
 
 import contextlib
 import pathlib
@@ -22,7 +22,7 @@ def hostile_agent(scratch):
 
 @pytest.fixture
 def attacker(mount, job_of):
-    """A job of a malicious user. Calls of it that hang in his buffer (agent_hostile.Buffer) end with the test."""
+    """A job of a malicious user. Its calls that hang in a buffer (agent_hostile.Buffer) end with the test."""
     job = job_of(mount, "hostile", HOSTILE)
     yield job
     with contextlib.suppress(Exception):
@@ -41,7 +41,7 @@ def mount_limiting(mount_store, store, scratch):
 
 @pytest.fixture
 def disk(scratch):
-    """disk("store", 64) mounts a new ext4 of 64 MiB there, of which an eighth is kept for root."""
+    """disk("store", 64) mounts a new ext4 of 64 MiB at scratch/store, with an eighth of it reserved for root."""
     def mount(name, mib):
         image, top = scratch / f"{name}.img", scratch / name
         with open(image, "wb") as file:

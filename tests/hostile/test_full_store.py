@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store is full: publishing stops, says so once, and goes on by itself."""
+"""When the store is full, publishing stops, and the daemon logs this once; when there is space again, publishing
+continues by itself."""
 
 import os
 

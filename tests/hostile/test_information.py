@@ -101,7 +101,7 @@ def test_builds_of_others_are_not_listed(mount, job_of):
 
 @pytest.fixture
 def closed(store):
-    """A store with a file, and with a file in a directory, that only root can read."""
+    """A store with a file that only root can read, and with a directory that only root can enter."""
     (store / "triton/KEY").mkdir(parents=True)
     file = store / "triton/KEY/closed.bin"
     file.write_bytes(b"of root" * 10)
@@ -193,7 +193,7 @@ def run_raw(mount, *argv):
 
 @pytest.fixture
 def published(mount_store, store, scratch, job_of):
-    """A mount whose limits evict everything, with an entry that is named EVIL, and whose one file is damaged."""
+    """A mount whose limits evict everything, with an entry that is named EVIL and whose only file is damaged."""
     config = scratch / "gc.toml"
     config.write_text('[gc]\nmax_size = "1"\nmin_age = "1s"\ninterval = "1h"\n')
     mount = mount_store(store, "--config", config)

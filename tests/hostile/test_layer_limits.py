@@ -38,7 +38,7 @@ def test_writes_beyond_the_limit_fail_with_edquot(mount_limiting, job_of):
     assert fill(job, "triton/d/g", 1)[1] == "EDQUOT"
     with pytest.raises(OSError, match="quota exceeded"):
         job("os.posix_fallocate", job("os.open", job.path("triton/d/f"), os.O_RDWR), 0, 8 * MIB)
-    # What the file already has can be overwritten, and another job of this user has no more.
+    # The existing data can be overwritten, and another job of this user gets no further space.
     fd = job("os.open", job.path("triton/d/f"), os.O_RDWR)
     assert job("os.pwrite", fd, b"x" * 4096, 0) == 4096
     assert fill(job_of(mount, "l", HOSTILE), "triton/h", 1)[1] == "EDQUOT"
@@ -98,12 +98,12 @@ def test_copies_of_base_files_count(mount_limiting, store, job_of):
 
 
 def test_a_file_that_the_kernel_writes_is_emptied(mount_limiting, job_of):
-    """With passthrough, no request tells the daemon of the writes."""
+    """With passthrough, the daemon receives no request for a write."""
     mount = mount_limiting('max_layer_size = "8M"')
     job = job_of(mount, "j", HOSTILE)
     job("os.makedirs", job.path("triton"), exist_ok=True)
     done, error = fill(job, "triton/f", 64, flags=os.O_CREAT | os.O_WRONLY)
-    if error is None:  # the kernel can write by itself
+    if error is None:  # passthrough: the kernel writes without the daemon
         wait_until(lambda: job("os.path.getsize", job.path("triton/f")) < 64 * MIB, what="the emptying of the file")
         with open(os.path.join(mount.status()["run_dir"], "log"), encoding="utf-8") as log:
             assert "max_layer_size" in log.read()
@@ -125,7 +125,7 @@ def test_layers_do_not_take_the_blocks_that_are_kept_for_root(mount_limiting, di
     os.sync()
     available, kept = free_of(layers)
     assert kept >= 6 * MIB, (available, kept)
-    with open(layers / "root", "wb") as file:  # root still has them
+    with open(layers / "root", "wb") as file:  # root can still use these blocks
         file.write(os.urandom(4 * MIB))
     job("agent_limits.let_go")
     job("os.unlink", job.path("triton/f"))

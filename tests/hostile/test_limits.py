@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One user takes as much of the daemon as possible; other users and root still get what they need (common/limits.def)."""
+"""One user takes as many of the daemon's resources as possible; other users and root still get what they need
+(common/limits.def)."""
 
 import os
 import pathlib
@@ -25,7 +26,7 @@ def limits_agent(scratch):
 
 @pytest.fixture
 def small(program, store, scratch):
-    """A mount whose daemon may open few files."""
+    """A mount whose daemon may open only a few files."""
     (scratch / "small").mkdir()
     one = mounts.Mount(store, scratch / "small")
     result = mounts.run_mounting(["prlimit", f"--nofile={FILES}:{FILES}", "--", program, "mount", "--store", store,
@@ -36,7 +37,7 @@ def small(program, store, scratch):
 
 
 def assert_usable(mount, job_of):
-    """Another user opens many files, creates and locks one; root does too."""
+    """Another user opens many files, and creates and locks one; root does the same."""
     for uid in (VICTIM, 0):
         job = job_of(mount, f"other{uid}", uid)
         job.write("triton/mine", b"x")
@@ -202,7 +203,7 @@ def test_entries_that_wait_for_publishing_are_limited(mount_store, disk, scratch
     for key in ("SLOW", "FAST"):
         job.put(key, "kernel.cubin", b"x")
         job.write(f"triton/{key}/new", group_of(job, key))
-    subprocess.run(["fsfreeze", "--freeze", store], check=True)  # publishing now takes as long as the test likes
+    subprocess.run(["fsfreeze", "--freeze", store], check=True)  # publishing now lasts until the unfreeze
     try:
         slow.start("os.rename", slow.path("triton/SLOW/new"), slow.path("triton/SLOW/__grp__kernel.json"))
         wait_until(lambda: limit_of(mount, "max_publishing")["used"] == 1, what="the publishing of the first entry")
@@ -213,7 +214,7 @@ def test_entries_that_wait_for_publishing_are_limited(mount_store, disk, scratch
         subprocess.run(["fsfreeze", "--unfreeze", store], check=True)
     slow.result()
     assert mount.base("triton/SLOW").exists()
-    job.write("triton/x", b"x")  # its close tries again
+    job.write("triton/x", b"x")  # the close of this file makes the daemon try again
     wait_until(lambda: mount.base("triton/FAST").exists(), what="the publishing of the postponed entry")
 
 

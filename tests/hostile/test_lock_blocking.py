@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No user can block other users by locking a file that he can open."""
+"""No user can block other users by locking a file that this user can open."""
 
 import errno
 import fcntl

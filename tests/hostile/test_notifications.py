@@ -2,8 +2,8 @@
 """A user whose process holds the lock of a directory delays nobody else.
 
 getdents(2) holds this lock while it copies names into the caller's buffer. The attacker's buffer is a mapping of a file
-on his own FUSE file system, which never returns the data. The kernel then blocks every invalidation of a name in that
-directory."""
+on the attacker's own FUSE file system, which never returns the data. The kernel then blocks every invalidation of a
+name in that directory."""
 
 import contextlib
 import errno
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("device")
 
 
 def listings(job, *names):
-    """Makes the kernel know the directories in the job's view, and returns their paths there."""
+    """Makes the kernel cache the directories in the job's view, and returns their paths there."""
     for name in names:
         job("os.makedirs", job.path(name), exist_ok=True)
         job.listdir(name)
@@ -55,7 +55,7 @@ def test_publishing_of_others_does_not_wait(attacked, job_of):
 
 
 def test_many_listings_of_one_user_delay_one_call_of_another(mount, attacker, job_of):
-    """The attacker also has further views: one per job. One thread serves them all."""
+    """The attacker has further views, one per job. One thread of the daemon invalidates names in all of them."""
     user = job_of(mount, "user", USER)
     before = len(list(threads(mount.daemon_pid())))
     others = [job_of(mount, f"hostile{number}", HOSTILE) for number in range(6)]
@@ -79,7 +79,8 @@ def test_the_end_of_a_job_and_gc_do_not_wait(attacked, job_of):
 
 
 def test_the_attackers_views_show_what_others_have_published(attacked, attacker, job_of):
-    """In his other jobs at once, and in the held directory as soon as he lets it go."""
+    """The attacker's other jobs show the entries at once, and the held directory shows them after the attacker has
+    released it."""
     other = job_of(attacked, "other", HOSTILE)
     assert not other.exists("triton/KEY")
     user = job_of(attacked, "user", USER)
@@ -93,7 +94,8 @@ def test_the_attackers_views_show_what_others_have_published(attacked, attacker,
 
 
 def test_a_changed_file_is_seen_after_the_attack(attacked, attacker, job_of):
-    """Once he has let the directory go for a while, his views are cached and invalidated as before."""
+    """Some time after the attacker has released the directory, the kernel caches the attacker's views, and the daemon
+    invalidates them, as before."""
     attacked.base("triton/file").write_bytes(b"one")
     attacker("agent_hostile.end_buffer")
     wait_until(lambda: attacker.exists("triton/file"), what="the file")
@@ -133,8 +135,8 @@ def test_calls_of_others_end_with_a_killed_daemon(mount, attacker, job_of):
 
 @pytest.mark.parametrize("hold", [hold_published, hold_unlinked])
 def test_a_signal_ends_the_daemon(mount, attacker, job_of, hold):
-    """SIGTERM removes the mount and releases the store, for the next daemon. Files that others have open there give
-    ENOTCONN. The kernel keeps the daemon's process as a zombie until the attacker's process goes on."""
+    """SIGTERM removes the mount and releases the store, for the next daemon. Calls on files that others have open there
+    fail with ENOTCONN. The kernel keeps the daemon's process as a zombie until the attacker's process goes on."""
     user, reader = job_of(mount, "user", USER), job_of(mount, "reader", READER)
     reader.write("triton/mine", b"mine")
     opened = reader("os.open", reader.path("triton/mine"), os.O_RDONLY)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No thread of the daemon makes a call on its own mount: a thread killed in such a call could not be reaped."""
+"""No thread of the daemon makes a call on the daemon's own mount: a thread killed in such a call could not be
+reaped."""
 
 import contextlib
 import fcntl

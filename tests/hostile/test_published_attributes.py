@@ -22,7 +22,8 @@ IMMUTABLE, APPEND_ONLY, NO_DUMP = 0x10, 0x20, 0x40
 
 @pytest.fixture(params=["same-file-system", "another"])
 def placed(request, mount_store, store, scratch):
-    """A mount whose layers are on the base's file system, so that files are published by a link, or on another."""
+    """A mount whose layers are on the base's file system, so that files are published by a link, or on another file
+    system."""
     if request.param == "same-file-system":
         return mount_store(store)
     layers = "/dev/shm/" + scratch.name
@@ -111,8 +112,8 @@ def make_program(job, path):
 
 @pytest.mark.parametrize("call", ["os.rename", "os.link", "rename_noreplace"])
 def test_a_file_that_becomes_a_lock_file_of_the_base(placed, job_of, call):
-    """The lock file is the layer's own inode, and the daemon's user owns it: a set-id bit would make everybody who runs
-    it in the base that user."""
+    """The lock file is the layer's own inode, and the daemon's user owns it: with a set-id bit, everybody who ran the
+    file in the base would become that user."""
     job = job_of(placed, "j", USER)
     make_program(job, job.path(TEMPORARY))
     job.errno_of(call, job.path(TEMPORARY), job.path(LOCK))
@@ -141,7 +142,7 @@ def test_a_set_id_bit_of_a_lock_file_that_leaves_the_base(mount, job_of):
 
 
 def test_set_id_bits_of_new_files(mount, job_of):
-    """With owner=squash, the daemon's user owns the layer's files, so that none may get a set-id bit."""
+    """With owner=squash, the daemon's user owns the layer's files, so none of them may get a set-id bit."""
     job = job_of(mount, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)
     job("write_file", job.path("mine/a"), b"x", mode=0o6755)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""During a rename between two directories, the kernel lets no other such rename of the whole mount proceed. So no user
+"""During a rename between two directories, the kernel lets no other such rename on the whole mount proceed. So no user
 can make such a rename last long."""
 
 import errno

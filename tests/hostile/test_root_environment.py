@@ -230,7 +230,7 @@ def test_the_program_resolves_a_symlink_to_roots_mount_once(mount, theirs, progr
 
 
 def test_run_mounts_nothing_at_a_path_of_the_user_who_has_called_sudo(store, scratch, program):
-    """The directory has the place of /etc: root's command must not see the store there."""
+    """The directory stands for /etc: root's command must not see the store there."""
     place = scratch / "etc"
     place.mkdir()
     argv = ["run", "--store", store, "--", "ls", place]

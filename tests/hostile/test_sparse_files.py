@@ -60,7 +60,7 @@ def blocks(path):
 
 
 def test_publishing_holes_delays_no_other_user(mount, job_of, publishers):
-    """Another user's entry is published before any of theirs."""
+    """Another user's entry is published before any entry of the four publishers."""
     victim = job_of(mount, "v", USER)
     victim.put_group("V", {"k.cubin": b"1234"})
     assert mount.base("triton/V/k.cubin").read_bytes() == b"1234"
@@ -144,7 +144,7 @@ def test_the_daemons_memory_does_not_grow_with_a_hole(mount, job_of):
 
 
 def test_a_published_hole_has_the_digest_of_its_bytes(mount, job_of):
-    """`verify` finds a file with a hole and the same file without holes to be as recorded."""
+    """`verify` accepts a file with a hole, and the same file without holes."""
     job = job_of(mount, "j", USER)
     job("agent_hostile.publish_holes", job.path("triton"), "KEY", 1, 64 << 20)
     published = mount.base("triton/KEY/k0.cubin")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user who uses a job's id before its rightful owner takes nothing but the name: the owner works under another id,
-and learns so in one line."""
+"""A user who uses a job's id before its rightful owner gets nothing but the name: the owner works under another id, and
+gets one line about it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ KEY = "triton/k.so"
 
 @pytest.fixture
 def squatted(mount, job_of):
-    """A process of SQUATTER that has used the job ID first, and goes on."""
+    """A process of SQUATTER that has used the job ID first, and continues to run."""
     squatter = job_of(mount, ID, SQUATTER)
     squatter.write(KEY, b"of a stranger")
     return squatter

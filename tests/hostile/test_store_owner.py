@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Only the daemon may change the directories in a store's .cacheshim: a mount fails if another user owns one or can
-write to it."""
+"""Only the daemon may change the directories in a store's .cacheshim: a mount fails if another user owns one of them or
+can write to it."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Four users make random system calls on a mount. FUZZ_SECONDS and FUZZ_SEED choose how long, and which calls."""
+"""Four users make random system calls on a mount. FUZZ_SECONDS sets the duration, and FUZZ_SEED selects the calls."""
 
 import contextlib
 import json
@@ -71,7 +71,7 @@ class Daemon:
         try:
             command.wait(LONGEST_COMMAND_S)
         except subprocess.TimeoutExpired:
-            command.kill()  # it cannot die as long as the daemon owes it an answer, so nobody waits for it
+            command.kill()  # it cannot exit before the daemon answers, so the test does not wait for it
             pytest.fail(f"seed {SEED}: root's `{' '.join(argv)}` takes longer than {LONGEST_COMMAND_S} s:\n"
                         f"{self.threads()}")
 
@@ -134,7 +134,7 @@ class Attackers:
         return all(one.poll() is None for one in self._running)
 
     def failures(self):
-        """Waits until all attackers have ended, or one has failed. Returns what those say that have failed."""
+        """Waits until all attackers have ended, or one has failed. Returns the output of those that have failed."""
         wait_until(lambda: self._failed() or all(one.poll() is not None for one in self._running), END_S,
                    "the end of the attackers")
         return "\n".join(f"{self._running[one].stem} ended with {one.returncode}: {self._running[one].read_text()}"

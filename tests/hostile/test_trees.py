@@ -61,7 +61,7 @@ def plant_chain(top, depth):
 
 
 def plant_files(directory, count):
-    """Creates files as root, without the mount: a job needs more time for as many."""
+    """Creates files as root, without the mount, because a job would need more time for so many files."""
     directory.mkdir()
     for number in range(count):
         os.mknod(directory / str(number))
@@ -113,8 +113,8 @@ def test_a_view_answers_while_its_old_layer_is_removed(mount, wide):
 
 @pytest.mark.timeout_s(60)
 def test_requests_about_a_tree_that_is_too_deep(mount, job_of, mount_store, store):
-    """Each walk takes a time that grows with the number of directories only. (It grew with the square of the depth, and
-    took a minute.)"""
+    """Each walk takes a time that grows with the number of directories only. (In an earlier version, it grew with the
+    square of the depth, and reached a minute.)"""
     job = job_of(mount, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)
     job.write("mine/file", b"x")

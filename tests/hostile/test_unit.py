@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The systemd unit restricts the daemon, all processes still see the mount, and the daemon still does its work. The
-unit runs under a systemd of its own."""
+unit runs under a separate systemd."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of caches: Triton's way to write files, and lookups of these files."""
+"""How caches write and look up their files: as Triton does, and as DeepGEMM does."""
 
 import ctypes
 import json

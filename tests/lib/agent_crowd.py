@@ -27,7 +27,7 @@ def move_about(top, moves):
             os.rmdir(f"{name}.directory")
             os.unlink(name)
         except FileNotFoundError:
-            pass  # the rename has replaced or moved it; no other process removes files
+            pass  # a rename has replaced or moved the file; no other process removes files
     write_file(f"{top}/stop", b"")
 
 

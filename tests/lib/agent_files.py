@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations on files and directories of a job's process, one call each."""
+"""Operations of a job's process on files and directories, one function each."""
 
 import ctypes
 import errno
@@ -278,7 +278,7 @@ def work_below_repeatedly(directory, times):
             try:
                 call()
             except (PermissionError, FileNotFoundError, NotADirectoryError):
-                pass  # `directory` was the link, or its file was absent
+                pass  # `directory` was the symlink at that moment, or the file was absent
     return {bytes(data) for data in seen if data}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the tests of direct answers. They count a job's direct answers by the daemon's figures, so that a test
+"""Helpers for the tests of direct answers. They count a job's direct answers with the daemon's figures, so that a test
 can verify that answers were direct."""
 
 import contextlib

@@ -4,7 +4,7 @@
 #
 # Runs a systemd of its own, as the first process of new mount, PID and cgroup namespaces, with the units of the
 # directory UNITS only. Its cgroups are below the new cgroup GROUP, which the caller removes. All mounts and processes
-# disappear with this script, even if it is killed. Exits with 77 if this machine gives no cgroups.
+# disappear with this script, even if it is killed. Exits with 77 if this script can create no cgroup on this machine.
 set -euo pipefail
 
 readonly systemd=/lib/systemd/systemd top=/sys/fs/cgroup
@@ -43,7 +43,7 @@ inside() { # UNITS
     mount -t tmpfs -o mode=0755 tmpfs /run
     mkdir -p /run/systemd/system
     mount --make-rshared /
-    # Without a target's units, systemd starts nothing by itself.
+    # empty.target requires no unit, so systemd starts nothing by itself.
     exec env -i PATH="$PATH" container=cacheshim-test SYSTEMD_UNIT_PATH="$1" \
         "$systemd" --system --unit=empty.target --log-target=console --show-status=no
 }

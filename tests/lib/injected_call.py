@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes system calls in a thread of another process, by ptrace(2), so that a test sees which calls the kernel refuses
-that thread. Only for x86_64."""
+to that thread. Only for x86_64."""
 
 import contextlib
 import ctypes

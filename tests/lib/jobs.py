@@ -60,7 +60,8 @@ def state_of(thread):
 
 
 def waits_for_an_answer(thread):
-    """Returns true if a thread waits for a FUSE daemon's answer, or for its vforked child, which may do so."""
+    """Returns true if a thread waits for a FUSE daemon's answer, or for its vforked child, which may itself wait for
+    such an answer."""
     return (thread / "wchan").read_text() in ("request_wait_answer", "kernel_clone")
 
 

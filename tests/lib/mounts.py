@@ -95,7 +95,7 @@ def free(scratch):
     for point in reversed(points):
         if point.startswith(f"{scratch}/"):
             subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL, check=False)
-    if "GCOV_PREFIX" in os.environ:  # a build for coverage writes its counts when it ends
+    if "GCOV_PREFIX" in os.environ:  # a program built for coverage writes its counts when it exits
         kill_all(f"{scratch}/", signal.SIGTERM)
         deadline = time.monotonic() + COUNTS_TIMEOUT_S
         while any(processes_naming(f"{scratch}/")) and time.monotonic() < deadline:
@@ -234,7 +234,8 @@ class Mount:
             return control.readall().splitlines()
 
     def ask(self, **request):
-        """Sends a control request as root, and returns its last line: what follows the lines of progress."""
+        """Sends a control request as root, and returns the last line of the answer, which follows the lines of
+        progress."""
         return json.loads(self.answer(request)[-1])
 
     def daemon_pid(self):

@@ -17,7 +17,7 @@ _KILL_TIMEOUT_S = 10
 
 
 class NoCgroups(Exception):
-    """This machine gives the test no cgroups."""
+    """The test can create no cgroup on this machine."""
 
 
 class Systemd:

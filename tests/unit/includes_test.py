@@ -61,7 +61,7 @@ def is_below(path: str, directory: str) -> bool:
 
 
 def ruling(name: str) -> str:
-    """Returns the row of MAY_INCLUDE for a file: that of its innermost directory."""
+    """Returns the row of MAY_INCLUDE for a file: the row of its innermost directory."""
     return max((row for row in MAY_INCLUDE if is_below(name, row)), key=len)
 
 

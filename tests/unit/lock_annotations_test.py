@@ -4,7 +4,7 @@
 
 Usage: lock_annotations_test.py REPOSITORY BUILD
 
-The sources are only parsed, and not compiled. A separate ninja file does that, so that another run parses only changed
+The sources are only parsed, not compiled. A separate ninja file runs clang, so that another run parses only changed
 sources. The build must be up to date, because it records what each source includes.
 """
 

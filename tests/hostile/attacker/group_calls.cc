@@ -23,7 +23,7 @@ void write_text(const std::string& path, const std::string& text) {
   (void)::close(file);
 }
 
-// As Triton does: each file is renamed into the entry, the group last.
+// As Triton does: each file is renamed into the entry, the group file last.
 void build_entry(World& world) {
   const std::string entry = world.mount() + "/triton/" + world.entry_name();
   const std::string staging = entry + "/tmp.pid_" + std::to_string(world.random().below(4)) + "_a";
@@ -68,7 +68,7 @@ void ask_daemon(World& world) {
   (void)!::write(control, text.data(), text.size());
   std::string answer(4096, '\0');
   const std::size_t reads =
-      world.random().one_in(4) ? 0 : kMostReads;  // sometimes goes without the answer
+      world.random().one_in(4) ? 0 : kMostReads;  // sometimes does not read the answer
   for (std::size_t count = 0; count<reads&& ::read(control, answer.data(), answer.size())> 0;
        ++count) {
   }

@@ -4,8 +4,8 @@
 //   attacker MOUNT SEED SECONDS JOB…       starts one process after the other, each as one of the jobs ("-": no job)
 //   attacker --once MOUNT SEED [CALLS]     makes the calls of one such process; the job is in the environment
 //
-// Ends with 1 and prints the seed of the process if one of its calls takes longer than kLongestCall. The calls of
-// a seed are always the same, but other processes work on the same tree.
+// Ends with 1 and prints the seed of the process if one of its calls takes longer than kLongestCallMs. The calls of a
+// seed are always the same, but other processes work on the same tree.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>

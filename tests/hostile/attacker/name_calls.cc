@@ -211,7 +211,7 @@ void get_handle(World& world) {
   world.keep(::open_by_handle_at(world.file(), handle, O_RDONLY));
 }
 
-// A name that stands here several times is called so much more often.
+// A call that is listed several times is made correspondingly more often.
 constexpr Call kCalls[] = {
     {"open", open_name},
     {"open", open_name},

@@ -104,7 +104,7 @@ off_t World::offset() {
   return random_.one_in(2) ? 0 : static_cast<off_t>(random_.below(kMostOffset));
 }
 
-// Each mapping has room for kMostBytes, so that a call never writes behind it.
+// Each mapping has room for kMostBytes, so that a call never writes beyond its end.
 void World::map_file() {
   if (mappings_.size() >= kMostMappings) unmap();
   const int protection = random_.pick({PROT_READ, PROT_READ | PROT_WRITE});

@@ -151,13 +151,13 @@ TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
     const std::string cut = whole.substr(0, size);
     const NameRules rules = NameRules::over(cut, table.family_count());
     const auto family = rules.find("one");
-    if (!family) continue;  // an accepted table must not make lookups read beyond it
+    if (!family) continue;  // lookups in an accepted table must not read beyond it
     EXPECT_FALSE(rules.any_applies(*family, NameRule::kMountOnly, "x"));
   }
 }
 
-// Its owner may overwrite a mapped table after the check. The table is on the heap, so that the address sanitizer sees
-// a read outside of it.
+// The owner of a mapped table may overwrite it after the check. The table is on the heap, so that the address sanitizer
+// sees a read outside of it.
 TEST(NameRuleTable, ThatIsOverwrittenIsNotReadBeyondItsEnd) {
   const NameRuleTable table(two_families());
   const std::size_t size = table.bytes().size();
@@ -184,7 +184,7 @@ TEST(NameRuleTable, ThatIsMisalignedIsEmpty) {
   EXPECT_FALSE(NameRules::over(bytes, table.family_count()).find("one"));
 }
 
-// Without this, a file of 1 MiB would take minutes to search.
+// If such a table of 1 MiB were accepted, a search would take minutes.
 TEST(NameRuleTable, WhoseFamiliesShareTheirRulesIsEmpty) {
   constexpr std::uint32_t kCount = 1000;
   std::vector<std::uint32_t> words(kCount * sizeof(FamilyRecord) / 4 + kCount * sizeof(NameRuleRecord) / 4);

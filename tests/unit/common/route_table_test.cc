@@ -65,7 +65,8 @@ TEST(RouteTable, LeavesVariablesAloneThatAreNotToBeSet) {
   ASSERT_EQ(table->size(), 2U);
   for (std::uint32_t route = 0; route < 2; ++route) {
     EXPECT_EQ(table->variable(route), "");
-    // If the user sets this variable, the cache is there, and the default path has no route.
+    // If the user sets this variable, it names the cache's directory, and the default path has no
+    // route.
     EXPECT_EQ(table->unless(route), "GUESS_DIR");
     EXPECT_EQ(table->default_path(route), "~/guess");
   }

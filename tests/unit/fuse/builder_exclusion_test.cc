@@ -22,7 +22,7 @@ class BuilderExclusionTest : public FlightsTest {
  protected:
   BuilderExclusionTest() { uids_ = {{&one_, kSquatter}, {&two_, kVictim}}; }
 
-  // The victim waits for the squatter's lease until its time is up.
+  // The victim waits for the squatter's lease until the flight timeout has passed.
   void wait_in_vain(const std::string& path) {
     const Sleeper victim;
     ASSERT_EQ(look(one_, leader_, path), Advice::kLead);

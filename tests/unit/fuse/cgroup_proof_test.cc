@@ -22,8 +22,8 @@ class CgroupProofTest : public ::testing::Test {
     std::filesystem::create_directories(scratch_ / path);
     ASSERT_EQ(::chown((scratch_ / path).c_str(), owner, owner), 0);
   }
-  // Mounts version 2 at v2/; of version 1, the controllers cpu,cpuacct at v1/, and a part of memory
-  // at part/.
+  // Mounts version 2 at v2/; of version 1, the controllers cpu,cpuacct at v1/, and a part of the
+  // memory controller's tree at part/.
   std::string job_of(const std::string& text) const {
     const std::string top = scratch_.path();
     const CgroupProof proof(

@@ -253,7 +253,7 @@ TEST_F(ClientCoreTest, APresetSchedulingPolicyStays) {
   }).join();
 }
 
-// A receiver that is bound to one core, as those of RingLoop are.
+// A receiver that is bound to one core, as RingLoop's receivers are.
 TEST_F(ClientCoreTest, AReceiverWithACoreStaysThereWhereverTheClientGoes) {
   Client client(all_.front());
   ClientCore own(core_, all_.back());

@@ -31,7 +31,7 @@ TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_TRUE(*other);
 }
 
-// Each of the limits is one lease and one wait.
+// The limits are one lease and one wait.
 TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
   UserLimits::Options one;
   value_of(one.most, Limit::kLeases) = value_of(one.most, Limit::kWaiters) = 1;
@@ -302,7 +302,7 @@ TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
-  flights_.note_step(two_, "fam/KEY", Step::kCleared);  // another job's
+  flights_.note_step(two_, "fam/KEY", Step::kCleared);  // a step of another job
   flights_.note_step(one_, "fam/OTHER", Step::kCleared);
   EXPECT_FALSE(*other);
   flights_.note_step(one_, "fam/KEY", Step::kCleared);

@@ -72,7 +72,7 @@ TEST_F(LayerUseTest, IsDueNearALimitAndCorrectedByAMeasurement) {
   EXPECT_TRUE(layer_.is_due());
   EXPECT_EQ(wakes_, 1);
   layer_.begin_measuring();
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));  // the walk may have missed it
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));  // the walk may have missed this growth
   layer_.end_measuring(kUser, {.bytes = 10 * kMiB, .files = 2});
   EXPECT_EQ(layer_.size().bytes, 11 * kMiB);
   EXPECT_EQ(layer_.size().files, 3U);

@@ -50,7 +50,7 @@ struct LockRules : testing::Test {
   }
 
   static LockSystem real() { return LockSystem::real(); }
-  std::unique_ptr<UserLimits> limits;  // of the tests of limits; the table charges it until its end
+  std::unique_ptr<UserLimits> limits;  // used by the tests of limits; must outlive the table
   Counters counters;
   LockSystem system = real();
   LockCallKind kind = LockCallKind::kOfProcess;

@@ -165,7 +165,7 @@ TEST_F(NoticeQueueTest, ALateUserDelaysNobodyAgain) {
   EXPECT_FALSE(post({same, other_directory, other}).get());  // without a call of check()
   EXPECT_EQ(kernel_->times(other), 1);
   EXPECT_EQ(kernel_->times(same) + kernel_->times(other_directory), 0);
-  EXPECT_EQ(kernel_->times(kEpoch), 1);  // nothing of the user is cached since the first one
+  EXPECT_EQ(kernel_->times(kEpoch), 1);  // since this one, the kernel has cached nothing of this user
   kernel_->release();
   kernel_->await(same);
   kernel_->await(other_directory);

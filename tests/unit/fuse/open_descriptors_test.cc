@@ -27,8 +27,9 @@ bool drop_privileges() {
   return ::geteuid() != 0 || (::setgid(kNobody) == 0 && ::setuid(kNobody) == 0);
 }
 
-// A child process with an open file, which the destructor kills. If it is secret, unprivileged
-// processes, even those of its own user, get EACCES when they open its /proc/PID/fdinfo.
+// A child process that has a file open; the destructor kills the child. If the child is secret,
+// unprivileged processes, even those of its own user, get EACCES when they open its
+// /proc/PID/fdinfo.
 class Holder {
  public:
   explicit Holder(bool is_secret) : file_(::open("/proc/self/exe", O_RDONLY)) {

@@ -4,7 +4,7 @@
 
 #include "tests/unit/fuse/lock_requests_fixture.h"
 
-// Tests requests that wait for locks whose holder has died while the kernel has sent no event (no
+// Tests requests that wait for locks whose holder has died without an event from the kernel (no
 // FLUSH, no RELEASE).
 namespace cacheshim {
 namespace {
@@ -26,7 +26,7 @@ struct LocksOfADeadHolder : Locks {
   }
 
   bool is_dead = false;
-  EventLoop resting;  // not started, so that only requests find the holder dead
+  EventLoop resting;  // not started, so that only requests detect that the holder is dead
   LockTable table{counters, resting, system()};
 };
 

@@ -59,7 +59,7 @@ struct ModelProcess {
 struct NameState {
   bool is_published = false;
   pid_t leader = 0;
-  // True if the builder is, or has at any time been, gone, stopped, failed, or given up.
+  // True if the builder has at any time exited, been stopped, failed or given up.
   bool leader_may_be_replaced = false;
   std::set<const Job*> begun_by;  // the jobs whose layers have the entry's directory
   std::set<pid_t> released;       // may build without the lease

@@ -309,7 +309,7 @@ void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   settle();
 }
 
-// Releases the handle, and with it the locks that were made through it.
+// Releases the handle, and with it the locks that were taken through it.
 void World::release(std::size_t file, std::uint64_t handle) {
   auto& grants = grants_.at(file);
   grants.erase({false, handle});

@@ -28,7 +28,7 @@ class Hooks : public PublishHooks {
     kept = reason;
     return true;
   }
-  // Called with the overlay's mutex held before the base is changed, and earlier.
+  // Called immediately before the base is changed, with the overlay's mutex held, and also earlier.
   std::string why_refused() const override {
     if (meanwhile) meanwhile();
     return "";

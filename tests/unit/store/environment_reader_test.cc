@@ -70,7 +70,8 @@ TEST_F(EnvironmentReaderTest, AUserWithABlockedReadIsExcludedAlsoAfterIt) {
   EXPECT_TRUE(reader->read(kBlocked, kHostile).failed_with(ETIMEDOUT));
   EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
   release();
-  // Nothing shows when the thread has come back. An exclusion that ends with the read ends within these rounds.
+  // The test cannot detect when the thread has returned. If the exclusion ended with the read, it would end within
+  // these rounds.
   for (int round = 0; round < 100; ++round) {
     EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
     ::usleep(1000);

@@ -56,7 +56,7 @@ TEST_F(FreeSpaceTest, HasRoomIfItCannotBeMeasured) {
   error_ = EIO;
   EXPECT_TRUE(space_.take(1 << 30));
   error_ = 0;
-  state_ = {.available = 0, .total = 0};  // the file system does not say
+  state_ = {.available = 0, .total = 0};  // the file system does not report its space
   EXPECT_TRUE(space_.take(1 << 30));
   EXPECT_TRUE(FreeSpace(-1).take(1 << 30));
 }

@@ -43,7 +43,7 @@ class Hooks : public PublishHooks {
   std::string refused;
   int refuse_at_look = 0;
   mutable int looks = 0;
-  // Called once, after a unit that the base has was compared with the base.
+  // Called once, after a unit was compared with the base's unit of the same name.
   mutable std::function<void()> once_compared;
 };
 
@@ -450,7 +450,7 @@ TEST_F(PublisherTest, AnEntryOfAnotherMountPathIsReplacedAsAWhole) {
   scratch_.write("base/fam/K/a", "old");
   scratch_.write("base/fam/K/b", "old");
   scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
-  begin("N");  // until it is published, fam/K is merged with the base's entry
+  begin("N");  // until the publish below, the view merges fam/K with the base's entry
   put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
   ASSERT_TRUE(sys::write_all(open_writable(overlay_, "fam/K/a", O_WRONLY)->get(), "new"));
   EXPECT_EQ(publish("fam/K").entries, 1U);

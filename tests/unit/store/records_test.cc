@@ -206,7 +206,8 @@ TEST(Layer, TheEndRemovesNoFile) {
     EXPECT_TRUE(scratch.exists("layers/j/0@node1"));
     ASSERT_TRUE(next->end(layers.get(), Outcome::kSuccess, false));
   }
-  // A daemon that died before the removal; the layer is too new to be removed if it were kept.
+  // Simulates a daemon that died before the removal. The next sweep removes the layer, although a
+  // kept layer would be too new.
   sweep_ended_layers(layers.get(), 3600, [] { return false; });
   EXPECT_FALSE(std::filesystem::is_empty(scratch / "layers/j"));
   sweep_ended_layers(layers.get(), 3600);
