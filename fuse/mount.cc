@@ -251,12 +251,8 @@ LockSystem Mount::lock_system() {
 }
 
 PendingUnlinks::Invalidate Mount::name_invalidation() {
-  return [this](NodeId directory, const std::string& name, std::function<void(bool)> done) {
-    const NodeRef ref = decode(directory);
-    const Job* const job = nodes.info(ref.node).job;
-    const auto owner = job == nullptr ? std::nullopt : job->views.owner(ref.slot);
-    invalidation.notifier().invalidate_name(
-        {directory, name, Notice::Kind::kName, owner.value_or(kNoOwner)}, std::move(done));
+  return [this](Notice name, std::function<void(bool)> done) {
+    invalidation.notifier().invalidate_name(std::move(name), std::move(done));
   };
 }
 

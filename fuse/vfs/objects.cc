@@ -102,7 +102,9 @@ NodeNames::Removed Objects::prepare_removal(const Request& request, NodeRef pare
       keep_object(overlay, {parent.node, name}, path, request.caller.uid);
   if (kept.has_links) {
     const NodeRef file{mount_.nodes.names().find(parent.node, name), parent.slot};
-    mount_.pending_unlinks.begin(encode(file), encode(parent), name);
+    const Job& job = *mount_.nodes.info(parent.node).job;
+    mount_.pending_unlinks.begin(encode(file), {encode(parent), name, Notice::Kind::kName,
+                                                job.views.owner(parent.slot).value_or(kNoOwner)});
   }
   return kept;
 }

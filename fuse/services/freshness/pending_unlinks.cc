@@ -6,12 +6,12 @@
 
 namespace cacheshim {
 
-void PendingUnlinks::begin(NodeId file, NodeId directory, std::string name) {
+void PendingUnlinks::begin(NodeId file, Notice name) {
   std::vector<NodeId> all;
   {
     const MutexLock lock(mutex_);
     if (files_.size() >= kMostWhileDelayed && !files_.contains(file)) return;
-    files_[file] = {directory, std::move(name), ++last_number_};
+    files_[file] = {std::move(name), ++last_number_};
     unsettled_.insert(file);
     count_ = files_.size();
     if (files_.size() > kMost) all.assign(unsettled_.begin(), unsettled_.end());
@@ -39,17 +39,17 @@ bool PendingUnlinks::has(NodeId file) {
 
 // Sends the invalidation for those of the files for which none is on its way.
 void PendingUnlinks::settle(const std::vector<NodeId>& files) {
-  std::map<std::pair<NodeId, std::string>, std::vector<Settling>> names;
+  std::map<Notice, std::vector<Settling>> names;
   {
     const MutexLock lock(mutex_);
     for (const NodeId file : files) {
       if (unsettled_.erase(file) == 0) continue;
       const Removal& removal = files_.at(file);
-      names[{removal.directory, removal.name}].push_back({file, removal.number});
+      names[removal.name].push_back({file, removal.number});
     }
   }
   for (auto& [name, removals] : names) {
-    invalidate_(name.first, name.second, [this, removals = std::move(removals)](bool is_released) {
+    invalidate_(name, [this, removals = std::move(removals)](bool is_released) {
       settled(removals, is_released);
     });
   }

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "fuse/services/freshness/notice.h"
 #include "store/sys/mutex.h"
 
 namespace cacheshim {
@@ -47,12 +47,12 @@ class PendingUnlinks {
 
   // Calls `done`, perhaps on another thread: with true once the kernel has released the lock of the directory, or with
   // false if that takes too long. Does not block.
-  using Invalidate = std::function<void(NodeId directory, const std::string& name,
-                                        std::function<void(bool is_released)> done)>;
+  using Invalidate = std::function<void(Notice name, std::function<void(bool is_released)> done)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
-  // Call in the request that removes the name, before the removal.
-  void begin(NodeId file, NodeId directory, std::string name) EXCLUDES(mutex_);
+  // Call in the request that removes the name, before the removal. `name`: the invalidation of the name. It is complete,
+  // because the node of the directory may be gone when it is sent.
+  void begin(NodeId file, Notice name) EXCLUDES(mutex_);
   // Call in a request that holds the lock of the file, which shows that step 3 is over.
   void end(NodeId file) EXCLUDES(mutex_);
   // Returns true if the kernel may not have done step 3 for the file yet. Call after the link count has been read.
@@ -60,8 +60,7 @@ class PendingUnlinks {
 
  private:
   struct Removal {
-    NodeId directory;
-    std::string name;
+    Notice name;
     std::uint64_t number;  // distinguishes two removals of names of one file
   };
   struct Settling {

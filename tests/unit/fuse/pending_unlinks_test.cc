@@ -14,6 +14,11 @@ namespace {
 constexpr PendingUnlinks::NodeId kFile = 10;
 constexpr PendingUnlinks::NodeId kOther = 11;
 constexpr PendingUnlinks::NodeId kDirectory = 20;
+constexpr uid_t kOwner = 1001;
+
+Notice in_directory(const std::string& name) {
+  return {kDirectory, name, Notice::Kind::kName, kOwner};
+}
 
 // Simulates the kernel, which keeps directories locked until the test calls release() or block().
 class PendingUnlinksTest : public ::testing::Test {
@@ -27,8 +32,9 @@ class PendingUnlinksTest : public ::testing::Test {
 
   std::vector<std::function<void(bool)>> waiting_;  // the invalidations that wait for a directory
   PendingUnlinks unlinks_{
-      [this](auto directory, const std::string&, std::function<void(bool)> done) {
-        EXPECT_EQ(directory, kDirectory);
+      [this](const Notice& name, std::function<void(bool)> done) {
+        EXPECT_EQ(name.directory, kDirectory);
+        EXPECT_EQ(name.owner, kOwner);
         waiting_.push_back(std::move(done));
       }};
 };
@@ -36,19 +42,19 @@ class PendingUnlinksTest : public ::testing::Test {
 // A client keeps its directory locked, and removes names of further files.
 TEST_F(PendingUnlinksTest, RecordsHaveALimitWhileTheKernelKeepsTheDirectoryLocked) {
   for (std::size_t i = 0; i < 2 * PendingUnlinks::kMostWhileDelayed; ++i) {
-    unlinks_.begin(1000 + i, kDirectory, "name");
+    unlinks_.begin(1000 + i, in_directory("name"));
   }
   EXPECT_TRUE(unlinks_.has(1000));
   EXPECT_FALSE(unlinks_.has(1000 + 2 * PendingUnlinks::kMostWhileDelayed - 1));
-  unlinks_.begin(1000, kDirectory, "another");
+  unlinks_.begin(1000, in_directory("another"));
   unlinks_.end(1001);
-  unlinks_.begin(kFile, kDirectory, "name");
+  unlinks_.begin(kFile, in_directory("name"));
   EXPECT_TRUE(unlinks_.has(kFile));
 }
 
 TEST_F(PendingUnlinksTest, AFileIsPendingUntilTheKernelReleasesTheDirectory) {
   EXPECT_FALSE(unlinks_.has(kFile));
-  unlinks_.begin(kFile, kDirectory, "name");
+  unlinks_.begin(kFile, in_directory("name"));
   EXPECT_FALSE(unlinks_.has(kOther));
   EXPECT_TRUE(unlinks_.has(kFile));
   EXPECT_TRUE(unlinks_.has(kFile));
@@ -58,16 +64,16 @@ TEST_F(PendingUnlinksTest, AFileIsPendingUntilTheKernelReleasesTheDirectory) {
 }
 
 TEST_F(PendingUnlinksTest, AFurtherRemovalStaysPendingWhenTheFirstIsOver) {
-  unlinks_.begin(kFile, kDirectory, "name");
+  unlinks_.begin(kFile, in_directory("name"));
   EXPECT_TRUE(unlinks_.has(kFile));
-  unlinks_.begin(kFile, kDirectory, "name");
+  unlinks_.begin(kFile, in_directory("name"));
   release();
   EXPECT_TRUE(unlinks_.has(kFile));
 }
 
 TEST_F(PendingUnlinksTest, AnotherRequestWithTheLockOfTheFileEndsIt) {
-  unlinks_.begin(kFile, kDirectory, "name");
-  unlinks_.begin(kOther, kDirectory, "other");
+  unlinks_.begin(kFile, in_directory("name"));
+  unlinks_.begin(kOther, in_directory("other"));
   unlinks_.end(kFile);
   EXPECT_FALSE(unlinks_.has(kFile));
   EXPECT_TRUE(unlinks_.has(kOther));
@@ -75,17 +81,17 @@ TEST_F(PendingUnlinksTest, AnotherRequestWithTheLockOfTheFileEndsIt) {
 
 TEST_F(PendingUnlinksTest, NothingIsInvalidatedUntilAFileIsStattedOrThereAreMany) {
   for (PendingUnlinks::NodeId file = 0; file < PendingUnlinks::kMost; ++file) {
-    unlinks_.begin(100 + file, kDirectory, std::to_string(file));
+    unlinks_.begin(100 + file, in_directory(std::to_string(file)));
   }
   EXPECT_TRUE(waiting_.empty());
-  unlinks_.begin(kFile, kDirectory, "name");
+  unlinks_.begin(kFile, in_directory("name"));
   EXPECT_EQ(waiting_.size(), PendingUnlinks::kMost + 1);
   release();
   EXPECT_FALSE(unlinks_.has(kFile));
 }
 
 TEST_F(PendingUnlinksTest, AFileStaysPendingWhileAProcessHoldsTheDirectory) {
-  unlinks_.begin(kFile, kDirectory, "name");
+  unlinks_.begin(kFile, in_directory("name"));
   EXPECT_TRUE(unlinks_.has(kFile));
   block();
   EXPECT_TRUE(unlinks_.has(kFile));
@@ -96,7 +102,7 @@ TEST_F(PendingUnlinksTest, AFileStaysPendingWhileAProcessHoldsTheDirectory) {
 
 TEST_F(PendingUnlinksTest, ADirectoryThatAProcessHoldsKeepsALimitedNumberOfFilesPending) {
   for (PendingUnlinks::NodeId file = 0; file <= PendingUnlinks::kMost; ++file) {
-    unlinks_.begin(100 + file, kDirectory, std::to_string(file));
+    unlinks_.begin(100 + file, in_directory(std::to_string(file)));
   }
   block();
   std::size_t pending = 0;
