@@ -86,6 +86,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
   }
   jobs.set_lock_access(lock_access);
   jobs.set_quota(quota_);
+  jobs.set_on_many([this] { ended_jobs.request(); });
   jobs.adopt_orphans();
 }
 
@@ -120,9 +121,9 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
     return publishing.underway().publishers(entry);
   });
   idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
-    tasks.post(job.views.owner().value_or(sys::own_uid()), [this, &job] {
-      if (!idle_jobs_->may_end(job)) return;
-      (void)publishing.end_job(job, Outcome::kNone, [](auto, auto) {});
+    tasks.post(job.views.owner().value_or(sys::own_uid()), [this, job = job.shared_from_this()] {
+      if (!idle_jobs_->may_end(*job)) return;
+      (void)publishing.end_job(*job, Outcome::kNone, [](auto, auto) {});
     });
   });
   next_tending_ = EventLoop::Clock::now() + idle_interval();
@@ -168,7 +169,7 @@ PendingReplies Mount::refuse_waits() {
   is_closing_ = true;
   PendingReplies replies = locks.close();
   replies += single_flight.close();
-  for (Job* job : jobs.all()) replies += job->life.refuse_waits();
+  for (const auto& job : jobs.all()) replies += job->life.refuse_waits();
   return replies;
 }
 
@@ -235,12 +236,6 @@ void Mount::stop() {
   timeouts.stop();
   ticker.stop();
   single_flight.stop();  // after the last publishing, which reports to it
-}
-
-std::uint64_t Mount::direct_opens() const {
-  std::uint64_t opens = 0;
-  for (const Job* job : jobs.all()) opens += job->filter.counts().opens;
-  return opens;
 }
 
 // io_uring has a queue per core, in which a RELEASE may wait without the daemon's knowledge.

@@ -27,6 +27,7 @@
 #include "fuse/services/eviction/store_keeper.h"
 #include "fuse/services/freshness/cache_timeouts.h"
 #include "fuse/services/freshness/claim_invalidation.h"
+#include "fuse/services/freshness/ended_jobs.h"
 #include "fuse/services/freshness/invalidation.h"
 #include "fuse/services/freshness/node_pruner.h"
 #include "fuse/services/freshness/pending_unlinks.h"
@@ -112,7 +113,6 @@ class Mount {
   Result<Charge> charge(uid_t uid, Limit limit, std::uint64_t count = 1) {
     return Charge::take(&limits.account(uid), limit, count);
   }
-  std::uint64_t direct_opens() const;  // opens that bypassed the mount, of all jobs
   // Requests a measurement of the layers that are due for one; see LayerMeter::request().
   void request_measuring() { layer_meter.request(measuring_); }
   // Makes the kernel forget names soon; see NodePruner::request().
@@ -164,6 +164,7 @@ class Mount {
                            invalidation.notifier().invalidate_attributes({node});
                          }};
   NodePruner node_pruner{{jobs, nodes, open_files, limits, invalidation, upkeep}};
+  EndedJobs ended_jobs{loop, {jobs, nodes, limits, invalidation, upkeep}};
   Ticker ticker{prompt_loop};
 
  private:

@@ -30,7 +30,7 @@ constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
 using Json = nlohmann::ordered_json;
 
 CounterValues counter_values(Mount& mount) {
-  return read_counters(mount.counters, {.hits_direct = mount.direct_opens(),
+  return read_counters(mount.counters, {.hits_direct = mount.jobs.direct_opens(),
                                         .jobs_active = mount.jobs.active_count()});
 }
 
@@ -162,7 +162,7 @@ void append_job(const JobTable::State& state, const std::string& layers_dir, boo
 
 Json describe_job(Job& job, const std::string& layers_dir) {
   std::string text;
-  append_job({&job, job.life.is_active(), job.life.outcome()}, layers_dir, true, text);
+  append_job({job.shared_from_this(), job.life.is_active(), job.life.outcome()}, layers_dir, true, text);
   return Json::parse(text);
 }
 

@@ -69,19 +69,19 @@ bool require_valid(const std::string& id, const ControlRequest& request) {
 }
 
 // Returns the job that this id means for the caller (JobRights); if there is none, the job with exactly this id.
-Job* find_job(const ControlRequest& request, const std::string& id) {
+std::shared_ptr<Job> find_job(const ControlRequest& request, const std::string& id) {
   const Mount& mount = request.mount;
   const JobClaim claim = mount.rights.claim_of(request.caller, id);
-  Job* const own = mount.jobs.find(std::string(claim.job.view()));
+  const auto own = mount.jobs.find(std::string(claim.job.view()));
   return own != nullptr ? own : mount.jobs.find(id);
 }
 
 // Returns the active job that the request names. Refuses the request and returns null if there is none, or if the
 // caller may not change it.
-Job* require_job(const ControlRequest& request) {
+std::shared_ptr<Job> require_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!require_valid(id, request)) return nullptr;
-  Job* job = find_job(request, id);
+  auto job = find_job(request, id);
   if (job == nullptr || !job->life.is_active()) {
     request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
     return nullptr;
@@ -133,10 +133,10 @@ void list_jobs(const ControlRequest& request) {
 }
 
 // Returns the job that the request names, active or not. Refuses the request and returns null if there is none.
-Job* require_known_job(const ControlRequest& request) {
+std::shared_ptr<Job> require_known_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!require_valid(id, request)) return nullptr;
-  Job* job = find_job(request, id);
+  auto job = find_job(request, id);
   if (job == nullptr) {
     request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
   }
@@ -144,15 +144,15 @@ Job* require_known_job(const ControlRequest& request) {
 }
 
 // As require_known_job(), but also refuses if the caller may not learn what the job's layer contains.
-Job* require_own_job(const ControlRequest& request) {
-  Job* job = require_known_job(request);
+std::shared_ptr<Job> require_own_job(const ControlRequest& request) {
+  const auto job = require_known_job(request);
   if (job == nullptr || job->views.may_inspect(request.caller.uid)) return job;
   refuse_stranger(request, *job, "see it");
   return nullptr;
 }
 
 void show_job(const ControlRequest& request) {
-  Job* job = require_own_job(request);
+  const auto job = require_own_job(request);
   if (job == nullptr) return;
   const Json described = describe_job(*job, request.mount.options.layers_dir);
   request.session->answer({{"ok", true}, {"job", described}});
@@ -160,7 +160,7 @@ void show_job(const ControlRequest& request) {
 
 // Summarizes the contents of the job's layer. Calls stat(2) for each file.
 void show_layer(const ControlRequest& request) {
-  const Job* job = require_own_job(request);
+  const auto job = require_own_job(request);
   if (job == nullptr) return;
   const LayerContent content = list_layer(job->overlay, request.mount.entries);
   std::uint64_t files = 0;
@@ -227,7 +227,7 @@ void start_job(const ControlRequest& request) {
   }
   if (!require_startable(request, named, uid)) return;
   JobClaim claim = claim_to_start(request, named, uid);
-  const Job* known = request.mount.jobs.find(std::string(claim.job.view()));
+  const auto known = request.mount.jobs.find(std::string(claim.job.view()));
   const bool was_active = known != nullptr && known->life.is_active();
   if (was_active && request.flag("shared_uids") && !known->views.shares_uids()) {
     return request.session->refuse(
@@ -253,7 +253,7 @@ void start_job(const ControlRequest& request) {
 }
 
 void end_job(const ControlRequest& request) {
-  Job* job = require_job(request);
+  const auto job = require_job(request);
   if (job == nullptr) return;
   const std::string wanted = request.text("outcome");
   if (wanted != "success" && wanted != "failure") {
@@ -315,7 +315,7 @@ void plan_publishing(const ControlRequest& request, Job& job) {
 }
 
 void publish_job(const ControlRequest& request) {
-  Job* job = require_job(request);
+  const auto job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_publishing(request, *job);
   request.session->answer(describe(request.mount.publishing.publish_job(
@@ -346,7 +346,7 @@ void plan_discarding(const ControlRequest& request, const Job& job) {
 }
 
 void discard_job(const ControlRequest& request) {
-  Job* job = require_job(request);
+  const auto job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_discarding(request, *job);
   const std::uint64_t files = request.mount.publishing.discard_job(*job);
@@ -354,7 +354,7 @@ void discard_job(const ControlRequest& request) {
 }
 
 void wait_for_job(const ControlRequest& request) {
-  Job* job = require_known_job(request);
+  const auto job = require_known_job(request);
   if (job == nullptr) return;
   const std::string id = job->id;
   const std::weak_ptr<ControlSession> waiting = request.session;
@@ -388,17 +388,17 @@ void explain(const ControlRequest& request) {
     return request.session->refuse(fmt::format("'{}' is no path of this mount", path), kExitUsage);
   }
   if (!require_valid(id, request)) return;
-  Job* job = find_job(request, id);
+  auto job = find_job(request, id);
   if (job != nullptr && !job->life.is_active()) job = nullptr;
   const Inspector& inspector = *request.inspector;
   if (job != nullptr && !job->views.may_inspect(request.caller.uid)) {
     return refuse_stranger(request, *job, "see it");
   }
-  if (!inspector.may_look_up(request.mount, job, path)) {
+  if (!inspector.may_look_up(request.mount, job.get(), path)) {
     return request.session->refuse(
         fmt::format("uid {} may not look up '{}'", inspector.uid(), path), kExitFailed);
   }
-  const auto explained = explain_path(request.mount, job, path, inspector, request.wanted());
+  const auto explained = explain_path(request.mount, job.get(), path, inspector, request.wanted());
   if (explained) request.session->answer(*explained);
 }
 
@@ -447,7 +447,7 @@ const std::map<std::string, Operation>& operations() {
 // of several users, one user's jobs must not delay another's.
 FairUser user_of(const ControlRequest& request) {
   if (request.caller.uid != 0) return request.caller.uid;
-  const Job* job = request.mount.jobs.find(request.text("job"));
+  const auto job = request.mount.jobs.find(request.text("job"));
   return {job != nullptr ? job->views.owner().value_or(0) : 0, /*is_by_root=*/true};
 }
 

@@ -64,7 +64,7 @@ bool Inspector::may_read(const Mount& mount, const struct stat& st, bool in_laye
 bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid) {
   if (uid == 0 || uid == sys::own_uid()) return true;
   const auto is_own = [&](const std::string& id) {
-    const Job* job = mount.jobs.find(id);
+    const auto job = mount.jobs.find(id);
     return job != nullptr && job->views.may_change(uid);
   };
   return is_own(flight.job) || is_own(flight.leader_job) ||

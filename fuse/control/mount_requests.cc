@@ -49,7 +49,7 @@ void refuse_error(const ControlRequest& request, Errno error) {
 void close_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   int open_files = 0;
-  for (const Job* job : request.mount.jobs.all()) open_files += job->use.open_files;
+  for (const auto& job : request.mount.jobs.all()) open_files += job->use.open_files;
   const auto waited_through = static_cast<int>(request.mount.locks.state().waiting_handles);
   if (open_files > waited_through && !request.flag("in_use")) {
     return request.session->refuse("files of the mount are open", kExitFailed);

@@ -31,12 +31,12 @@ bool IdleJobs::may_end(const Job& job) const {
 void IdleJobs::tick() {
   if (!asked_.empty()) finish_pass();
   keep_living();
-  std::vector<Job*> idle;
-  for (Job* job : jobs_.all()) {
+  std::vector<std::shared_ptr<Job>> idle;
+  for (const auto& job : jobs_.all()) {
     if (may_end(*job)) idle.push_back(job);
   }
   if (idle.empty() || !asked_.empty() || Clock::now() < next_pass_) return;
-  begin_pass(std::move(idle));
+  begin_pass(idle);
 }
 
 // Marks living jobs as used, so that a job's idle time begins when its last process exits, and not
@@ -52,9 +52,9 @@ void IdleJobs::keep_living() {
 
 // The pass runs on a detached thread, so that it delays neither the event loop nor the daemon's exit. The thread has
 // copies of all its input.
-void IdleJobs::begin_pass(std::vector<Job*> jobs) {
+void IdleJobs::begin_pass(const std::vector<std::shared_ptr<Job>>& jobs) {
   std::vector<JobUsers> users;
-  for (Job* job : jobs) {
+  for (const auto& job : jobs) {
     if (const auto process = job->views.known_process(proc_)) {
       living_.insert_or_assign(job, *process);
       job->use.touch();
@@ -86,11 +86,11 @@ void IdleJobs::begin_pass(std::vector<Job*> jobs) {
 void IdleJobs::finish_pass() {
   if (asked_.empty()) return;
   if (pass_.wait_for(0s) != std::future_status::ready) return;
-  const std::vector<Job*> asked = std::exchange(asked_, {});
+  const auto asked = std::exchange(asked_, {});
   const std::optional<Pass> pass = pass_.get();
   if (!pass) return;
   next_pass_ = Clock::now() + pass->took * kRestFactor;
-  for (Job* job : asked) {
+  for (const auto& job : asked) {
     const auto living = pass->found.find(job->id);
     if (living != pass->found.end()) {
       living_.insert_or_assign(job, living->second);

@@ -43,7 +43,7 @@ class IdleJobs {
 
  private:
   void keep_living();
-  void begin_pass(std::vector<Job*> jobs);
+  void begin_pass(const std::vector<std::shared_ptr<Job>>& jobs);
   void finish_pass();
 
   JobTable& jobs_;
@@ -51,9 +51,10 @@ class IdleJobs {
   const std::function<void(Job&)> end_;
   const std::string proc_;
   const std::shared_ptr<EnvironmentReader> environments_ = std::make_shared<EnvironmentReader>();
-  std::map<Job*, Process> living_;  // a known process of each idle job that has one
+  // A known process of each idle job that has one.
+  std::map<std::shared_ptr<Job>, Process> living_;
   // The jobs that the current pass over /proc searches for; empty if there is no pass.
-  std::vector<Job*> asked_;
+  std::vector<std::shared_ptr<Job>> asked_;
   struct Pass {
     LivingProcesses found;
     Clock::duration took;

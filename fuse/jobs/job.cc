@@ -65,6 +65,11 @@ void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_u
   life.begin(std::string(claim.cycle.view()), std::time(nullptr));
 }
 
+void Job::charge_after_end(UserAccount* account) {
+  payment_.job = Charge(account, Limit::kJobs);
+  if (account != nullptr) payment_.job.set(1);
+}
+
 void Job::adopt(Layer taken, PublishPolicy mount_policy) {
   const LayerRecord found = taken.record();
   layer = std::move(taken);

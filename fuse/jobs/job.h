@@ -58,10 +58,13 @@ struct JobPayment {
   Charge descriptors;
 };
 
-// A job of this mount: its layer, its parts, and the functions that concern several parts. Never
-// freed while the mount exists, so that nodes can point at it. The job and each part are
+// A job of this mount: its layer, its parts, and the functions that concern several parts. The job and each part are
 // thread-safe.
-class Job final : private OverlayObserver {
+//
+// A job lives as long as JobTable has it or a shared_ptr to it exists, and JobTable keeps it as long as it has nodes. So
+// a request may use the job of a node that the kernel knows until it is answered. What lives longer, such as a task,
+// needs a shared_ptr (shared_from_this()). Other classes may compare a plain pointer, but not follow it.
+class Job final : public std::enable_shared_from_this<Job>, private OverlayObserver {
  public:
   Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
       Counters& counters, NodeTable& nodes, const JobSettings& settings = {});
@@ -88,6 +91,9 @@ class Job final : private OverlayObserver {
              JobPayment payment = {});
   // Takes over a layer that an earlier daemon left; call open_layer() next.
   void adopt(Layer taken, PublishPolicy mount_policy) REQUIRES(overlay.mutex());
+  // Charges the account for this job, which has ended, as for an active one; null: charges nobody. begin() ends the
+  // charge. Exclude begin() meanwhile.
+  void charge_after_end(UserAccount* account);
   // Ends the job. Requires: the layer has been removed. Returns the replies to the requests that wait for the end.
   PendingReplies finish(Outcome outcome) EXCLUDES(overlay.mutex());
 

@@ -31,8 +31,8 @@ bool needs_no_proof(const Job* job, uid_t uid) {
 // Replaces the claim's job if the user may not use it.
 void JobRights::settle(uid_t uid, JobClaim& claim) const {
   if (owner_of_id(claim.job.view())) return;
-  const Job* job = jobs_.find(std::string(claim.job.view()));
-  const bool is_proved = claim.proof != SlurmProof::kMissing || needs_no_proof(job, uid);
+  const auto job = jobs_.find(std::string(claim.job.view()));
+  const bool is_proved = claim.proof != SlurmProof::kMissing || needs_no_proof(job.get(), uid);
   if (is_proved && (job == nullptr || is_open_to(*job, uid, claim))) return;
   claim.named = claim.job;
   claim.job = JobId::for_uid(uid, claim.named.view());
@@ -44,7 +44,7 @@ JobClaim JobRights::claim_of(const Caller& caller) const {
     settle(caller.uid, claim);
     return claim;
   }
-  const Job* job = jobs_.find(std::string(claim.job.view()));
+  const auto job = jobs_.find(std::string(claim.job.view()));
   if (job != nullptr && !is_open_to(*job, 0, claim)) {
     claim.named = claim.job;
     claim.job = JobId::for_uid(0);
@@ -76,13 +76,13 @@ bool JobRights::leads_elsewhere(const Caller& caller, const std::string& id) con
 std::string JobRights::reason(const JobClaim& claim) const {
   if (claim.named.empty()) return "";
   const std::string id(claim.named.view());
-  const Job* job = jobs_.find(id);
+  const auto job = jobs_.find(id);
   const auto owner = job != nullptr ? job->views.owner() : std::nullopt;
   if (owner) return fmt::format("job '{}' belongs to uid {}", id, *owner);
   return fmt::format("no cgroup of SLURM proves that this process belongs to job '{}'", id);
 }
 
-Result<Job*> JobRights::begin_for(uid_t uid, JobClaim& claim, UserAccount& account,
+Result<std::shared_ptr<Job>> JobRights::begin_for(uid_t uid, JobClaim& claim, UserAccount& account,
                                   bool shared_uids) {
   CACHESHIM_TRY(job, ensure_active(claim, account, shared_uids));
   if (job->views.reserve(uid)) return job;
@@ -91,10 +91,10 @@ Result<Job*> JobRights::begin_for(uid_t uid, JobClaim& claim, UserAccount& accou
   return ensure_active(claim, account, shared_uids);
 }
 
-Result<Job*> JobRights::ensure_active(const JobClaim& claim, UserAccount& account,
+Result<std::shared_ptr<Job>> JobRights::ensure_active(const JobClaim& claim, UserAccount& account,
                                       bool shared_uids) {
   const std::string id(claim.job.view());
-  const Job* const job = claim.named.empty() ? nullptr : jobs_.find(id);
+  const auto job = claim.named.empty() ? nullptr : jobs_.find(id);
   const bool begins_instead = !claim.named.empty() && (job == nullptr || !job->life.is_active());
   if (begins_instead) {
     spdlog::warn("{}; a process of another user that names it gets job '{}' instead",

@@ -44,10 +44,10 @@ class JobRights {
 
   // Begins the claim's job if it is not active, and logs the reason if it replaces another job.
   // Charges `account` for it. Errors: those of JobTable::ensure_active().
-  Result<Job*> ensure_active(const JobClaim& claim, UserAccount& account, bool shared_uids = false);
+  Result<std::shared_ptr<Job>> ensure_active(const JobClaim& claim, UserAccount& account, bool shared_uids = false);
   // As above, and makes the job the user's before the user's first access. If another user has just
   // become the job's owner, changes the claim to the user's own job.
-  Result<Job*> begin_for(uid_t uid, JobClaim& claim, UserAccount& account, bool shared_uids);
+  Result<std::shared_ptr<Job>> begin_for(uid_t uid, JobClaim& claim, UserAccount& account, bool shared_uids);
   // Returns the reason why the caller gets another job than it has named, for messages; "" if it
   // gets the job.
   std::string reason(const JobClaim& claim) const;

@@ -21,17 +21,17 @@ JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counte
       direct_(owners.keep ? nullptr : direct),
       lowers_(std::make_shared<const LowerStack>(std::vector<int>{store.base()})) {}
 
-Job* JobTable::find(const std::string& id) const {
+std::shared_ptr<Job> JobTable::find(const std::string& id) const {
   const MutexLock lock(mutex_);
   const auto found = jobs_.find(id);
-  return found == jobs_.end() ? nullptr : found->second.get();
+  return found == jobs_.end() ? nullptr : found->second;
 }
 
 Job& JobTable::get_or_make(const std::string& id) {
-  std::unique_ptr<Job>& job = jobs_[id];
+  std::shared_ptr<Job>& job = jobs_[id];
   if (!job) {
     const int lock_base = store_.is_writable() ? store_.base() : -1;
-    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
+    job = std::make_shared<Job>(id, lowers_, entries_, counters_, nodes_,
                                 JobSettings{.owners = owners_,
                                             .lock_base = lock_base,
                                             .lock_staging = store_.staging(),
@@ -41,35 +41,36 @@ Job& JobTable::get_or_make(const std::string& id) {
                                             .quota = quota_,
                                             .is_restricted = is_restricted_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
+    if (jobs_.size() > kMostEnded) on_many_();
   }
   return *job;
 }
 
 Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   const MutexLock lock(mutex_);
-  std::unique_ptr<Job>& job = jobs_["overlay"];
-  job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
+  std::shared_ptr<Job>& job = jobs_["overlay"];
+  job = std::make_shared<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
                               JobSettings{.owners = owners_, .is_plain = true});
   job->view_root = kRootNode;
   return *job;
 }
 
-Result<Job*> JobTable::ensure_active(const std::string& id, const JobClaim& claim,
-                                     UserAccount& account, bool shared_uids) {
+Result<std::shared_ptr<Job>> JobTable::ensure_active(const std::string& id, const JobClaim& claim,
+                                                     UserAccount& account, bool shared_uids) {
   const MutexLock lock(mutex_);
   const auto known = jobs_.find(id);
-  if (known != jobs_.end() && known->second->life.is_active()) return known->second.get();
+  if (known != jobs_.end() && known->second->life.is_active()) return known->second;
   CACHESHIM_TRY(payment, JobPayment::take(account, id));
   Job& job = get_or_make(id);
   job.begin(claim, policy_, shared_uids, std::move(payment));
-  return &job;
+  return job.shared_from_this();
 }
 
-std::vector<Job*> JobTable::all() const {
+std::vector<std::shared_ptr<Job>> JobTable::all() const {
   const MutexLock lock(mutex_);
-  std::vector<Job*> jobs;
+  std::vector<std::shared_ptr<Job>> jobs;
   jobs.reserve(jobs_.size());
-  for (const auto& [id, job] : jobs_) jobs.push_back(job.get());
+  for (const auto& [id, job] : jobs_) jobs.push_back(job);
   return jobs;
 }
 
@@ -84,16 +85,71 @@ std::vector<JobTable::State> JobTable::states() const {
     before = changes_;
     states.clear();
     for (const auto& [id, job] : jobs_) {
-      states.push_back({job.get(), job->life.is_active(), job->life.outcome()});
+      states.push_back({job, job->life.is_active(), job->life.outcome()});
     }
   } while (changes_ != before);
   return states;
 }
 
+// Returns the ended jobs beyond kMostEnded, by their users. Ends the charges for the others.
+std::map<uid_t, std::vector<JobTable::Place>> JobTable::surplus() {
+  struct Ended {
+    JobUse::Clock::time_point used;  // a copy: a request may change the original at any time
+    Place place;
+  };
+  std::map<uid_t, std::vector<Ended>> all;
+  for (auto at = jobs_.begin(); at != jobs_.end(); ++at) {
+    const Job& job = *at->second;
+    if (!job.life.is_active())
+      all[job.views.owner().value_or(0)].push_back({job.use.last_use(), at});
+  }
+  std::map<uid_t, std::vector<Place>> surplus;
+  for (auto& [user, ended] : all) {
+    const std::size_t excess = ended.size() - std::min(ended.size(), kMostEnded);
+    std::ranges::sort(ended, {}, &Ended::used);
+    for (std::size_t i = 0; i < ended.size(); ++i) {
+      if (i < excess) {
+        surplus[user].push_back(ended[i].place);
+      } else {
+        ended[i].place->second->charge_after_end(nullptr);
+      }
+    }
+  }
+  return surplus;
+}
+
+// A job that only the table has cannot get another user meanwhile: find() waits for the mutex, and a request reaches a
+// job without it only by a node.
+std::vector<std::shared_ptr<Job>> JobTable::forget_ended(UserLimits& limits) {
+  std::vector<std::shared_ptr<Job>> forgotten;  // destroyed after the mutex is released
+  std::vector<std::shared_ptr<Job>> left;
+  const MutexLock lock(mutex_);
+  for (const auto& [user, places] : surplus()) {
+    for (const Place place : places) {
+      const std::shared_ptr<Job>& job = place->second;
+      if (job.use_count() == 1 && nodes_.forget_job(*job, job->view_root)) {
+        opens_of_forgotten_ += job->filter.counts().opens;
+        forgotten.push_back(job);
+        jobs_.erase(place);
+      } else {
+        job->charge_after_end(&limits.account(user));
+        left.push_back(job);
+      }
+    }
+  }
+  return left;
+}
+
+std::uint64_t JobTable::direct_opens() const {
+  const MutexLock lock(mutex_);
+  std::uint64_t opens = opens_of_forgotten_;
+  for (const auto& [id, job] : jobs_) opens += job->filter.counts().opens;
+  return opens;
+}
+
 std::size_t JobTable::active_count() const {
-  const auto jobs = all();
-  return static_cast<std::size_t>(std::count_if(
-      jobs.begin(), jobs.end(), [](const Job* job) { return job->life.is_active(); }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(all(), [](const auto& job) { return job->life.is_active(); }));
 }
 
 void JobTable::adopt_orphans() {

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuse/jobs/job.h"
@@ -14,28 +16,37 @@
 
 namespace cacheshim {
 
-// All jobs that this mount has seen, by id. Jobs are never freed. Thread-safe.
+// The jobs of this mount, by id: those that are active, and those that have ended (forget_ended()). Thread-safe.
 class JobTable {
  public:
+  // The number of ended jobs of one user that the table keeps.
+  static constexpr std::size_t kMostEnded = 1024;
+
   // All must outlive the table. `jobs_dir` is the node of .jobs.
   JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
            NodeIndex jobs_dir, PublishPolicy policy, const OwnerMode& owners,
            const DirectAccess* direct = nullptr);
 
-  Job* find(const std::string& id) const;  // null if there is none
+  std::shared_ptr<Job> find(const std::string& id) const;  // null if there is none
   // Returns the job, and makes it if there is none. Begins the job if it is not active, and charges `account`. Errors:
   // those of JobPayment::take().
-  Result<Job*> ensure_active(const std::string& id, const JobClaim& claim, UserAccount& account,
-                             bool shared_uids = false);
-  std::vector<Job*> all() const;
+  Result<std::shared_ptr<Job>> ensure_active(const std::string& id, const JobClaim& claim,
+                                             UserAccount& account, bool shared_uids = false);
+  std::vector<std::shared_ptr<Job>> all() const;
   std::size_t active_count() const;
   // states() returns an element for each job, sorted by id. The elements are a consistent snapshot.
   struct State {
-    Job* job;
+    std::shared_ptr<Job> job;
     bool is_active;
     Outcome outcome;
   };
   std::vector<State> states() const;
+  // Forgets ended jobs of users who have more than kMostEnded: those that were used last the longest ago. A job whose
+  // nodes the kernel knows, or to which another class has a shared_ptr, stays; returns these jobs, and charges their
+  // users for them as for active ones.
+  std::vector<std::shared_ptr<Job>> forget_ended(UserLimits& limits);
+  // The opens of all jobs that bypassed the mount.
+  std::uint64_t direct_opens() const;
   PublishPolicy policy() const { return policy_; }
   // For a mount where only some users may publish: makes its jobs check the writers of each layer.
   // Call before there are jobs.
@@ -43,6 +54,8 @@ class JobTable {
   // `access` and `quota` must outlive the table. Call before there are jobs.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
   void set_quota(const LayerQuota& quota) { quota_ = &quota; }
+  // `on_many` is called when forget_ended() may have something to do: with locks held, so it must not block.
+  void set_on_many(std::function<void()> on_many) { on_many_ = std::move(on_many); }
 
   // Makes the only job of a plain overlay. Its view is the whole mount. It is never active, so it
   // does not end.
@@ -56,7 +69,10 @@ class JobTable {
   const std::shared_ptr<const LowerStack>& lowers() const { return lowers_; }
 
  private:
+  using Place = std::map<std::string, std::shared_ptr<Job>>::iterator;
+
   Job& get_or_make(const std::string& id) REQUIRES(mutex_);
+  std::map<uid_t, std::vector<Place>> surplus() REQUIRES(mutex_);
 
   const Store& store_;
   const EntryMap& entries_;
@@ -70,9 +86,11 @@ class JobTable {
   const LockAccess* lock_access_ = nullptr;
   const LayerQuota* quota_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;
+  std::function<void()> on_many_ = [] {};
   std::atomic<std::uint64_t> changes_{0};  // the number of beginnings and ends of jobs
   mutable Mutex mutex_{LockRank::kJobTable};
-  std::map<std::string, std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  std::uint64_t opens_of_forgotten_ GUARDED_BY(mutex_) = 0;  // that bypassed the mount
 };
 
 }  // namespace cacheshim

@@ -120,4 +120,14 @@ LayerSize LayerUse::size() const {
   return {bytes_.count(), files_.count()};
 }
 
+LayerUse::Walk LayerUse::last_walk() const {
+  const MutexLock lock(mutex_);
+  return last_walk_;
+}
+
+void LayerUse::note_walk(const Walk& walk) {
+  const MutexLock lock(mutex_);
+  last_walk_ = walk;
+}
+
 }  // namespace cacheshim

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -60,6 +61,14 @@ class LayerUse {
   void end_measuring(uid_t owner, const LayerSize& found) EXCLUDES(mutex_);
   LayerSize size() const EXCLUDES(mutex_);
 
+  // The last measurement: when it began, and the earliest time of the next one.
+  struct Walk {
+    std::chrono::steady_clock::time_point began{};
+    std::chrono::steady_clock::time_point next{};
+  };
+  Walk last_walk() const EXCLUDES(mutex_);
+  void note_walk(const Walk& walk) EXCLUDES(mutex_);
+
  private:
   bool charge_to(UserAccount& account) REQUIRES(mutex_);
   bool try_grow(const LayerSize& added) REQUIRES(mutex_);
@@ -72,6 +81,7 @@ class LayerUse {
   Charge bytes_ GUARDED_BY(mutex_);
   Charge files_ GUARDED_BY(mutex_);
   LayerSize grown_ GUARDED_BY(mutex_);  // since begin_measuring()
+  Walk last_walk_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

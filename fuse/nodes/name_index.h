@@ -49,13 +49,6 @@ class NameIndex {
     if (used_ * 8 < slots_.size() && slots_.size() > kLeast) resize(slots_.size() / 4);
   }
 
-  template <class Function>
-  void for_each(Function&& function) const {
-    for (const Slot& slot : slots_) {
-      if (slot.number != 0) function(slot.number);
-    }
-  }
-
  private:
   struct Slot {
     std::uint32_t key = 0;  // the stored part of the hash

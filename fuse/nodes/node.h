@@ -29,6 +29,8 @@ struct Node {
   std::unique_ptr<char[]> name;  // NUL-terminated
   std::unique_ptr<Extra> extra;
   NodeIndex parent = 0;        // 0 for a node without a name
+  NodeIndex next = 0;          // of the same job; 0 at the end
+  NodeIndex previous = 0;
   std::uint32_t children = 0;  // the number of names whose parent this node is
   [[no_unique_address]] NodeState state;
   Common common = Common::kNone;
@@ -39,6 +41,8 @@ struct Node {
   bool in_upper : 1 = false;
   bool named : 1 = false;
 
+  // The number of names.
+  std::size_t name_count() const { return named ? 1 + (extra ? extra->names.size() : 0) : 0; }
   bool has_further_names() const { return extra && !extra->names.empty(); }
   bool is_first_name(const NodeName& other) const {
     return named && parent == other.parent && name.get() == other.component;

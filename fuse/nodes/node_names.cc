@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/nodes/node_names.h"
 
+#include <limits>
 #include <utility>
 
 namespace cacheshim {
@@ -106,12 +107,16 @@ std::size_t NodeNames::drop_all(const Job* job, NodeIndex view_root) {
 }
 
 std::vector<NodeNames::NamedNode> NodeNames::all_of(const Job* job) const {
+  return some_of(job, std::numeric_limits<std::size_t>::max());
+}
+
+std::vector<NodeNames::NamedNode> NodeNames::some_of(const Job* job, std::size_t most) const {
   const ReaderLock lock(tree_.mutex);
-  std::vector<NamedNode> all;
+  std::vector<NamedNode> some;
   tree_.for_each_of(job, [&](NodeIndex index, const Node& node) {
-    all.push_back({index, node.parent, node.name.get()});
+    if (some.size() < most) some.push_back({index, node.parent, node.name.get()});
   });
-  return all;
+  return some;
 }
 
 std::vector<NodeNames::NamedNode> NodeNames::some_files_of(

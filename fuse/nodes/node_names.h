@@ -61,6 +61,8 @@ class NodeNames {
     std::string name;
   };
   std::vector<NamedNode> all_of(const Job* job) const;
+  // As all_of(), but returns at most `most` names, those of the newest objects.
+  std::vector<NamedNode> some_of(const Job* job, std::size_t most) const;
   // Returns up to `most` of the job's files that have only one name and for which `is_wanted(node)` is true.
   // `is_wanted` must not take any lock of the daemon except OpenFiles'.
   std::vector<NamedNode> some_files_of(const Job* job, std::size_t most,

@@ -23,6 +23,11 @@ void NodeTable::charge_to(const Job& job, UserAccount& account) {
   tree_.charge_to(&job, account);
 }
 
+bool NodeTable::forget_job(const Job& job, NodeIndex view_root) {
+  const WriterLock lock(tree_.mutex);
+  return tree_.forget_job(&job, view_root);
+}
+
 bool NodeTable::is_removed(NodeIndex index, const Job& job) const {
   const ReaderLock lock(tree_.mutex);
   if (!tree_.is_in_use(index)) return false;

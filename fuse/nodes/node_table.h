@@ -78,6 +78,10 @@ class NodeTable {
   // lookups and no children left. Does nothing for an unknown node.
   void forget(NodeIndex node, std::uint64_t count);
 
+  // Makes the table forget the job, of which it must not get another call. Returns false, and changes nothing, if the
+  // kernel knows a node of the job.
+  bool forget_job(const Job& job, NodeIndex view_root);
+
   std::uint32_t size() const { return tree_.size(); }
 
  private:

@@ -49,7 +49,7 @@ NodeIndex NodeTree::make(const NodeName& name, NodeKind kind, Job* job) {
   node.kind = kind;
   node.job = job;
   node.ino = kOwnInode | index;
-  count(job, 1);
+  add_to(job, index);
   attach(index, name);
   return index;
 }
@@ -59,30 +59,47 @@ NodeIndex NodeTree::make_nameless(Job* job) {
   Node& node = at(index);
   node.job = job;
   node.name = copy_of("");
-  count(job, 1);
+  add_to(job, index);
   return index;
 }
 
-// Does not charge for the few nodes that the job has before its first user is known. count() never gives back more than
-// it has taken.
 void NodeTree::charge_to(const Job* job, UserAccount& account) {
-  const std::uint64_t nodes = paid_.contains(job) ? paid_[job].charge.count() : 0;
-  Charge charge(&account, Limit::kNodes);
-  charge.set(nodes);
-  paid_[job] = {&account, std::move(charge)};
+  NodesOfJob& nodes = jobs_[job];
+  nodes.account = &account;
+  nodes.charge = Charge(&account, Limit::kNodes);
+  nodes.charge.set(nodes.count);
 }
 
 bool NodeTree::is_charged_to(const Job* job, const UserAccount& account) const {
-  const auto paid = paid_.find(job);
-  return paid != paid_.end() && paid->second.account == &account;
+  const auto found = jobs_.find(job);
+  return found != jobs_.end() && found->second.account == &account;
 }
 
-void NodeTree::count(const Job* job, int change) {
-  if (job == nullptr) return;
-  const auto paid = paid_.find(job);
-  if (paid == paid_.end()) return;
-  const std::uint64_t nodes = paid->second.charge.count();
-  if (change > 0 || nodes > 0) paid->second.charge.set(nodes + static_cast<std::uint64_t>(change));
+void NodeTree::add_to(const Job* job, NodeIndex index) {
+  NodesOfJob& nodes = jobs_[job];
+  at(index).next = nodes.first;
+  if (nodes.first != 0) at(nodes.first).previous = index;
+  nodes.first = index;
+  ++nodes.count;
+  if (nodes.account != nullptr) nodes.charge.set(nodes.count);
+}
+
+void NodeTree::take_from(const Job* job, NodeIndex index) {
+  NodesOfJob& nodes = jobs_[job];
+  const Node& node = at(index);
+  (node.previous != 0 ? at(node.previous).next : nodes.first) = node.next;
+  if (node.next != 0) at(node.next).previous = node.previous;
+  --nodes.count;
+  if (nodes.account != nullptr) nodes.charge.set(nodes.count);
+}
+
+bool NodeTree::forget_job(const Job* job, NodeIndex view_root) {
+  Node& root = at(view_root);
+  if (jobs_[job].count != 1 || root.lookups != 1) return false;
+  root.lookups = 0;
+  free_if_unused(view_root);
+  jobs_.erase(job);
+  return true;
 }
 
 bool NodeTree::has_name(const Node& node, const NodeName& name) const {
@@ -181,7 +198,7 @@ void NodeTree::free_if_unused(NodeIndex index) {
     }
     held.let_go(node.extra->object);
   }
-  count(node.job, -1);
+  take_from(node.job, index);
   nodes_.release(index);
   ++freed_;
   for (const NodeIndex parent : parents) drop_child(parent);

@@ -20,7 +20,7 @@
 namespace cacheshim {
 
 // The nodes with their names, and the reader-writer lock over them. Only NodeTable, NodeNames and
-// NodeObjects use this class. Takes about 130 bytes per file, including its name.
+// NodeObjects use this class. Takes about 140 bytes per file, including its name.
 //
 // Call with `mutex` held, and never hold it across a system call.
 class NodeTree {
@@ -41,6 +41,9 @@ class NodeTree {
   // Charges `account` for the job's nodes, those that it has now and later ones.
   void charge_to(const Job* job, UserAccount& account) REQUIRES(mutex);
   bool is_charged_to(const Job* job, const UserAccount& account) const REQUIRES_SHARED(mutex);
+  // Forgets the job, if `view_root` is its only node and nothing has looked that up except the job's own table, which
+  // holds one lookup. Otherwise returns false and changes nothing.
+  bool forget_job(const Job* job, NodeIndex view_root) REQUIRES(mutex);
   // Frees the node if it has no lookups and no children. Then does the same for its parent, and so on
   // upwards.
   void free_if_unused(NodeIndex node) REQUIRES(mutex);
@@ -60,14 +63,21 @@ class NodeTree {
   // unless that is empty.
   void detach(NodeIndex node, const NodeName& name, ChargedFd object = {}) REQUIRES(mutex);
   void move_name(const NodeName& from, const NodeName& to) REQUIRES(mutex);
-  // Calls `function(index, node)` for every name of a job's objects, except its roots.
+  // Calls `function(index, node)` for every name of a job's objects, except its roots. Begins with the nodes that were
+  // made last.
   template <class Function>
   void for_each_of(const Job* job, Function&& function) const REQUIRES_SHARED(mutex) {
-    by_name_.for_each([&](NodeIndex index) {
+    for (NodeIndex index = first_of(job); index != 0; index = at(index).next) {
       const Node& node = at(index);
-      if (node.job != job || node.kind != NodeKind::kObject || !node.named) return;
-      if (at(node.parent).kind == NodeKind::kObject) function(index, node);
-    });
+      if (node.kind != NodeKind::kObject || !node.named) continue;
+      if (at(node.parent).kind != NodeKind::kObject) continue;
+      for (std::size_t name = node.name_count(); name > 0; --name) function(index, node);
+    }
+  }
+  // The job's node that was made last; Node::next leads to the others, of all kinds. 0 if the job has none.
+  NodeIndex first_of(const Job* job) const REQUIRES_SHARED(mutex) {
+    const auto found = jobs_.find(job);
+    return found == jobs_.end() ? 0 : found->second.first;
   }
 
   mutable SharedMutex mutex{LockRank::kNodeTable};
@@ -77,17 +87,20 @@ class NodeTree {
  private:
   bool has_name(const Node& node, const NodeName& name) const REQUIRES_SHARED(mutex);
   void drop_child(NodeIndex parent) REQUIRES(mutex);
-  void count(const Job* job, int change) REQUIRES(mutex);
+  void add_to(const Job* job, NodeIndex index) REQUIRES(mutex);
+  void take_from(const Job* job, NodeIndex index) REQUIRES(mutex);
 
   Arena<Node> nodes_;
   NameIndex by_name_ GUARDED_BY(mutex);
   std::size_t freed_ GUARDED_BY(mutex) = 0;
-  // The number of each job's nodes, from its first charge_to() on.
-  struct Paid {
-    UserAccount* account;
+  // The nodes of a job. Those of no job have a list too.
+  struct NodesOfJob {
+    NodeIndex first = 0;
+    std::uint64_t count = 0;
+    UserAccount* account = nullptr;  // charged for the nodes; null before the first charge_to()
     Charge charge;
   };
-  std::unordered_map<const Job*, Paid> paid_ GUARDED_BY(mutex);
+  std::unordered_map<const Job*, NodesOfJob> jobs_ GUARDED_BY(mutex);
 };
 
 }  // namespace cacheshim

@@ -3,15 +3,21 @@
 
 #include <fcntl.h>
 
+#include <memory>
+#include <utility>
+
 namespace cacheshim {
 
 Status ChangeGuard::note_change(const Request& request, NodeId ino) {
   if (!mount_.trust.is_restricted()) return {};
   const NodeInfo info = mount_.nodes.info(decode(ino).node);
   if (info.kind != NodeKind::kObject && info.kind != NodeKind::kRoot) return {};
-  CACHESHIM_TRY(changed, info.kind == NodeKind::kRoot ? own_tree_.job_of(request)
-                                                      : Result<Job*>(info.job));
-  Job& job = *changed;
+  std::shared_ptr<Job> own;
+  if (info.kind == NodeKind::kRoot) {
+    CACHESHIM_TRY(found, own_tree_.job_of(request));
+    own = std::move(found);
+  }
+  Job& job = own != nullptr ? *own : *info.job;
   if (job.policy.is_refused()) return {};
   const std::string why = mount_.trust.why_refused(request.caller);
   return why.empty() ? Status() : job.refuse_publishing(why);

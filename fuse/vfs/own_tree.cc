@@ -36,12 +36,12 @@ std::string OwnTree::view_name(const Job& job, ViewSlot slot) const {
   return fmt::format("{}@{}", job.id, job.views.view(slot).uid.value_or(0));
 }
 
-Result<Job*> OwnTree::job_of(const Request& request) {
+Result<std::shared_ptr<Job>> OwnTree::job_of(const Request& request) {
   return mount_.rights.ensure_active(mount_.rights.claim_of(request.caller),
                                      mount_.limits.account(request.caller.uid));
 }
 
-Job* OwnTree::find_job_of(const Request& request) {
+std::shared_ptr<Job> OwnTree::find_job_of(const Request& request) {
   return mount_.jobs.find(std::string(mount_.rights.claim_of(request.caller).job.view()));
 }
 
@@ -101,8 +101,8 @@ Result<Entry> OwnTree::lookup_own(const Request& request, NodeRef parent, const 
       }
       return own_entry(parent.node, name, NodeKind::kControlFile, kKeep);
     case NodeKind::kJobInfoDir:
-      if (Job* job = mount_.jobs.find(name)) {
-        return own_entry(parent.node, name, NodeKind::kJobInfo, kKeep, job);
+      if (const auto job = mount_.jobs.find(name)) {
+        return own_entry(parent.node, name, NodeKind::kJobInfo, kKeep, job.get());
       }
       return Errno(ENOENT);
     default:
@@ -126,9 +126,9 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
 // A job starts when one of its own processes, or root, first looks it up. Other users get ENOENT if the job is unknown,
 // and otherwise EACCES, even if the job has no owner yet (as after `job start` by root), because a job's id is not a
 // secret.
-Result<Job*> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
+Result<std::shared_ptr<Job>> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
                                     const std::string& id, const LookupOfJob& lookup) {
-  Job* job = mount_.jobs.find(id);
+  auto job = mount_.jobs.find(id);
   const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
   // A process that got a job uid-<uid>.<id> of its own continues to use it after another daemon has begun to serve the
   // mount.
@@ -155,7 +155,7 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
   const bool is_whole = at == std::string::npos;
   const std::string id = name.substr(0, at);
   if (!is_job_id(id)) return Errno(ENOENT);
-  Job* job = mount_.jobs.find(id);
+  auto job = mount_.jobs.find(id);
   if (job == nullptr || !job->life.is_active() || !job->views.may_change(caller.uid)) {
     const JobClaim claim = mount_.rights.claim_of(caller);
     if (is_whole && !make && caller.uid != 0 && claim.named.view() == id) {
@@ -167,7 +167,7 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
   const ViewSlot slot = job->views.enter(caller);
   mount_.nodes.charge_to(*job, mount_.limits.account(job->views.owner().value_or(0)));
   if (is_whole && job->views.shares_uids()) {
-    return own_entry(mount_.jobs_dir, name + "@", NodeKind::kJobLink, kAskAlways, job);
+    return own_entry(mount_.jobs_dir, name + "@", NodeKind::kJobLink, kAskAlways, job.get());
   }
   if (!is_whole && name != view_name(*job, slot)) return Errno(EACCES);
   const View view = job->views.view(slot);
@@ -177,7 +177,7 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
     CACHESHIM_TRY(found, job->overlay.find(""));
     st = view.show(found.st, found.in_upper, true);
   }
-  const NodeIndex node = mount_.nodes.intern_own(mount_.jobs_dir, id, NodeKind::kObject, job);
+  const NodeIndex node = mount_.nodes.intern_own(mount_.jobs_dir, id, NodeKind::kObject, job.get());
   st.st_ino = mount_.nodes.info(node).ino;
   Entry entry{};
   entry.ino = encode({node, slot});
@@ -200,7 +200,7 @@ void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entr
 // Replies after the invalidation: the kernel may have cached the name as absent in the view.
 void OwnTree::make_in_root(const Request& request, const std::string& name, mode_t mode,
                            EntryCompletion completion) {
-  const Result<Job*> found = job_of(request);
+  const auto found = job_of(request);
   if (!found) return completion.complete(found.error());
   Job& job = **found;
   (void)job.views.enter(request.caller);
@@ -228,7 +228,7 @@ Result<std::string> OwnTree::link_target(const Request& request, NodeIndex node,
 Result<std::string> OwnTree::target_of_job_link(const Request& request, NodeIndex node) {
   std::string id = mount_.nodes.name(node);
   id.pop_back();
-  Job* job = nullptr;
+  std::shared_ptr<Job> job;
   if (mount_.rights.leads_elsewhere(request.caller, id)) {
     CACHESHIM_TRY(own, job_of(request));
     job = own;
@@ -247,16 +247,16 @@ std::vector<ListedEntry> OwnTree::list_own(const Request& request, const NodeInf
     for (const char* name : kControlFiles) add(name, DT_REG);
     add("jobs", DT_DIR);
   } else if (info.kind == NodeKind::kJobInfoDir) {
-    for (const Job* job : mount_.jobs.all()) add(job->id, DT_REG);
+    for (const auto& job : mount_.jobs.all()) add(job->id, DT_REG);
   } else if (info.kind == NodeKind::kJobsDir) {
-    for (const Job* job : mount_.jobs.all())
+    for (const auto& job : mount_.jobs.all())
       add(job->id, job->views.shares_uids() ? DT_LNK : DT_DIR);
   } else if (info.kind == NodeKind::kRoot) {
     add(std::string(kJobsName), DT_DIR);
     add(std::string(kControlName), DT_DIR);
     std::set<std::string> names;
     for (const Profile& profile : mount_.entries.profiles()) names.insert(profile.name);
-    const Job* job = find_job_of(request);
+    const auto job = find_job_of(request);
     const Overlay base_alone(mount_.jobs.lowers(), mount_.entries, mount_.counters);
     const Overlay& overlay = job != nullptr ? job->overlay : base_alone;
     const ReaderLock lock(overlay.mutex());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ class OwnTree {
   Result<OpenedFile> open_own(const Request& request, NodeRef ref, const NodeInfo& info, int flags);
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
-  Result<Job*> job_of(const Request& request);
+  Result<std::shared_ptr<Job>> job_of(const Request& request);
   // Whether the kernel must repeat this caller's lookup of the job's view: the kernel has used the name that it caches
   // for the view's owner, but lookup_job() gives this caller a symlink. Returns true at most a few times a second for
   // each job, because the kernel also drops the names that it has cached below the owner's view.
@@ -54,13 +55,13 @@ class OwnTree {
     bool begins;  // starts the job if it is not active
     bool makes;   // as `make` in lookup_job()
   };
-  Result<Job*> find_open_job(const Caller& caller, const JobClaim& claim, const std::string& id,
+  Result<std::shared_ptr<Job>> find_open_job(const Caller& caller, const JobClaim& claim, const std::string& id,
                              const LookupOfJob& lookup);
   bool may_begin(const Caller& caller, const std::string& id) const;
   Entry own_entry(NodeIndex parent, const std::string& name, NodeKind kind, double timeout,
                   Job* job = nullptr);
   Result<std::string> text_of(const Request& request, NodeIndex node, const NodeInfo& info);
-  Job* find_job_of(const Request& request);
+  std::shared_ptr<Job> find_job_of(const Request& request);
   std::string view_name(const Job& job, ViewSlot slot) const;
   Result<std::string> target_of_job_link(const Request& request, NodeIndex node);
   bool is_profile_name(const std::string& name) const;

@@ -197,12 +197,30 @@ def request_many(control, text, count):
     return _take(count, request)
 
 
+def _ask(control, text):
+    fd = os.open(control, os.O_RDWR)
+    os.write(fd, text)
+    answer = os.read(fd, 1 << 16)
+    os.close(fd)
+    return b'"ok"' in answer
+
+
+def start_and_end_jobs(mount, name, count):
+    """Starts and ends jobs, one after the other, and looks up a file in the view of each. Returns the number of those
+    that began, which is smaller than `count` if the daemon refused one."""
+    control = f"{mount}/.cacheshim/control"
+    for number in range(count):
+        job = f"{name}{number}"
+        if not _ask(control, b'{"op":"job-start","job":"%s"}' % job.encode()):
+            return number
+        os.stat(f"{mount}/.jobs/{job}/triton/f")
+        _ask(control, b'{"op":"job-end","job":"%s","outcome":"success"}' % job.encode())
+    return count
+
+
 def start_jobs(control, count):
     """Starts jobs; returns the number of those that began."""
     begun = 0
     for number in range(count):
-        fd = os.open(control, os.O_RDWR)
-        os.write(fd, b'{"op":"job-start","job":"h%d"}' % number)
-        begun += b'"ok"' in os.read(fd, 1 << 16)
-        os.close(fd)
+        begun += _ask(control, b'{"op":"job-start","job":"h%d"}' % number)
     return begun

@@ -14,12 +14,12 @@ namespace cacheshim {
 // invalidation.
 void ClaimInvalidation::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.views.claim.begin_invalidation()) {
-    tasks_.post([this, &job, asked, answer = std::move(answer)] {
+    tasks_.post([this, job = job.shared_from_this(), asked, answer = std::move(answer)] {
       (void)run_guarded("the invalidation for a job's first user", [&] {
-        job.record_owner();
-        invalidate(job, asked);
+        job->record_owner();
+        invalidate(*job, asked);
       });
-      job.views.claim.end_invalidation();
+      job->views.claim.end_invalidation();
       answer();
     });
   } else if (asked == 0 && job.views.claim.is_made() && !job.views.claim.is_invalidated()) {

@@ -104,7 +104,7 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   Notices notices;
   if (moved || lost) notices.push_back(epoch_notice());
   const bool all = lost || (moved && !notifier_->knows_epoch());
-  for (const Job* job : jobs_.all()) {
+  for (const auto& job : jobs_.all()) {
     if (all) {
       add_all(*job, notices);
     } else {
@@ -128,8 +128,8 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
     const BaseChange change{BaseChange::Kind::kName, std::string(parent_path(name)),
                             std::string(base_name(name))};
     generations_.change(change.directory);
-    for (const Job* job : jobs_.all()) {
-      if (job != &publisher) add(change, *job, notices);
+    for (const auto& job : jobs_.all()) {
+      if (job.get() != &publisher) add(change, *job, notices);
     }
   }
   return notices;

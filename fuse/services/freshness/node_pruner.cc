@@ -22,7 +22,7 @@ NodePruner::Clock::time_point NodePruner::tend() {
   is_requested_ = false;
   parts_.tasks.post([this] {
     (void)run_guarded("pruning nodes", [&] {
-      for (const Job* job : parts_.jobs.all()) prune(*job);
+      for (const auto& job : parts_.jobs.all()) prune(*job);
     });
     is_pruning_ = false;
   });

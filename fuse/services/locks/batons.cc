@@ -41,11 +41,11 @@ Batons::Batons(EventLoop& loop, std::function<void(const Baton&)> reap, BatonSys
       task_(loop, "watching the creators of batons", [this](const auto&) { return tend(); }) {}
 
 void Batons::watch(const Baton& baton, ProcessOrigin maker) {
-  removed(baton.job, baton.path);
+  removed(baton.job.get(), baton.path);
   if (maker.process == 0) return;
   {
     const MutexLock lock(mutex_);
-    const auto count = counts_.find(baton.job);
+    const auto count = counts_.find(baton.job.get());
     if (count != counts_.end() && count->second >= kMostOfJob) return;
   }
   Watched watched;
@@ -54,7 +54,7 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   watched.pidfd = system_.watch(watched.maker);
   const MutexLock lock(mutex_);
   const auto [at, is_new] = watched_.insert_or_assign(key_of(baton), std::move(watched));
-  if (is_new) ++counts_[baton.job];
+  if (is_new) ++counts_[baton.job.get()];
   UniqueFd& pidfd = at->second.pidfd;
   if (pidfd && !task_.watch(pidfd.get(), 0)) pidfd.reset();
   if (!pidfd) task_.wake();  // tend() then polls the creator

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ class Job;
 // A lock file that excludes other processes by its existence (O_CREAT|O_EXCL). Its creator must
 // remove it.
 struct Baton {
-  Job* job = nullptr;
+  std::shared_ptr<Job> job;
   std::string path;  // in the job's view
   dev_t device = 0;
   ino_t inode = 0;
@@ -70,7 +71,7 @@ class Batons {
   // By job and path.
   using Key = std::pair<const Job*, std::string>;
   using All = std::map<Key, Watched>;
-  static Key key_of(const Baton& baton) { return {baton.job, baton.path}; }
+  static Key key_of(const Baton& baton) { return {baton.job.get(), baton.path}; }
 
   // Passes to `reap_` the batons whose creators are dead and whose directories no descendant uses. Returns the time of
   // the next call.

@@ -45,7 +45,7 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
           job.layer->append(kBatonRecordsFile, to_line(record), kMostRecordBytes);
       if (recorded.failed_with(EFBIG)) unrecorded = std::move(record);
     }
-    batons_->watch({&job, *path, handle.device, handle.inode}, maker);
+    batons_->watch({job.shared_from_this(), *path, handle.device, handle.inode}, maker);
   }
   if (unrecorded) record_anew(job, *unrecorded);
 }
@@ -68,7 +68,7 @@ void JobBatons::record_anew(Job& job, const BatonRecord& record) {
 
 // Watches the batons that dead daemons have recorded in the layers that this daemon has taken over.
 void JobBatons::watch_left_ones() {
-  for (Job* job : jobs_.all()) {
+  for (const auto& job : jobs_.all()) {
     const ReaderLock lock(job->overlay.mutex());
     const auto text = job->layer ? job->layer->read(kBatonRecordsFile) : Errno(ENOENT);
     if (!text) continue;

@@ -52,7 +52,7 @@ Status LockRemovals::remove(Job& job, const std::string& path, pid_t process, Ho
     const MutexLock lock(mutex_);
     Removal& removal = removals_[id];
     removal.path = path;
-    removal.jobs.insert(&job);
+    removal.jobs.insert(job.shared_from_this());
     has_removals_ = true;
     hide_lock(job.overlay, path);
   }
@@ -64,7 +64,7 @@ void LockRemovals::forget(Job& job, const struct stat& st) {
   const MutexLock lock(mutex_);
   const auto found = removals_.find({st.st_dev, st.st_ino});
   if (found == removals_.end()) return;
-  found->second.jobs.erase(&job);
+  found->second.jobs.erase(job.shared_from_this());
   if (found->second.jobs.empty()) removals_.erase(found);
 }
 
@@ -102,7 +102,7 @@ void LockRemovals::finish(const LockFileId& id) {
         return files_.remove(path);
       });
   if (removed.failed_with(EBUSY)) return;
-  for (Job* job : found->second.jobs) job->overlay.locks().hidden.show(path);
+  for (const auto& job : found->second.jobs) job->overlay.locks().hidden.show(path);
   removals_.erase(found);
 }
 

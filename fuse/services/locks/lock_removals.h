@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -39,7 +40,7 @@ class LockRemovals {
  private:
   struct Removal {
     std::string path;
-    std::set<Job*> jobs;
+    std::set<std::shared_ptr<Job>> jobs;
   };
 
   // Removes the files that are free by now. Returns the time of the next call.

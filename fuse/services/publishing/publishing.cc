@@ -35,8 +35,9 @@ Publishing::Publishing(const Parts& parts)
       rejections_(parts.store, parts.entries, parts.nodes, parts.jobs, publisher_, parts.direct),
       room_(parts.space) {}
 
-void Publishing::post(const Job& job, std::function<void()> task) {
-  tasks_.post(job.views.owner().value_or(sys::own_uid()), std::move(task));
+void Publishing::post(Job& job, std::function<void(Job&)> task) {
+  tasks_.post(job.views.owner().value_or(sys::own_uid()),
+              [job = job.shared_from_this(), task = std::move(task)] { task(*job); });
 }
 
 void Publishing::await(const Job& job, const std::string& path, Waiter waiter) {
@@ -73,16 +74,16 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival, W
   }
   const auto underway = underway_.begin(job, entry, std::move(waiters));
   if (waiter.delays_others) waiter.answer();
-  post(job, [this, &job, entry, charge = std::move(charge), underway] {
+  post(job, [this, entry, charge = std::move(charge), underway](Job& publisher) {
     PublishReport report;
-    (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
-    job.unsettled.end_publishing();
+    (void)run_guarded("publishing an entry", [&] { report = publish_entry(publisher, entry); });
+    publisher.unsettled.end_publishing();
     Underway::Waiters ended = underway->end();
     const auto answer = [answers = std::move(ended.answers)] {
       for (const Answer& one : answers) one();
     };
     if (!run_guarded("telling of it",
-                     [&] { parts_.invalidator.published(report, job, ended.held, answer); }))
+                     [&] { parts_.invalidator.published(report, publisher, ended.held, answer); }))
       answer();
   });
 }
@@ -122,37 +123,37 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
   }
   job.unsettled.begin_publishing();
   auto holding = parts_.invalidator.hold(held);
-  post(job, [this, &job, paths = std::move(paths), held = std::move(held),
-             answer = once(std::move(answer), std::move(holding))] {
+  post(job, [this, paths = std::move(paths), held = std::move(held),
+             answer = once(std::move(answer), std::move(holding))](Job& builder) {
     PublishReport report;
     (void)run_guarded("publishing what was built", [&] {
       for (const std::string& path : paths) {
-        const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
+        const std::string entry = publisher_.completed_entry(builder.overlay, path, Arrival::kBuilt);
         if (entry.empty()) continue;
-        if (postpone_if_full(job, entry)) continue;
+        if (postpone_if_full(builder, entry)) continue;
         const PublishReport one =
-            publisher_.publish(job.overlay, entry, job.publishing, [this] { return is_in_time(); });
-        if (one.is_full) note_full(job, entry);
-        count(job, one);
-        parts_.note_arrival(job, path, entry);
+            publisher_.publish(builder.overlay, entry, builder.publishing, [this] { return is_in_time(); });
+        if (one.is_full) note_full(builder, entry);
+        count(builder, one);
+        parts_.note_arrival(builder, path, entry);
         report += one;
       }
     });
-    job.unsettled.end_publishing();
+    builder.unsettled.end_publishing();
     if (!run_guarded("telling of it",
-                     [&] { parts_.invalidator.published(report, job, held, answer); }))
+                     [&] { parts_.invalidator.published(report, builder, held, answer); }))
       answer();
   });
 }
 
 void Publishing::show_published(Job& job, const std::string& entry, Answer answer) {
   job.unsettled.begin_publishing();
-  post(job, [this, &job, entry, answer = once(std::move(answer), nullptr)] {
+  post(job, [this, entry, answer = once(std::move(answer), nullptr)](Job& reader) {
     PublishReport report;
     (void)run_guarded("giving up copies",
-                      [&] { report = publisher_.drop_copies(job.overlay, entry, job.publishing); });
-    job.unsettled.end_publishing();
-    const auto notify = [&] { parts_.invalidator.uncovered(report, job, answer); };
+                      [&] { report = publisher_.drop_copies(reader.overlay, entry, reader.publishing); });
+    reader.unsettled.end_publishing();
+    const auto notify = [&] { parts_.invalidator.uncovered(report, reader, answer); };
     if (report.copies.empty() || !run_guarded("telling of it", notify)) answer();
   });
 }
@@ -206,7 +207,7 @@ EventLoop::Clock::time_point Publishing::resume_if_room() {
   constexpr std::chrono::seconds kInterval{1};
   if (!room_.is_full()) return EventLoop::kNever;
   if (!room_.take_resumption()) return EventLoop::Clock::now() + kInterval;
-  for (Job* job : parts_.jobs.all()) retry_postponed(*job);
+  for (const auto& job : parts_.jobs.all()) retry_postponed(*job);
   return EventLoop::kNever;
 }
 
@@ -219,11 +220,11 @@ void Publishing::retry_postponed(Job& job) {
       continue;
     }
     job.unsettled.begin_publishing();
-    post(job, [this, &job, entry, charge = std::move(charge)] {
+    post(job, [this, entry, charge = std::move(charge)](Job& publisher) {
       PublishReport report;
-      (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
-      job.unsettled.end_publishing();
-      parts_.invalidator.published(report, job, {}, [] {});
+      (void)run_guarded("publishing an entry", [&] { report = publish_entry(publisher, entry); });
+      publisher.unsettled.end_publishing();
+      parts_.invalidator.published(report, publisher, {}, [] {});
     });
   }
 }

@@ -108,8 +108,8 @@ class Publishing {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Runs `task` when it is the turn of the job's user.
-  void post(const Job& job, std::function<void()> task);
+  // Calls `task` with the job when it is the turn of the job's user.
+  void post(Job& job, std::function<void(Job&)> task);
   bool is_in_time() const;
   void count(Job& job, const PublishReport& report);
   PublishReport publish_entry(Job& job, const std::string& entry);

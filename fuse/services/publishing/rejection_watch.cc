@@ -42,7 +42,7 @@ void RejectionWatch::note_published(Job& job, const std::string& entry,
                                     const PublishReport& report) const {
   if (!report.is_unread_rebuild || direct_ == nullptr || job.filter.counts().opens == 0) return;
   if (!direct_->mount_only.add(entry)) return;
-  for (Job* one : jobs_.all()) one->filter.add(entry, /*tree=*/true);
+  for (const auto& one : jobs_.all()) one->filter.add(entry, /*tree=*/true);
 }
 
 }  // namespace cacheshim

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "fuse/jobs/job.h"
 #include "store/sys/paths.h"
 
 namespace cacheshim {
@@ -10,7 +11,7 @@ namespace cacheshim {
 std::shared_ptr<Underway::Publication> Underway::begin(Job& job, std::string entry,
                                                        Waiters waiters) {
   const MutexLock lock(mutex_);
-  const auto at = entries_.insert(entries_.end(), {&job, std::move(entry), std::move(waiters)});
+  const auto at = entries_.insert(entries_.end(), {job.shared_from_this(), std::move(entry), std::move(waiters)});
   return std::make_shared<Publication>(*this, at);
 }
 
@@ -23,8 +24,8 @@ Underway::Waiters Underway::Publication::end() {
   return waiters;
 }
 
-std::vector<Job*> Underway::publishers(std::string_view entry) const {
-  std::vector<Job*> jobs;
+std::vector<std::shared_ptr<Job>> Underway::publishers(std::string_view entry) const {
+  std::vector<std::shared_ptr<Job>> jobs;
   const MutexLock lock(mutex_);
   for (const Entry& each : entries_) {
     if (each.path == entry) jobs.push_back(each.job);
@@ -36,7 +37,7 @@ bool Underway::join(const Job& job, std::string_view path, const std::vector<Nod
                     const std::function<void()>& answer) {
   const MutexLock lock(mutex_);
   for (Entry& entry : entries_) {
-    if (entry.job != &job || !is_at_or_below(path, entry.path)) continue;
+    if (entry.job.get() != &job || !is_at_or_below(path, entry.path)) continue;
     entry.waiters.held.insert(entry.waiters.held.end(), held.begin(), held.end());
     entry.waiters.answers.push_back(answer);
     return true;

@@ -24,7 +24,7 @@ class Underway {
     std::vector<std::function<void()>> answers;
   };
   struct Entry {
-    Job* job;
+    std::shared_ptr<Job> job;
     std::string path;
     Waiters waiters;
   };
@@ -47,7 +47,7 @@ class Underway {
 
   std::shared_ptr<Publication> begin(Job& job, std::string entry, Waiters waiters) EXCLUDES(mutex_);
   // Returns the jobs that are publishing the entry.
-  std::vector<Job*> publishers(std::string_view entry) const EXCLUDES(mutex_);
+  std::vector<std::shared_ptr<Job>> publishers(std::string_view entry) const EXCLUDES(mutex_);
   // Lets a request wait if an entry of the job that contains `path` is being published. Otherwise returns false, and
   // changes nothing.
   bool join(const Job& job, std::string_view path, const std::vector<NodeId>& held,

@@ -39,26 +39,25 @@ Result<LayerSize> size_of_tree(int root) {
   return size;
 }
 
+bool is_time_for(const Job& job, LayerMeter::Clock::time_point now) {
+  const LayerUse::Walk last = job.layer_use.last_walk();
+  const bool is_used = job.use.open_files > 0 || job.use.last_use() > last.began;
+  return is_used && now >= last.next;
+}
+
+void note_measured(Job& job, LayerMeter::Clock::time_point began) {
+  using Duration = LayerMeter::Clock::duration;
+  const auto now = LayerMeter::Clock::now();
+  const auto rest = std::max<Duration>(LayerMeter::kRest * (now - began), LayerMeter::kInterval);
+  job.layer_use.note_walk({began, now + rest});
+}
+
 }  // namespace
-
-bool LayerMeter::is_time_for(const Job& job, Clock::time_point now) const {
-  const MutexLock lock(mutex_);
-  const auto last = past_.find(&job);
-  if (last == past_.end()) return true;
-  const bool is_used = job.use.open_files > 0 || job.use.last_use() > last->second.began;
-  return is_used && now >= last->second.next;
-}
-
-void LayerMeter::note_measured(const Job& job, Clock::time_point began) {
-  const auto now = Clock::now();
-  const MutexLock lock(mutex_);
-  past_[&job] = {began, now + std::max<Clock::duration>(kRest * (now - began), kInterval)};
-}
 
 // Begins to measure a layer, unless one is being measured. Returns false if no layer is due.
 bool LayerMeter::begin_one(Clock::time_point now) {
   bool is_any_due = false;
-  for (Job* job : jobs_.all()) {
+  for (const auto& job : jobs_.all()) {
     if (!job->layer_use.is_due()) continue;
     is_any_due = true;
     if (!is_time_for(*job, now) || is_measuring_.exchange(true)) continue;

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <unordered_map>
 #include <utility>
 
 #include "common/result.h"
@@ -13,7 +12,6 @@
 #include "fuse/nodes/open_files.h"
 #include "fuse/services/quota/silent_growth.h"
 #include "store/sys/event_loop.h"
-#include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
 namespace cacheshim {
@@ -51,8 +49,6 @@ class LayerMeter {
 
  private:
   bool begin_one(Clock::time_point now);
-  bool is_time_for(const Job& job, Clock::time_point now) const EXCLUDES(mutex_);
-  void note_measured(const Job& job, Clock::time_point began) EXCLUDES(mutex_);
   LayerSize size_of_nameless(const Job& job) const;
 
   const JobTable& jobs_;
@@ -62,12 +58,6 @@ class LayerMeter {
   SilentGrowth silent_growth_;
   std::atomic<bool> is_requested_{false};
   std::atomic<bool> is_measuring_{false};
-  struct Past {
-    Clock::time_point began{};
-    Clock::time_point next{};  // the earliest time of the next walk
-  };
-  mutable Mutex mutex_;
-  std::unordered_map<const Job*, Past> past_ GUARDED_BY(mutex_);  // the last walk of each job
 };
 
 }  // namespace cacheshim

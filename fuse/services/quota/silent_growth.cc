@@ -58,7 +58,9 @@ void SilentGrowth::empty(const FileHandle& handle) {
   spdlog::warn(
       "job '{}' has exceeded max_layer_size by a file that the kernel writes by itself: {}; its layer is not published",
       job.id, emptied ? "the file is now empty" : std::strerror(emptied.error().code()));
-  tasks_.post([&job] { (void)job.refuse_publishing("its user has exceeded max_layer_size"); });
+  tasks_.post([job = job.shared_from_this()] {
+    (void)job->refuse_publishing("its user has exceeded max_layer_size");
+  });
 }
 
 }  // namespace cacheshim

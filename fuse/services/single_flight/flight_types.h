@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,7 +40,7 @@ struct EntryState {
 // A request for the lease of `path`, a name of the store that the caller has not found.
 struct LeaseRequest {
   std::string path;
-  Job* job;
+  std::shared_ptr<Job> job;
   bool publishes;  // all jobs will see the build; otherwise only `job`
   Lineage lineage;
   pid_t thread;
@@ -78,8 +79,8 @@ struct FlightOptions {
   // Returns the state of `path` in the job's view. Takes Overlay::mutex().
   std::function<EntryState(const Job& job, const std::string& path)> inspect;
   // Returns the jobs that are publishing the entry. Called with LeaseTable::mutex held.
-  std::function<std::vector<Job*>(const std::string& entry)> publishers =
-      [](const std::string&) { return std::vector<Job*>(); };
+  std::function<std::vector<std::shared_ptr<Job>>(const std::string& entry)> publishers =
+      [](const std::string&) { return std::vector<std::shared_ptr<Job>>(); };
   // `builds`: whether a thread of the job now builds an entry of a rule with one_by_one. Called
   // with LeaseTable::mutex held.
   std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};

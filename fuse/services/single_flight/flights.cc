@@ -60,11 +60,11 @@ Flights::Answer Flights::advise(const LeaseRequest& request) {
   const auto now = options_.now();
   const bool has_waited = table_.past.take(request);
   fail_others_of(request);
-  Job* const publisher = table_.other_publisher(request);
+  auto publisher = table_.other_publisher(request);
   if (publisher == nullptr && table_.failed.has(request.path, now)) return builds;
   const auto found = table_.find(request);
   if (found == table_.leases.end())
-    return publisher != nullptr && !has_waited ? wait_for_publisher(*publisher, request)
+    return publisher != nullptr && !has_waited ? wait_for_publisher(std::move(publisher), request)
                                                : open_lease(request);
   Lease& lease = found->second;
   if (lease.is_returned_to(request, now) && !table_.is_settling(lease)) {
@@ -85,17 +85,18 @@ Flights::Answer Flights::advise(const LeaseRequest& request) {
 }
 
 Flights::Answer Flights::wait_for(LeaseTable::Iterator lease, const LeaseRequest& request) {
-  return {Advice::kWait, table_.placeholder_of(lease, request.job)};
+  return {Advice::kWait, table_.placeholder_of(lease, request.job.get())};
 }
 
 // `publisher` has completed the entry, but has no lease of this name.
-Flights::Answer Flights::wait_for_publisher(Job& publisher, const LeaseRequest& request) {
+Flights::Answer Flights::wait_for_publisher(std::shared_ptr<Job> publisher,
+                                            const LeaseRequest& request) {
   auto payment = Lease::Payment::take(request.account);
   if (closed_ || !payment) return {Advice::kBuild, 0};
   const auto added = table_.add({request.path, nullptr}, request, *std::move(payment));
   Lease& lease = added->second;
-  lease.job = &publisher;
-  lease.uid = publisher.views.owner().value_or(0);
+  lease.uid = publisher->views.owner().value_or(0);
+  lease.job = std::move(publisher);
   lease.since = options_.now();
   return wait_for(added, request);
 }
@@ -109,7 +110,7 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   const bool is_for_all = table_.exclusion.may_build_for_all(request);
   auto file = is_for_all ? options_.leases.try_take(request.path) : UniqueFd();
   if (!file && table_.exclusion.applies_elsewhere(request.path)) file = UniqueFd();
-  const auto added = table_.add({request.path, is_for_all ? nullptr : request.job}, request,
+  const auto added = table_.add({request.path, is_for_all ? nullptr : request.job.get()}, request,
                                 *std::move(payment));
   Lease& lease = added->second;
   lease.is_others = !file;
@@ -191,7 +192,7 @@ void Flights::note_step(const Job& job, const std::string& entry, BuildStep step
       const auto found = it++;
       if (!found->first.first.starts_with(below)) break;
       Lease& lease = found->second;
-      if (lease.job != &job || !lease.leader) continue;
+      if (lease.job.get() != &job || !lease.leader) continue;
       lease.has_begun = true;
       lease.has_part |= step == BuildStep::kPart;
       if (step == BuildStep::kCleared && !lease.has_part) table_.fail(found);
@@ -224,11 +225,11 @@ bool Flights::note_finished(const Job& job, const std::string& path) {
     if (!name.starts_with(path)) break;
     if (name.size() > path.size() && name[path.size()] != '/') continue;
     Lease& lease = at->second;
-    if (lease.waits.empty() && lease.job == &job) {
+    if (lease.waits.empty() && lease.job.get() == &job) {
       table_.erase(at);
     } else if (!lease.waits.empty()) {
-      lease.finished.insert(&job);
-      lease.is_finished |= lease.job == &job;
+      lease.finished.insert(job.shared_from_this());
+      lease.is_finished |= lease.job.get() == &job;
       have_waiters = true;
     }
   }

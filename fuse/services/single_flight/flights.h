@@ -90,7 +90,7 @@ class Flights {
  private:
   Answer advise(const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer wait_for(LeaseTable::Iterator lease, const LeaseRequest& request) REQUIRES(table_.mutex);
-  Answer wait_for_publisher(Job& publisher, const LeaseRequest& request) REQUIRES(table_.mutex);
+  Answer wait_for_publisher(std::shared_ptr<Job> publisher, const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer open_lease(const LeaseRequest& request) REQUIRES(table_.mutex);
   bool begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait)
       REQUIRES(table_.mutex);

@@ -98,7 +98,7 @@ bool waits_for_any(const Leases& leases, const Process& process) {
 }
 
 // A complete entry without the name is the final answer too, unless the name may still be added.
-bool LeaseFinding::releases(const Lease& lease, const Job* job) const {
+bool LeaseFinding::releases(const Lease& lease, const std::shared_ptr<Job>& job) const {
   const auto found = states.find(job);
   if (found == states.end()) return false;  // the job joined later: the next check handles it
   const EntryState& state = found->second;

@@ -62,7 +62,7 @@ struct Lease {
 
   std::optional<Process> leader;
   bool is_others = false;  // granted by another daemon: this daemon does not know the builder
-  Job* job = nullptr;      // the builder's job
+  std::shared_ptr<Job> job;  // the builder's job
   Process thread;
   std::string entry = {};  // this and `rule`: as in LeaseRequest
   const void* rule = nullptr;
@@ -90,7 +90,7 @@ struct Lease {
   Waits waits;
   std::unordered_map<const Job*, NodeIndex> placeholders;
   bool is_to_be_checked = false;
-  std::set<const Job*> finished;  // jobs that have finished the name since the last check
+  std::set<std::shared_ptr<const Job>> finished;  // jobs that have finished the name since the last check
   // The builder's job has finished the name, and FlightTender has not checked the result yet.
   bool is_finished = false;
   bool has_exited = false;  // the builder
@@ -112,11 +112,11 @@ bool waits_for_any(const Leases& leases, const Process& process);
 // determined with the lock released, so the lease may have changed since.
 struct LeaseFinding {
   LeaseKey key;
-  std::set<const Job*> finished;
-  std::map<const Job*, EntryState> states;  // of the builder's job and of the waiters'
+  std::set<std::shared_ptr<const Job>> finished;
+  std::map<std::shared_ptr<const Job>, EntryState> states;  // of the builder's job and of the waiters'
 
   // Returns true if the processes of this job need not wait any longer.
-  bool releases(const Lease& lease, const Job* job) const;
+  bool releases(const Lease& lease, const std::shared_ptr<Job>& job) const;
   // Whether the builder is done, or has given up.
   bool is_leader_done(const Lease& lease) const;
 };

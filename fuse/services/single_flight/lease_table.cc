@@ -10,7 +10,7 @@ namespace cacheshim {
 LeaseTable::Iterator LeaseTable::find(const LeaseRequest& request) {
   const auto of_all = leases.find({request.path, nullptr});
   if (of_all != leases.end() || exclusion.may_build_for_all(request)) return of_all;
-  return leases.find({request.path, request.job});
+  return leases.find({request.path, request.job.get()});
 }
 
 LeaseTable::Iterator LeaseTable::find_by_placeholder(NodeIndex placeholder) {
@@ -29,8 +29,8 @@ bool LeaseTable::is_settling(const Lease& lease) const {
   return std::ranges::find(jobs, lease.job) != jobs.end();
 }
 
-Job* LeaseTable::other_publisher(const LeaseRequest& request) const {
-  for (Job* const job : options_.publishers(request.entry)) {
+std::shared_ptr<Job> LeaseTable::other_publisher(const LeaseRequest& request) const {
+  for (auto& job : options_.publishers(request.entry)) {
     if (job != request.job) return job;
   }
   return nullptr;
@@ -68,7 +68,7 @@ LeaseTable::Iterator LeaseTable::add(LeaseKey key, const LeaseRequest& request,
 void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidfd) {
   auto& [key, lease] = *found;
   serials_.erase(lease.serial);
-  Job* const before = lease.job;
+  const auto before = lease.job;
   lease.set_builder(request, std::move(pidfd), options_.now());
   if (lease.rule != nullptr) {
     note_building(before);
@@ -122,7 +122,7 @@ void LeaseTable::erase(Iterator found) {
     nodes_.forget(node, 1);
   }
   options_.leases.release(key.first, std::move(lease.file));
-  Job* const builds_less = lease.rule != nullptr ? lease.job : nullptr;
+  const auto builds_less = lease.rule != nullptr ? lease.job : nullptr;
   leases.erase(found);
   --count_;
   note_building(builds_less);
@@ -158,7 +158,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
 }
 
 // Call when a lease has got or lost a builder that is a process of this job.
-void LeaseTable::note_building(Job* job) const {
+void LeaseTable::note_building(const std::shared_ptr<Job>& job) const {
   if (job == nullptr) return;
   const bool builds = std::any_of(leases.begin(), leases.end(), [&](const auto& each) {
     const Lease& lease = each.second;

@@ -59,7 +59,7 @@ class LeaseTable {
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
 
   // Returns a job other than the request's that is publishing the request's entry, or null.
-  Job* other_publisher(const LeaseRequest& request) const REQUIRES(mutex);
+  std::shared_ptr<Job> other_publisher(const LeaseRequest& request) const REQUIRES(mutex);
   // Whether the builder's job is publishing the entry, or has finished it while FlightTender has not checked the result
   // yet. While this is true, the builder's exit, its idleness or its next entry does not count as a failure of the
   // build.
@@ -99,7 +99,7 @@ class LeaseTable {
   BuilderExclusion exclusion GUARDED_BY(mutex);
 
  private:
-  void note_building(Job* job) const REQUIRES(mutex);
+  void note_building(const std::shared_ptr<Job>& job) const REQUIRES(mutex);
 
   const FlightOptions& options_;
   NodeTable& nodes_;

@@ -56,7 +56,7 @@ LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
   const pid_t thread = caller.tid;
   const bool publishes =
       job.policy.effective() == PublishPolicy::kComplete && trust_.may_publish(caller);
-  LeaseRequest request{std::move(path), &job, publishes, lineage_of(thread), thread};
+  LeaseRequest request{std::move(path), job.shared_from_this(), publishes, lineage_of(thread), thread};
   request.uid = caller.uid;
   const auto ref = entries_.find(request.path);
   if (!ref) return request;

@@ -33,7 +33,7 @@ class SingleFlight {
         nodes_(nodes),
         counters_(counters) {}
 
-  using Publishers = std::function<std::vector<Job*>(const std::string& entry)>;
+  using Publishers = std::function<std::vector<std::shared_ptr<Job>>(const std::string& entry)>;
 
   // Without this call no process waits, and the other calls do nothing. `publishers` returns the jobs that are
   // publishing the entry; it must not block.

@@ -54,7 +54,7 @@ class FlightsTest : public OverlayTest {
   // process.
   LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kFlightName,
                        int thread = 0) const {
-    LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
+    LeaseRequest made{path, job.shared_from_this(), /*publishes=*/true, {}, process.pid() + thread};
     const auto stat = stat_of(process.pid());
     made.lineage = {{process.pid(), stat ? stat->start_time : 0}};
     made.entry = entries_are_names_ ? path : path.substr(0, path.rfind('/'));
@@ -127,8 +127,8 @@ class FlightsTest : public OverlayTest {
 
   std::set<const Job*> building_;
   Mutex publishers_mutex_;
-  std::vector<Job*> publishers_ GUARDED_BY(publishers_mutex_);
-  void set_publishers(std::vector<Job*> jobs) {
+  std::vector<std::shared_ptr<Job>> publishers_ GUARDED_BY(publishers_mutex_);
+  void set_publishers(std::vector<std::shared_ptr<Job>> jobs) {
     const MutexLock lock(publishers_mutex_);
     publishers_ = std::move(jobs);
   }
@@ -136,8 +136,12 @@ class FlightsTest : public OverlayTest {
   NodeTable nodes_;
   const std::shared_ptr<LowerStack> lowers_ =
       std::make_shared<LowerStack>(std::vector{base_.get()});
-  Job one_{"one", lowers_, entries_, counters_, nodes_};
-  Job two_{"two", lowers_, entries_, counters_, nodes_};
+  const std::shared_ptr<Job> one_job_ =
+      std::make_shared<Job>("one", lowers_, entries_, counters_, nodes_);
+  Job& one_ = *one_job_;
+  const std::shared_ptr<Job> two_job_ =
+      std::make_shared<Job>("two", lowers_, entries_, counters_, nodes_);
+  Job& two_ = *two_job_;
   const Sleeper leader_;
   const Sleeper other_;
   EventLoop loop_;

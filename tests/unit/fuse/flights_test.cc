@@ -224,7 +224,7 @@ TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
   auto builder = std::make_unique<const Sleeper>();
   ASSERT_EQ(look(one_, *builder), Advice::kLead);
   const auto other = wait(two_, other_);
-  set_publishers({&one_});
+  set_publishers({one_job_});
   EXPECT_EQ(look(one_, *builder, "fam/NEXT/kernel.json"), Advice::kLead);
   await_exit(builder);
   EXPECT_FALSE(*other);
@@ -240,7 +240,7 @@ TEST_F(FlightsTest, AWaiterBuildsIfTheEntryOfABuilderThatIsGoneIsNotPublished) {
   auto builder = std::make_unique<const Sleeper>();
   ASSERT_EQ(look(one_, *builder), Advice::kLead);
   const auto other = wait(two_, other_);
-  set_publishers({&one_});
+  set_publishers({one_job_});
   await_exit(builder);
   EXPECT_FALSE(*other);
   set_publishers({});
@@ -253,7 +253,7 @@ TEST_F(FlightsTest, ProcessesOfOtherJobsWaitForAnEntryThatIsBeingPublishedWithou
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   pass(milliseconds(50));
   ASSERT_EQ(look(one_, leader_), Advice::kBuild);  // the build has failed
-  set_publishers({&one_});
+  set_publishers({one_job_});
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   const auto other = wait(two_, other_);
   is_there_ = true;
@@ -270,7 +270,7 @@ TEST_F(FlightsTest, ATaskThatIsDroppedEndsThePublicationAndItsRequests) {
   auto publication = underway.begin(one_, "fam/KEY", std::move(waiters));
   EXPECT_TRUE(underway.join(one_, "fam/KEY/tmp.1", {}, [request_to_answer] {}));
   EXPECT_FALSE(underway.join(two_, "fam/KEY/tmp.1", {}, [] {}));
-  EXPECT_EQ(underway.publishers("fam/KEY"), std::vector<Job*>{&one_});
+  EXPECT_EQ(underway.publishers("fam/KEY"), std::vector{one_job_});
   publication.reset();
   EXPECT_TRUE(underway.publishers("fam/KEY").empty());
   EXPECT_EQ(request_to_answer.use_count(), 1);

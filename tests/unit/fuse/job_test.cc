@@ -58,8 +58,7 @@ class JobTest : public OverlayTest {
  protected:
   static Caller caller(uid_t uid) { return {uid, uid, 0}; }
   NodeTable nodes_;
-  Job job_{"j", std::make_shared<LowerStack>(std::vector{base_.get()}), entries_, counters_,
-           nodes_};
+  Job job_{"j", std::make_shared<LowerStack>(std::vector{base_.get()}), entries_, counters_, nodes_};
 };
 
 TEST_F(JobTest, BelongsToTheFirstUserOtherThanRoot) {

@@ -213,12 +213,61 @@ TEST(NodeCharges, EachNodeOfAJobCountsUntilItIsForgotten) {
   (void)add(job, "y", 3);
   (void)add(job, "x", 2);
   (void)add(other, "z", 4);
-  EXPECT_EQ(user.used(Limit::kNodes), 2U);
+  EXPECT_EQ(user.used(Limit::kNodes), 3U);
   nodes.charge_to(*job, next);
   EXPECT_EQ(user.used(Limit::kNodes), 0U);
-  EXPECT_EQ(next.used(Limit::kNodes), 2U);
+  EXPECT_EQ(next.used(Limit::kNodes), 3U);
   nodes.forget(x, 2);
-  EXPECT_EQ(next.used(Limit::kNodes), 1U);
+  EXPECT_EQ(next.used(Limit::kNodes), 2U);
+}
+
+TEST(NodesOfAJob, ComeNewestFirstAndOnceForEachName) {
+  NodeTable nodes;
+  Job* const job = reinterpret_cast<Job*>(0x1000);
+  Job* const other = reinterpret_cast<Job*>(0x2000);
+  const NodeIndex jobs = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  const NodeIndex root = nodes.intern_own(jobs, "job", NodeKind::kObject, job);
+  const NodeIndex first = nodes.intern(root, "first", job, {object(S_IFREG, 2), false});
+  const NodeIndex second = nodes.intern(root, "second", job, {object(S_IFREG, 3), false});
+  (void)nodes.intern(root, "others", other, {object(S_IFREG, 4), false});
+  const NodeIndex third = nodes.intern(root, "third", job, {object(S_IFREG, 5), false});
+  nodes.names().add_link(third, root, "link", object(S_IFREG, 5, 2));
+  const auto listed = [&](std::size_t most = 100) {
+    std::vector<NodeIndex> found;
+    for (const auto& named : nodes.names().some_of(job, most)) found.push_back(named.node);
+    return found;
+  };
+  EXPECT_EQ(listed(), (std::vector{third, third, second, first}));
+  EXPECT_EQ(listed(3), (std::vector{third, third, second}));
+  nodes.forget(second, 1);
+  EXPECT_EQ(listed(), (std::vector{third, third, first}));
+  nodes.forget(third, 1);
+  nodes.forget(first, 1);
+  EXPECT_EQ(listed(), std::vector<NodeIndex>());
+}
+
+TEST(NodesOfAJob, LetItsRootGoOnceTheyAreForgotten) {
+  UserLimits limits({});
+  UserAccount& user = limits.account(1000);
+  NodeTable nodes;
+  Job* const job = reinterpret_cast<Job*>(0x1000);
+  const NodeIndex jobs = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  const NodeIndex root = nodes.intern_own(jobs, "job", NodeKind::kObject, job);
+  nodes.charge_to(*job, user);
+  const std::uint32_t before = nodes.size();
+  const NodeIndex file = nodes.intern(root, "file", job, {object(S_IFREG, 2), false});
+  EXPECT_FALSE(nodes.forget_job(*job, root));
+  nodes.forget(file, 1);
+  nodes.count_lookup(root);  // by the kernel
+  EXPECT_FALSE(nodes.forget_job(*job, root));
+  nodes.forget(root, 1);
+  const NodeIndex nameless = nodes.intern_nameless(job, {}, {});
+  EXPECT_FALSE(nodes.forget_job(*job, root));
+  nodes.forget(nameless, 1);
+  EXPECT_TRUE(nodes.forget_job(*job, root));
+  EXPECT_EQ(nodes.size(), before - 1);
+  EXPECT_EQ(nodes.names().find(jobs, "job"), 0U);
+  EXPECT_EQ(user.used(Limit::kNodes), 0U);
 }
 
 TEST_F(NodeTableTest, FilesToForgetAreNeitherDirectoriesNorUnwanted) {

@@ -64,9 +64,15 @@ class FlightsModelTest : public OverlayTest {
   NodeTable nodes_;
   const std::shared_ptr<LowerStack> lowers_ =
       std::make_shared<LowerStack>(std::vector{base_.get()});
-  Job one_{"one", lowers_, entries_, counters_, nodes_};
-  Job two_{"two", lowers_, entries_, counters_, nodes_};
-  Job three_{"three", lowers_, entries_, counters_, nodes_};
+  const std::shared_ptr<Job> one_job_ =
+      std::make_shared<Job>("one", lowers_, entries_, counters_, nodes_);
+  Job& one_ = *one_job_;
+  const std::shared_ptr<Job> two_job_ =
+      std::make_shared<Job>("two", lowers_, entries_, counters_, nodes_);
+  Job& two_ = *two_job_;
+  const std::shared_ptr<Job> three_job_ =
+      std::make_shared<Job>("three", lowers_, entries_, counters_, nodes_);
+  Job& three_ = *three_job_;
 };
 
 TEST_F(FlightsModelTest, EveryInterleavingHasOneBuilderPerNameAndLeavesNobodyWaiting) {

@@ -67,7 +67,7 @@ ModelProcess* World::find(pid_t pid) {
 }
 
 LeaseRequest World::lease_request_of(const ModelProcess& process, std::size_t name) const {
-  LeaseRequest request{path_of(name), process.job, /*publishes=*/true, process.lineage,
+  LeaseRequest request{path_of(name), process.job->shared_from_this(), /*publishes=*/true, process.lineage,
                        process.pid};
   request.entry = entry_of(name);
   return request;

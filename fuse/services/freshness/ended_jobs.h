@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+#include "fuse/jobs/job_table.h"
+#include "fuse/limits/user_limits.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/services/freshness/invalidation.h"
+#include "store/sys/event_loop.h"
+#include "store/sys/task_queue.h"
+
+namespace cacheshim {
+
+// Makes JobTable forget the jobs that have ended (JobTable::forget_ended()). The kernel keeps each name that it has
+// looked up until it needs the memory, so this object first makes the kernel forget the names of the jobs' views. A view
+// that a process still uses stays, and its job with it: a working directory, or an O_PATH descriptor.
+//
+// If such a process calls getcwd(3), it gets ENOENT until the view is looked up again.
+class EndedJobs {
+ public:
+  using Clock = EventLoop::Clock;
+  static constexpr std::chrono::seconds kInterval{2};
+  static constexpr std::size_t kBatch = 16384;  // the names that one pass makes the kernel forget
+
+  // All must outlive this object. The work runs on `tasks`.
+  struct Parts {
+    JobTable& jobs;
+    const NodeTable& nodes;
+    UserLimits& limits;
+    const Invalidation& invalidation;
+    TaskQueue& tasks;
+  };
+  EndedJobs(EventLoop& loop, const Parts& parts);
+
+  // Call when there may be jobs to forget. Takes no lock of this object, and does not block.
+  void request() {
+    if (!is_requested_.exchange(true)) task_.wake();
+  }
+
+ private:
+  Clock::time_point tend();
+  void forget();
+  void add_names_of(const Job& job, std::vector<Notice>& notices) const;
+
+  const Parts parts_;
+  std::atomic<bool> is_requested_{false};
+  std::atomic<bool> is_at_work_{false};
+  std::size_t passes_ = 0;    // used only by forget()
+  Clock::time_point next_{};  // the earliest time of the next pass; used only by tend()
+  EventLoop::Task task_;      // keep last: it uses all the others
+};
+
+}  // namespace cacheshim
