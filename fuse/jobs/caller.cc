@@ -105,8 +105,9 @@ std::optional<CallerJobs::Image> CallerJobs::image_of(const Caller& caller) {
 
 SlurmProof CallerJobs::proof_of(const Caller& caller, std::string_view id) const {
   const bool is_number = !id.empty() && id.find_first_not_of("0123456789") == id.npos;
-  if (!is_number || caller.tid <= 0) return SlurmProof::kNotNeeded;
-  const auto text = read_proc(caller.tid, "cgroup");
+  if (!is_number) return SlurmProof::kNotNeeded;
+  const auto text =
+      caller.tid > 0 ? read_proc(caller.tid, "cgroup") : Result<std::string>(Errno(ESRCH));
   if (text && cgroups_.job_of(*text).view() == id) return SlurmProof::kGiven;
   return has_slurm() ? SlurmProof::kMissing : SlurmProof::kNotNeeded;
 }

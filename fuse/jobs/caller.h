@@ -32,9 +32,9 @@ struct Caller {
 
 // Whether a process belongs to the job of SLURM whose id it names.
 enum class SlurmProof : std::uint8_t {
-  kNotNeeded,  // the id is not a number, the caller has no tid here, or this machine has no SLURM cgroups
-  kMissing,
-  kGiven,  // the process is in the job's cgroup
+  kNotNeeded,  // the id is not a number, or this machine has no SLURM cgroups
+  kMissing,    // also if the caller is outside the daemon's PID namespace, where its cgroup cannot be seen
+  kGiven,      // the process is in the job's cgroup
 };
 
 // The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by

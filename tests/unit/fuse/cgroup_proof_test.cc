@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "fuse/jobs/caller.h"
 #include "tests/unit/support/scratch.h"
 
 namespace cacheshim {
@@ -63,6 +64,20 @@ TEST_F(CgroupProofTest, SlurmsDirectoriesShowThatItsJobsCanBeProved) {
   make("f/user.slice/slurm");
   for (const char* tree : {"a", "b", "c", "d"}) EXPECT_TRUE(has_slurm(tree)) << tree;
   for (const char* tree : {"e", "f", "none"}) EXPECT_FALSE(has_slurm(tree)) << tree;
+}
+
+// The daemon cannot see the cgroup of such a caller.
+TEST_F(CgroupProofTest, ACallerOutsideThePidNamespaceHasNoProof) {
+  make("slurm/system.slice/slurmstepd.scope");
+  make("other");
+  const auto proof_of = [&](const char* tree, const char* id) {
+    const CallerJobs callers{
+        CgroupProof(fmt::format("32 31 0:29 / {}/{} rw - cgroup2 cgroup2 rw\n", scratch_.path(), tree))};
+    return callers.proof_of({1001, 1001, 0}, id);
+  };
+  EXPECT_EQ(proof_of("slurm", "4711"), SlurmProof::kMissing);
+  EXPECT_EQ(proof_of("slurm", "name"), SlurmProof::kNotNeeded);
+  EXPECT_EQ(proof_of("other", "4711"), SlurmProof::kNotNeeded);
 }
 
 TEST_F(CgroupProofTest, AMissingOrUnrelatedDirectoryProvesNothing) {
