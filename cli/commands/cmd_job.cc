@@ -351,9 +351,8 @@ void add_end_options(CLI::App& command, JobArguments& arguments) {
 }
 
 // Adds the options of a command that can print its plan.
-void add_plan_options(CLI::App& command, JobArguments& arguments) {
-  command.add_flag("--dry-run", arguments.dry_run,
-                   "Only print what would happen to each entry, and why");
+void add_plan_options(CLI::App& command, JobArguments& arguments, const char* help) {
+  command.add_flag("--dry-run", arguments.dry_run, help);
   command.add_flag("--json", arguments.as_json, "The output of --dry-run as JSON")
       ->needs("--dry-run");
 }
@@ -390,10 +389,10 @@ void add_job(CLI::App& app, int& exit_code) {
       ->type_name("S")
       ->check(timeout_problem);
   CLI::App* publishing = with_id("publish", "Publish a job's complete entries now", publish);
-  add_plan_options(*publishing, *arguments);
+  add_plan_options(*publishing, *arguments, "Only print what would happen to each entry, and why");
   publishing->footer(kPublishFooter);
   CLI::App* discarding = with_id("discard", "Discard a job's own files", discard);
-  add_plan_options(*discarding, *arguments);
+  add_plan_options(*discarding, *arguments, "Only print what would be discarded");
   discarding->footer(kDiscardFooter);
 }
 

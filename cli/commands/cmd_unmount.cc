@@ -170,7 +170,7 @@ void add_unmount(CLI::App& app, int& exit_code) {
       app.add_subcommand("unmount", "Unmount, and wait until the daemon has finished");
   command
       ->add_option("--grace", arguments->grace,
-                   "Close the mount even if it is in use, and give its users S seconds to leave")
+                   "If the mount is in use, fail waiting requests and give its users S seconds to leave")
       ->type_name("S")
       ->check(CLI::Range(0, 86400));
   command->add_option("MOUNTPOINT", arguments->path, "The mount point")

@@ -87,7 +87,11 @@ std::string loader_complaint(const std::string& preload) {
   }
   int status = 0;
   if (child > 0) (void)::waitpid(child, &status, 0);
-  if (text.empty() && status != 0) text = fmt::format("a program that preloads it ends with status {}", status);
+  if (text.empty() && WIFSIGNALED(status)) {
+    text = fmt::format("a program that preloads it is killed by signal {}", WTERMSIG(status));
+  } else if (text.empty() && status != 0) {
+    text = fmt::format("a program that preloads it exits with {}", WEXITSTATUS(status));
+  }
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
