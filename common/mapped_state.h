@@ -12,7 +12,7 @@
 
 namespace cacheshim {
 
-// The parts of a mapped state file (direct_page.h) that a process uses. The pointers lead into the mapping.
+// The parts of a mapped state file (direct_page.h) that a process uses. The pointers point into the mapping.
 struct MappedState {
   const std::uint32_t* alive;
   const std::uint64_t* base_changes;

@@ -27,8 +27,8 @@ std::string_view content(size_t size_bytes);
 // Returns the content of a kernel's completing file: valid JSON that names no path.
 std::string completing_content(size_t size_bytes);
 
-// A cache directory of `keys` keys with kFilesPerKey files of 1 to 60 KiB each, or of empty files.
-// Names and sizes depend only on their numbers, so that every program can compute them.
+// A cache directory of `keys` keys with kFilesPerKey files of 1 to 60 KiB each, or of empty files. A file's name and
+// size depend only on the numbers of the key and the file, so that every program can compute them.
 struct Tree {
   std::string root;
   unsigned keys = 0;

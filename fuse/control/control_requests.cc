@@ -370,8 +370,8 @@ void wait_for_job(const ControlRequest& request) {
   if (request.mount.is_closing()) job->life.refuse_waits().give();
 }
 
-// Whether the path is relative to the store, has no component "." or "..", and is no longer than a
-// path of a view.
+// Whether the path is a path relative to the store: not empty, without "/" at either end, "//", "." or "..", and at
+// most kMostPathBytes long.
 bool is_store_path(std::string_view path) {
   if (path.size() > kMostPathBytes || !PathPattern::is_valid(path)) return false;
   while (!path.empty()) {

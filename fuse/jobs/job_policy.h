@@ -34,8 +34,8 @@ class JobPolicy {
   PublishPolicy wanted() const { return wanted_.load(); }
   bool may_publish() const { return effective() != PublishPolicy::kNever; }
 
-  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. These functions require: the job's
-  // Overlay::mutex() held exclusively.
+  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. refuse(), take_over() and
+  // forget_layer() require the job's Overlay::mutex() held exclusively; is_refused() and why_refused() do not.
 
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that causes the
   // refusal. Errors: those of writing the record; the next call tries again.

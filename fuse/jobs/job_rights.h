@@ -37,7 +37,7 @@ class JobRights {
   // As claim_of(), for a request of the caller that names `id`. Root gets the job itself.
   // `shares`: the caller accepts a job that another user shares.
   JobClaim claim_of(const Caller& caller, std::string_view id, bool shares = false) const;
-  // As above, for a user whom root names. Root's word replaces SLURM's proof.
+  // As above, for a user whom root names. If root names the user, no cgroup proof is needed.
   JobClaim claim_for(uid_t uid, std::string_view id) const;
   // Whether the caller itself names the id of this job, and gets another one.
   bool leads_elsewhere(const Caller& caller, const std::string& id) const;

@@ -33,8 +33,7 @@ class NodeObjects {
   // As moved(), for a name whose file has moved from the layer to the base. If the node has further
   // names, which stay in the layer, the node loses this name.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
-  // Call when a node without a name stood for an object of the base, and this object has been copied. `object` is the
-  // copy.
+  // Call after the copy-up of a base object whose node has no name. `object` is the copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
   // Call become_common() when a rename has made the node's file a common file (`file`), and become_own() when a rename
   // has made it the job's own again. After become_own(), the file's locks remain those of its inode (locked_inode()).

@@ -41,12 +41,13 @@ class LockRequests {
   // opens; if that fails, they stay where they are.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
   // Call after a rename of the node's file to `path`. If the rename has made the file a lock file of the base,
-  // `new_lock` is a descriptor of the lock file. A lock file that has got any other name becomes a file of the job.
+  // `new_lock` is a descriptor of the lock file. A lock file that was renamed to any other name becomes a file of the
+  // job.
   Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock)
       REQUIRES_SHARED(job.overlay.mutex());
 
  private:
-  // The effect of a request on the lock.
+  // What a request does: takes, releases or queries the lock.
   enum class LockUse { kLock, kUnlock, kFind };
 
   LockFileId lock_file_id(const FileHandle& handle) const;

@@ -24,7 +24,8 @@ class Objects {
  public:
   explicit Objects(Mount& mount) : mount_(mount) {}
 
-  // Returns the directory in which a request changes a name. Errors: EPERM outside of views, ENOENT if it was removed.
+  // Returns the directory in which a request changes a name. Errors: EPERM outside of views; ENOENT if the directory
+  // was removed.
   Result<NodeInfo> view_directory(NodeRef parent);
   Result<std::string> child_path(const Job& job, NodeRef parent, const std::string& name) const
       REQUIRES_SHARED(job.overlay.mutex());

@@ -203,8 +203,8 @@ bool is_open_to_all(mode_t mode) {
 // directory from a file.
 bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// Returns the state for the mark of an open. The state combines three values: the count of changes;
-// the view, because a new daemon counts from zero; and the hour, because the daemon must also record
+// Returns the state with which a kOpened mark is set and checked (PathMarks). The state combines three values: the
+// count of changes; the view, because a new daemon counts from zero; and the hour, because the daemon must also record
 // the use of a file that is opened all the time.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;

@@ -9,20 +9,18 @@
 #include "shim/direct/direct_view.h"
 #include "shim/runtime.h"
 
-// Answers from the base without a request to the daemon. A hook calls these functions before libc's
-// function, with the same path. common/direct_filter.h proves that the base's answer is the view's.
+// Answers from the base without a request to the daemon. A hook calls these functions before libc's function, with the
+// same path. The filter (common/direct_filter.h) shows whether the base's answer equals the view's.
 //
-// Each function returns true if it has answered: `result`, errno and the output arguments are then
-// what libc would have given for this path of the mount. If it returns false, errno is unchanged,
-// but the output buffers may have been overwritten. The mount answers all unusual cases: calls that
-// follow a symlink, and paths with "..". It also answers stat, access and listings of devices,
-// FIFOs, sockets and objects that not every user may read. Each function makes at most four system
-// calls besides those that map the view and open the base's directory. All but try_fopen() and
-// try_open_directory(), which allocate as libc's do, are async-signal-safe.
+// Each function returns true if it has answered: `result`, errno and the output arguments are then what libc would have
+// given for this path of the mount. If it returns false, errno is unchanged, but the output buffers may have been
+// overwritten. The mount answers all unusual cases: calls that follow a symlink, and paths with "..". It also answers
+// stat and access of devices, FIFOs and sockets, and stat, access and listings of objects that not every user may read.
+// Each function makes at most four system calls besides those that map the view and open the base's directory. All but
+// try_fopen() and try_open_directory(), which allocate as libc's do, are async-signal-safe.
 //
-// A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
-// read-only descriptors do. fstat of such a descriptor shows the view's attributes
-// (hooks_fstat.cc).
+// A descriptor of a directly opened file continues to show the base's data after copy-up, as overlayfs's read-only
+// descriptors do. fstat of such a descriptor shows the view's attributes (hooks_fstat.cc).
 namespace cacheshim::direct {
 
 // Returns the part of `path` after MOUNT/ or, for the view of this process's job, after

@@ -146,8 +146,8 @@ void say_why(const ProcessEnvironment& environment, Errno error, std::string_vie
                "; running with the built-in routes"});
 }
 
-// Returns the daemon's routes, from its run directory or else through the mount. If neither has
-// them, returns the built-in routes.
+// Returns the daemon's routes from its run directory or, if this process cannot see that directory and the whole mount
+// is visible, through the mount. Otherwise, or if the routes are unusable, returns the built-in routes.
 Result<RouteTable> find_routes(const ProcessEnvironment& environment, const RunBases& bases,
                                MountKind kind, std::string_view mount) {
   for (const std::string_view base : bases) {

@@ -73,7 +73,7 @@ class InotifyWatch final : public BaseWatch {
   const UniqueFd events_;
   const Callback changed_;
   Mutex mutex_;
-  // Indexed by watch. Several roots may contain one directory, which then has one watch.
+  // Indexed by watch. Several roots may contain the same directory, which then has a single watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
   // Indexed by path; the parents of each path are also present. Contains no directory below one that
   // is absent from all roots: the absent one stands for all below it.

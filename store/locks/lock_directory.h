@@ -27,7 +27,7 @@ class LockDirectory {
   bool is_shared() const { return base_ >= 0; }
   int staging() const { return staging_; }
   const LockAccess& access() const { return *access_; }
-  // Sets the mode and the ACL of access() on a lock file. `object`: any descriptor of the file.
+  // Gives a lock file the mode and the ACL that access() defines. `object`: any descriptor of the file.
   void restrict(int object) const;
 
   // As sys::open_beneath(), in the base. The mode applies to a new file.

@@ -69,7 +69,7 @@ class StagedCopies {
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the thread that makes it; returns the result.
   Status complete(const Claim& claim);
-  // Call when the copy has got its name in the layer. No other request can then use it.
+  // Call when the copy has received its name in the layer. No other request can then use it.
   void set_taken(const Ticket& copy);
   // Returns a new name in the work directory.
   std::string new_name();

@@ -56,8 +56,8 @@ class StoreKeeper {
   // O_NOATIME.
   void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
-  // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process
-  // sees the entry. Returns the paths that went to trash because the entry is damaged.
+  // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process sees the entry. If
+  // the entry is damaged, moves it to trash and returns all its paths, even if the move failed.
   std::vector<std::string> check_on_open(const std::string& path);
 
  private:

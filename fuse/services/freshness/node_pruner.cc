@@ -29,8 +29,9 @@ NodePruner::Clock::time_point NodePruner::tend() {
   return EventLoop::kNever;
 }
 
-// Ends when the user is no longer near the limit, or when the kernel forgets fewer than half of the names that the
-// daemon makes it forget: processes then use the other files in a way that the daemon does not know of (O_PATH).
+// Ends when the user is no longer near the limit, when no name is left to prune, or when the kernel has kept more than
+// half of the names that the daemon asked it to forget: processes then use these files in a way that the daemon cannot
+// see (O_PATH).
 void NodePruner::prune(const Job& job) const {
   UserAccount& account = account_of(job);
   while (account.is_near(Limit::kNodes)) {

@@ -18,13 +18,13 @@ namespace cacheshim {
 //
 // In the kernel, the invalidation of a name waits for the lock of the directory, and a process whose request concerns a
 // name in that directory may hold this lock until the daemon answers. So a request handler never invalidates names
-// itself. A publisher's reply is delayed until the other views are invalidated; that is safe as long as no reply waits,
-// directly or indirectly, for the invalidation of a name in a directory whose lock its own request holds. Hence the one
-// rule of post(): if a queued or current invalidation concerns a name in a directory whose lock a request holds, that
-// request is answered first. As the queue is strictly first in, first out, a blocked invalidation then always waits for
-// a request that a receiver answers without the notifier, or for a process that holds the directory's lock for another
-// reason. The queue waits kDeadline for such a process; then the other invalidations go on without the blocked one
-// (LateOwners).
+// itself. A publisher's reply is delayed until the other views are invalidated. This would deadlock if an invalidation
+// in the queue concerned a name in a directory whose lock the publisher's own request holds: the invalidation waits for
+// the lock, which the kernel releases only after the reply. So post() calls `done` immediately if a queued or current
+// invalidation concerns a name in one of the directories `held`. As the queue is strictly first in, first out, a
+// blocked invalidation then always waits for a request that a receiver answers without the notifier, or for a process
+// that holds the directory's lock for another reason. The queue waits kDeadline for such a process; then the other
+// invalidations go on without the blocked one (LateOwners).
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated again after a short time.

@@ -124,8 +124,8 @@ void FlightTender::check_names() {
   give(answers);
 }
 
-// Ends the waits that have got their result. If the builder is done or has given up, or if no process holds the lease,
-// hands the lease to the remaining process that has waited longest; if there is none, the lease ends.
+// Ends the waits whose result is known. If the builder is done or has given up, or if no process holds the lease, hands
+// the lease to the remaining process that has waited longest; if there is none, the lease ends.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;

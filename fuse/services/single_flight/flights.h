@@ -47,8 +47,8 @@ namespace cacheshim {
 class Flights {
  public:
   enum class Advice {
-    // the caller has got the lease: it must build, but first repeat the lookup, since the name may
-    // just have appeared
+    // the caller now holds the lease: it must repeat the lookup, because the name may just have appeared, and then
+    // build
     kLead,
     // the caller builds without a new lease: it builds already, has waited long enough, must not
     // wait (docs/single-flight.md), or can get no lease

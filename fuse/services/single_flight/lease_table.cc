@@ -157,7 +157,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
   return node;
 }
 
-// Call when a lease has got or lost a builder that is a process of this job.
+// Call when a lease has gained or lost a builder that is a process of this job.
 void LeaseTable::note_building(const std::shared_ptr<Job>& job) const {
   if (job == nullptr) return;
   const bool builds = std::any_of(leases.begin(), leases.end(), [&](const auto& each) {
