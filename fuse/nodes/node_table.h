@@ -78,6 +78,8 @@ class NodeTable {
   // lookups and no children left. Does nothing for an unknown node.
   void forget(NodeIndex node, std::uint64_t count);
 
+  // Whether the kernel has looked up the root of a job's view. Otherwise it has cached no name of the view.
+  bool is_looked_up(NodeIndex view_root) const;
   // Makes the table forget the job, of which it must not get another call. Returns false, and changes nothing, if the
   // kernel knows a node of the job.
   bool forget_job(const Job& job, NodeIndex view_root);

@@ -35,6 +35,14 @@ std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
 
 }  // namespace
 
+// Returns the jobs whose views the kernel knows. A user can begin hundreds of other jobs, and jobs that have ended stay
+// in the table.
+std::vector<std::shared_ptr<Job>> Invalidation::known_jobs() const {
+  std::vector<std::shared_ptr<Job>> jobs = jobs_.all();
+  std::erase_if(jobs, [this](const auto& job) { return !nodes_.is_looked_up(job->view_root); });
+  return jobs;
+}
+
 void Invalidation::add(const BaseChange& change, const Job& job, Notices& notices) const {
   const NodeIndex directory = nodes_.names().find_path(job.view_root, change.directory);
   if (directory == 0) return;
@@ -104,7 +112,7 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   Notices notices;
   if (moved || lost) notices.push_back(epoch_notice());
   const bool all = lost || (moved && !notifier_->knows_epoch());
-  for (const auto& job : jobs_.all()) {
+  for (const auto& job : known_jobs()) {
     if (all) {
       add_all(*job, notices);
     } else {
@@ -124,11 +132,12 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
       if (!names.emplace(name).second) break;
     }
   }
+  const auto jobs = known_jobs();
   for (const std::string_view name : names) {
     const BaseChange change{BaseChange::Kind::kName, std::string(parent_path(name)),
                             std::string(base_name(name))};
     generations_.change(change.directory);
-    for (const auto& job : jobs_.all()) {
+    for (const auto& job : jobs) {
       if (job.get() != &publisher) add(change, *job, notices);
     }
   }

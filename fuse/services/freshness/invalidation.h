@@ -61,6 +61,7 @@ class Invalidation final : public Invalidator {
  private:
   using Notices = std::vector<Notice>;
 
+  std::vector<std::shared_ptr<Job>> known_jobs() const;
   void add(const BaseChange& change, const Job& job, Notices& notices) const;
   void add_all(const Job& job, Notices& notices) const;
   Notices notices_of(const std::vector<BaseChange>& changes);
