@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,15 +39,11 @@ void EndedJobs::forget() {
   for (const auto& job : left) {
     if (notices.size() < kBatch) add_names_of(*job, notices);
   }
-  auto sent = std::make_shared<std::promise<void>>();
-  auto done = sent->get_future();
-  parts_.invalidation.notifier().post(std::move(notices), {}, [sent] { sent->set_value(); });
-  done.wait();
+  parts_.invalidation.notifier().forget(std::move(notices));
   request();
 }
 
-// The names in a view come before those of the view itself. The kernel forgets a directory together with all names below
-// it, and meanwhile holds the lock of the directory's parent; all users need the parent of a view.
+// The names in a view come before those of the view itself, because the kernel forgets no directory with cached names.
 void EndedJobs::add_names_of(const Job& job, std::vector<Notice>& notices) const {
   const NodeNames& names = parts_.nodes.names();
   const std::size_t slots = job.views.count();
@@ -56,21 +51,32 @@ void EndedJobs::add_names_of(const Job& job, std::vector<Notice>& notices) const
   const auto some = names.some_of(&job, room);
   for (std::size_t slot = 0; slot < slots; ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
-    const uid_t owner = job.views.owner(view).value_or(kNoOwner);
-    for (const auto& named : some) {
-      notices.push_back({encode({named.parent, view}), named.name, Notice::Kind::kForget, owner});
-    }
+    for (const auto& named : some)
+      add({named.node, view}, {named.parent, view}, named.name, notices);
   }
   if (some.size() == room) return;  // a later pass continues
-  const uid_t owner = job.views.owner().value_or(kNoOwner);
-  const auto add = [&](NodeIndex directory, std::string name) {
-    if (directory == 0) return;
-    notices.push_back({encode({directory, 0}), std::move(name), Notice::Kind::kForget, owner});
-  };
-  const NodeIndex jobs = names.find(kRootNode, kJobsName);
-  add(jobs, job.id);
-  for (const uid_t uid : job.views.owners()) add(jobs, fmt::format("{}@{}", job.id, uid));
-  add(names.find(names.find(kRootNode, kControlName), "jobs"), job.id);
+  const NodeRef jobs{names.find(kRootNode, kJobsName), 0};
+  add({job.view_root, 0}, jobs, job.id, notices);
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    const auto view = static_cast<ViewSlot>(slot);
+    const std::string name = fmt::format("{}@{}", job.id, job.views.owner(view).value_or(0));
+    add({job.view_root, view}, jobs, name, notices);
+  }
+  // The symlink to a view of a job of several users, and the file that describes the job.
+  add({names.find(jobs.node, job.id + "@"), 0}, jobs, job.id, notices);
+  const NodeRef files{names.find(names.find(kRootNode, kControlName), "jobs"), 0};
+  add({names.find(files.node, job.id), 0}, files, job.id, notices);
+}
+
+// Before Linux 6.18, the kernel takes the directory's lock to forget a name.
+void EndedJobs::add(NodeRef node, NodeRef directory, const std::string& name,
+                    std::vector<Notice>& notices) const {
+  if (node.node == 0 || directory.node == 0) return;
+  if (parts_.invalidation.notifier().knows_prune()) {
+    notices.push_back({encode(node), {}, Notice::Kind::kPrune});
+  } else {
+    notices.push_back({encode(directory), name, Notice::Kind::kForget});
+  }
 }
 
 }  // namespace cacheshim

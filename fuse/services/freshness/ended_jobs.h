@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "fuse/jobs/job_table.h"
@@ -19,7 +20,8 @@ namespace cacheshim {
 // looked up until it needs the memory, so this object first makes the kernel forget the names of the jobs' views. A view
 // that a process still uses stays, and its job with it: a working directory, or an O_PATH descriptor.
 //
-// If such a process calls getcwd(3), it gets ENOENT until the view is looked up again.
+// Before Linux 6.18, a process whose working directory is in such a view gets ENOENT from getcwd(3), until the view is
+// looked up again.
 class EndedJobs {
  public:
   using Clock = EventLoop::Clock;
@@ -45,6 +47,8 @@ class EndedJobs {
   Clock::time_point tend();
   void forget();
   void add_names_of(const Job& job, std::vector<Notice>& notices) const;
+  void add(NodeRef node, NodeRef directory, const std::string& name,
+           std::vector<Notice>& notices) const;
 
   const Parts parts_;
   std::atomic<bool> is_requested_{false};

@@ -14,6 +14,14 @@ namespace {
 // correct. Either way, the kernel takes the directory's lock.
 constexpr std::uint32_t kExpireOnly = 1;
 constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
+constexpr std::int32_t kPruneNodes = 9;     // FUSE_NOTIFY_PRUNE, linux/fuse.h since 6.18
+
+// struct fuse_notify_prune_out, followed by `count` node ids.
+struct PruneOut {
+  std::uint32_t count;
+  std::uint32_t padding;
+  std::uint64_t spare;
+};
 
 // Values of fuse_notify_inval_inode_out::off.
 constexpr std::int64_t kFromTheFirstPage = 0;
@@ -34,6 +42,8 @@ void NoticeWriter::send(const Notice& notice) const {
       return send_name(notice, kExpireOnly);
     case Notice::Kind::kForget:
       return send_name(notice, 0);
+    case Notice::Kind::kPrune:
+      return send_prune(notice.directory);
     case Notice::Kind::kNode:
       return send_node(notice.directory, kFromTheFirstPage);
     case Notice::Kind::kAttributes:
@@ -70,6 +80,13 @@ void NoticeWriter::send_node(Notice::DirectoryId node, std::int64_t offset) cons
 void NoticeWriter::send_epoch() const {
   fuse_out_header header = header_of(kIncreaseEpoch, 0);
   (void)!::write(fuse_fd_, &header, sizeof header);
+}
+
+void NoticeWriter::send_prune(Notice::DirectoryId node) const {
+  PruneOut body{.count = 1, .padding = 0, .spare = 0};
+  fuse_out_header header = header_of(kPruneNodes, sizeof body + sizeof node);
+  iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}, {&node, sizeof node}};
+  (void)!::writev(fuse_fd_, parts, 3);
 }
 
 }  // namespace cacheshim

@@ -19,6 +19,9 @@ struct Notice {
   enum class Kind : std::uint8_t {
     kName,        // `name` in `directory`: the kernel must look it up again
     kForget,      // as kName; the kernel also forgets the name's node, unless it is in use
+    // `directory`, here any node: the kernel forgets it, unless it is in use or has cached names below it. Takes no lock
+    // of a directory. Requires kernel support (NoticeWriter::knows_prune()).
+    kPrune,
     kNode,        // `directory`, here any node: its attributes and its data or listing
     kAttributes,  // as kNode, but only the attributes
     kEpoch,       // all names; requires kernel support (NoticeWriter::set_protocol)
@@ -48,8 +51,12 @@ class NoticeWriter {
   NoticeWriter& operator=(const NoticeWriter&) = delete;
 
   // Sets the minor protocol version from the kernel's INIT request.
-  void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
+  void set_protocol(unsigned minor) {
+    knows_epoch_ = minor >= kEpochProtocol;
+    knows_prune_ = minor >= kPruneProtocol;
+  }
   bool knows_epoch() const { return knows_epoch_; }
+  bool knows_prune() const { return knows_prune_; }
 
   // Returns once the kernel has processed the invalidation. Ignores errors: ENOENT means that the kernel has cached
   // nothing, and other errors have no remedy.
@@ -57,13 +64,16 @@ class NoticeWriter {
 
  private:
   static constexpr unsigned kEpochProtocol = 44;  // Linux 6.16
+  static constexpr unsigned kPruneProtocol = 45;  // Linux 6.18
 
   void send_name(const Notice& notice, std::uint32_t flags) const;
   void send_node(Notice::DirectoryId node, std::int64_t offset) const;
   void send_epoch() const;
+  void send_prune(Notice::DirectoryId node) const;
 
   const int fuse_fd_;
   std::atomic<bool> knows_epoch_{false};
+  std::atomic<bool> knows_prune_{false};
 };
 
 }  // namespace cacheshim

@@ -26,8 +26,9 @@ NoticeQueue::Clock::time_point Notifier::check() const {
 }
 
 void Notifier::stop() {
-  const bool ended = queue_->stop();
-  is_blocked_ = !names_->stop() || !ended;
+  const bool queue_ended = queue_->stop();
+  const bool names_ended = names_->stop();
+  is_blocked_ = !forgetter_.stop() || !names_ended || !queue_ended;
   checking_.stop();
 }
 

@@ -8,6 +8,7 @@
 
 #include "fuse/services/freshness/held_directories.h"
 #include "fuse/services/freshness/late_owners.h"
+#include "fuse/services/freshness/name_forgetter.h"
 #include "fuse/services/freshness/notice.h"
 #include "fuse/services/freshness/notice_queue.h"
 #include "store/sys/event_loop.h"
@@ -51,6 +52,7 @@ class Notifier {
   // Sets the minor protocol version from the kernel's INIT request.
   void set_protocol(unsigned minor) { writer_->set_protocol(minor); }
   bool knows_epoch() const { return writer_->knows_epoch(); }
+  bool knows_prune() const { return writer_->knows_prune(); }
   // Whether the kernel must not cache anything in this user's views.
   bool is_late(uid_t owner) const { return late_->is_late(owner); }
   bool is_any_late() const { return late_->any(); }
@@ -74,6 +76,9 @@ class Notifier {
   // invalidations of post() never wait for those of this function.
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
+  // As NameForgetter::begin(). The invalidations of the other functions never wait for these.
+  void forget(std::vector<Notice> names) { forgetter_.begin(std::move(names)); }
+
  private:
   static constexpr auto kLongDeadline = std::chrono::seconds(5);  // no reply waits for these
 
@@ -86,6 +91,7 @@ class Notifier {
   EventLoop::Task checking_;
   const std::shared_ptr<NoticeQueue> queue_;
   const std::shared_ptr<NoticeQueue> names_;
+  NameForgetter forgetter_{writer_};
   bool is_blocked_ = false;
 };
 
