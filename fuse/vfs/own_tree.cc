@@ -127,7 +127,8 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
 // and otherwise EACCES, even if the job has no owner yet (as after `job start` by root), because a job's id is not a
 // secret.
 Result<std::shared_ptr<Job>> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
-                                    const std::string& id, const LookupOfJob& lookup) {
+                                                    const std::string& id,
+                                                    const LookupOfJob& lookup) {
   auto job = mount_.jobs.find(id);
   const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
   // A process that got a job uid-<uid>.<id> of its own continues to use it after another daemon has begun to serve the

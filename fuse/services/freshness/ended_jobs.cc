@@ -34,7 +34,8 @@ void EndedJobs::forget() {
   auto left = parts_.jobs.forget_ended(parts_.limits);
   if (left.empty()) return;
   // Each pass begins with another job, since the first ones may take the whole batch each time.
-  std::ranges::rotate(left, left.begin() + static_cast<std::ptrdiff_t>(passes_++ % left.size()));
+  const auto first = static_cast<std::ptrdiff_t>(passes_++ % left.size());
+  std::rotate(left.begin(), left.begin() + first, left.end());
   std::vector<Notice> notices;
   for (const auto& job : left) {
     if (notices.size() < kBatch) add_names_of(*job, notices);

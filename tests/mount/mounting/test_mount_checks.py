@@ -164,7 +164,7 @@ def test_a_store_may_lie_in_an_overlay(attempt, overlay, point):
 
 
 @pytest.mark.parametrize("mode, text, advice", [
-    (0o600, "Permission denied", "be root"), (None, "No such file or directory", "--device /dev/fuse")])
+    (0o600, "Permission denied", "run as root"), (None, "No such file or directory", "--device /dev/fuse")])
 def test_a_closed_or_absent_device_is_explained(store, point, scratch, as_user, program, mode, text,
                                                 advice):
     device = scratch / "dev"
