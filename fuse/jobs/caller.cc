@@ -136,28 +136,41 @@ CallerJobs::Found CallerJobs::find_claim(const Caller& caller) {
   return {JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt}, is_complete};
 }
 
+std::optional<JobClaim> CallerJobs::known_claim(pid_t tid, const Image& image) const {
+  const MutexLock lock(mutex_);
+  const auto known = known_.find(tid);
+  if (known == known_.end() || known->second.image != image) return std::nullopt;
+  return known->second.claim;
+}
+
+// Returns the claim that is cached for the main thread. Reading the environment again would take longer, and a program
+// that sets its process title may have overwritten it.
+std::optional<JobClaim> CallerJobs::claim_of_main_thread(const Caller& caller,
+                                                         const Image& image) const {
+  const pid_t process = process_of(caller.tid);
+  if (process == caller.tid || image.environment_start == 0) return std::nullopt;
+  const auto main = image_of({caller.uid, caller.gid, process});
+  if (!main || main->environment_start != image.environment_start) return std::nullopt;
+  return known_claim(process, *main);
+}
+
+void CallerJobs::remember(pid_t tid, const Image& image, const JobClaim& claim) {
+  const MutexLock lock(mutex_);
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_.insert_or_assign(tid, Known{image, claim});
+}
+
 JobClaim CallerJobs::claim_of(const Caller& caller) {
   const auto image = image_of(caller);
   if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
-  {
-    const MutexLock lock(mutex_);
-    const auto known = known_.find(caller.tid);
-    if (known != known_.end() && known->second.image == *image) return known->second.claim;
+  if (auto known = known_claim(caller.tid, *image)) return *std::move(known);
+  if (const auto of_main = claim_of_main_thread(caller, *image)) {
+    remember(caller.tid, *image, *of_main);
+    return *of_main;
   }
   auto [claim, is_complete] = find_claim(caller);
   claim.proof = proof_of(caller, claim.job.view());
-  if (!is_complete) return claim;
-  // A program that sets its process title may overwrite its environment. So a further thread gets the claim that is
-  // cached for the main thread, if both have the same environment.
-  const pid_t process = process_of(caller.tid);
-  const MutexLock lock(mutex_);
-  const auto first = known_.find(process);
-  const bool is_same_program = first != known_.end() && first->second.image.uid == image->uid &&
-                               image->environment_start != 0 &&
-                               first->second.image.environment_start == image->environment_start;
-  if (process != caller.tid && is_same_program) claim = first->second.claim;
-  if (known_.size() >= kMostKnown) known_.clear();
-  known_.insert_or_assign(caller.tid, Known{*image, claim});
+  if (is_complete) remember(caller.tid, *image, claim);
   return claim;
 }
 

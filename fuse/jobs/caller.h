@@ -89,14 +89,18 @@ class CallerJobs {
     bool is_complete;  // false if an environment could not be read in time
   };
   static std::optional<Image> image_of(const Caller& caller);
+  // Each returns nothing if no valid claim is cached.
+  std::optional<JobClaim> known_claim(pid_t tid, const Image& image) const;
+  std::optional<JobClaim> claim_of_main_thread(const Caller& caller, const Image& image) const;
   Found find_claim(const Caller& caller);
+  void remember(pid_t tid, const Image& image, const JobClaim& claim);
 
   bool has_slurm() const;
 
   const CgroupProof cgroups_;
   EnvironmentReader environments_;
   mutable std::atomic<std::chrono::steady_clock::time_point> no_slurm_until_{};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::unordered_map<pid_t, Known> known_ GUARDED_BY(mutex_);
 };
 

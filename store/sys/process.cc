@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
-#include <sstream>
 
 #include "store/sys/sys.h"
 
@@ -25,15 +24,20 @@ constexpr int kStartTimeField = 22;
 constexpr int kExitCodeField = 52;
 constexpr std::size_t kMostGenerations = 64;
 
-std::string text_field(const std::string& stat, int number) {
+// Returns an empty text if there is no such field.
+std::string_view text_field(std::string_view stat, int number) {
+  constexpr std::string_view kBlanks = " \n";
   const auto command_end = stat.rfind(')');
-  if (command_end == std::string::npos) return {};
-  std::istringstream fields(stat.substr(command_end + 1));
-  std::string field;
-  for (int at = kStateField; at <= number; ++at) {
-    if (!(fields >> field)) return {};
+  if (command_end == stat.npos) return {};
+  std::string_view fields = stat.substr(command_end + 1);
+  for (int at = kStateField;; ++at) {
+    const auto begin = fields.find_first_not_of(kBlanks);
+    if (begin == fields.npos) return {};
+    fields.remove_prefix(begin);
+    const auto end = std::min(fields.find_first_of(kBlanks), fields.size());
+    if (at == number) return fields.substr(0, end);
+    fields.remove_prefix(end);
   }
-  return field;
 }
 
 }  // namespace
@@ -115,7 +119,7 @@ std::string pid_namespace() {
 }
 
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number) {
-  const std::string field = text_field(stat, number);
+  const std::string_view field = text_field(stat, number);
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
   if (error != std::errc()) return std::nullopt;
