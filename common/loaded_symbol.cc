@@ -146,7 +146,8 @@ LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
 }
 
 const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
-  constexpr ElfW(Half) kHidden = 0x8000;  // marks a version that only objects linked against it use
+  // Marks a version that is not the default: only objects that were linked against it use it.
+  constexpr ElfW(Half) kHidden = 0x8000;
   if (!is_readable()) return nullptr;
   constexpr std::uint32_t kWordBits = 8 * sizeof(ElfW(Addr));
   const std::uint32_t bucket_count = gnu_hash_[0];

@@ -240,8 +240,8 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
     if (is_released) mount_.batons.forget(job, path);
     return Status();
   };
-  // During an unlink the kernel also holds the lock of the removed object. A late invalidation of a directory that had
-  // the same node id would wait for that lock.
+  // Until the reply, the kernel also holds the lock of the removed object. A queued invalidation of a directory that
+  // had the same node id before would wait for that lock, so the object counts as held (HeldDirectories).
   const NodeRef directory = decode(parent);
   const NodeId victim = encode({mount_.nodes.names().find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(request, parent, name, remove);

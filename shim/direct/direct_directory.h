@@ -27,7 +27,7 @@ inline bool is_held(int fd) { return held_directory.load(std::memory_order_relax
 // Closes the descriptor. Call if the program wants to use its number, or if the process must not
 // keep the directory open.
 void drop_base_directory();
-// Calls drop_base_directory() if the number is in this range.
+// Calls drop_base_directory() if the number of its descriptor is between `first` and `last`.
 inline void make_room(unsigned first, unsigned last) {
   const int held = held_directory.load(std::memory_order_relaxed);
   if (held >= 0 && first <= static_cast<unsigned>(held) && static_cast<unsigned>(held) <= last)

@@ -161,9 +161,10 @@ bool is_view_of_links(const Routes& routes, std::string_view job) {
                          std::string_view(wanted.text, wanted_size);
 }
 
-// The counters are mapped last. The daemon records a new owner in the counters' file before it
-// makes the owner's filter, and retires the previous filter afterwards. So a process that finds its
-// user recorded has its own filter, or a retired one.
+// The counters are mapped last. When a view gets a new owner, the daemon (1) gives the counters'
+// file to this owner, (2) makes the owner's filter, and (3) retires the previous filter. So a
+// process that finds its user as the owner of the counters has mapped this user's filter or an
+// earlier one, which the daemon retires; it never has the filter of a later owner.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Routes& routes = runtime::routes();
   const std::string_view job = routes.job();

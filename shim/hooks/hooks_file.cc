@@ -26,8 +26,8 @@ CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
   return on_mount(fd, [=] { return real::flock(fd, operation); });
 }
 
-// The argument after the command is an int, a pointer or absent; the ABI passes all in the same
-// place.
+// The argument after the command is an int, a pointer or absent; the ABI passes an int and a
+// pointer in the same place.
 #define CACHESHIM_FCNTL(function)                               \
   CACHESHIM_EXPORT int function(int fd, int command, ...) {     \
     va_list arguments;                                          \

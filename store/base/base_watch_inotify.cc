@@ -183,7 +183,8 @@ void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& cha
   for (const Place& place : places) take_at(place, event, changes);
 }
 
-// Keeps a removed directory recorded as absent, so that its reappearance is detected.
+// Adds what `event` changed at `place` to `changes`. Keeps a removed directory recorded as absent, so that its
+// reappearance is detected.
 void InotifyWatch::take_at(const Place& place, const inotify_event& event,
                            std::vector<BaseChange>& changes) {
   if ((event.mask & IN_IGNORED) != 0) {

@@ -186,7 +186,7 @@ Status Store::open_staging() {
   return Errno(EUSERS);
 }
 
-// Removes the directories of dead daemons, whose locks are free.
+// Removes the directories of dead daemons, whose locks are free, and records whether there are living ones.
 void Store::sweep(int all) {
   const auto daemons = sys::list_dir(all);
   if (!daemons) return;

@@ -55,7 +55,7 @@ Status load_layer(Overlay& overlay) {
   CACHESHIM_CHECK(empty_work(overlay));
   CACHESHIM_CHECK(overlay.state.links.load(overlay.state.work->get()));
   if (!overlay.state.links.is_empty())
-    overlay.state.shadow("", true);  // any name may be one of a copied file
+    overlay.state.shadow("", true);  // any name of the base may be another hard link of a copied file
   overlay.state.origins.begin_load(overlay.state.work->get());
   overlay.state.links.for_each_copy(
       [&overlay](int directory, const std::string& name, ino_t inode) {

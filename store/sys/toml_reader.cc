@@ -23,7 +23,7 @@ void TomlProblem::report(std::uint32_t line, std::string_view reason) {
 }
 
 std::optional<toml::table> parse_toml(std::string_view text, TomlProblem& problem) {
-  // Debian's build of the library reports errors by exceptions, which are caught here.
+  // Debian's build of toml++ reports errors by exceptions, which are caught here.
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {

@@ -71,7 +71,7 @@ def torch_extensions(title: str, directory: pathlib.Path, most_builds: int) -> F
 
 
 class NativePlace:
-    """A plain directory to which all users may write, as clusters share caches without cacheshim."""
+    """A plain directory to which all users may write, which is how clusters share a cache without cacheshim."""
 
     def __init__(self, scratch: pathlib.Path):
         self._path = scratch / "shared"

@@ -115,7 +115,7 @@ def test_a_daemon_ends_without_publishing_holes(mount, job_of):
     job.start("agent_hostile.publish_holes", job.path("triton"), "H", 64, TIB)
     wait_until(lambda: list(mount.base(".cacheshim/staging").glob("*/*/tree")), what="a staged entry")
     mount.kill_daemon(signal.SIGTERM)
-    assert mount.uppers("h")  # for the next daemon
+    assert mount.uppers("h")  # the layer stays for the next daemon
 
 
 def test_a_daemon_ends_without_answering_requests_for_holes(mount, hole):

@@ -88,7 +88,8 @@ Flights::Answer Flights::wait_for(LeaseTable::Iterator lease, const LeaseRequest
   return {Advice::kWait, table_.placeholder_of(lease, request.job.get())};
 }
 
-// `publisher` has completed the entry, but has no lease of this name.
+// Makes the request wait until `publisher` has published the entry. Requires: `publisher` has completed the entry, and
+// has no lease of this name.
 Flights::Answer Flights::wait_for_publisher(std::shared_ptr<Job> publisher,
                                             const LeaseRequest& request) {
   auto payment = Lease::Payment::take(request.account);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""st_nlink of directories on a plain overlay: counted if only one layer has them, otherwise 1."""
+"""st_nlink of a directory on a plain overlay: it counts the subdirectories if only one layer has the directory, and is
+otherwise 1."""
 
 import os
 
