@@ -53,6 +53,14 @@ def test_eight_users_with_equal_keys_get_no_permission_error(mount_store, store,
         assert (store / "triton/KEY/kernel.cubin").read_bytes() == b"of the base"
 
 
+def test_a_thread_works_in_the_job_of_its_process(mount, job_of):
+    """A program may overwrite its environment after its first use of a cache (setproctitle)."""
+    job = job_of(mount, "mine", 20001)
+    job.write("triton/mine", b"mine")
+    job("hide_environment")
+    assert job("ask_in_thread", job.path("triton/mine"))
+
+
 def test_another_jobs_view_is_closed(two_jobs):
     one, two = two_jobs
     one.write("triton/secret", b"of one")
