@@ -7,7 +7,6 @@
 #include <ctime>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "fuse/jobs/publish_trust.h"
 #include "fuse/limits/layer_use.h"
 #include "fuse/limits/user_limits.h"
+#include "fuse/mount_options.h"
 #include "fuse/nodes/handle.h"
 #include "fuse/nodes/io_modes.h"
 #include "fuse/nodes/node_table.h"
@@ -40,40 +40,12 @@
 #include "fuse/services/shared_files/shared_files.h"
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/fair_queue.h"
-#include "store/sys/mutex.h"
-#include "store/sys/task_queue.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/fair_queue.h"
+#include "store/threads/mutex.h"
+#include "store/threads/task_queue.h"
 
 namespace cacheshim {
-
-struct MountOptions {
-  std::string shown_path;  // where users see the mount
-  std::string layers_dir;  // for messages
-  std::string store_dir;
-  std::string run_dir;
-  std::string routes;  // for processes that cannot read run_dir
-  PublishPolicy publish;
-  WatchMode watch;
-  std::chrono::seconds job_idle;
-  std::chrono::seconds layer_keep;
-  std::chrono::seconds flight_timeout;  // 0: no single flight
-  OwnerMode owners;
-  std::string cycle;  // the job attempt that the mount belongs to; recorded when the mount is closed
-  EvictionLimits gc;
-  std::chrono::seconds gc_interval;
-  const DirectAccess* direct = nullptr;  // must outlive the mount
-  std::optional<PublishAllow> allow;
-  bool verify_on_open;
-  LimitValues limits{};  // of one user
-};
-
-// The result of FUSE_INIT.
-struct Protocol {
-  unsigned minor = 0;
-  bool can_pass_through = false;  // the kernel can read and write files by itself
-  bool uses_io_uring = false;     // requests arrive over io_uring
-};
 
 // The parts of a mount, its state and its services, in the order of their dependencies, and the functions that start
 // and stop them. The operations of vfs/ and the requests of control/ use them. Each part is thread-safe by itself.

@@ -12,7 +12,7 @@
 #include "fuse/jobs/caller.h"
 #include "fuse/mount.h"
 #include "store/publish/publisher.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 namespace cacheshim {
 

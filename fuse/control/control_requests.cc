@@ -21,10 +21,10 @@
 #include "fuse/control/plan_rows.h"
 #include "fuse/mount.h"
 #include "store/overlay/layer_units.h"
-#include "store/sys/guard.h"
 #include "store/sys/json_text.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

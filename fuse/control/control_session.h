@@ -11,7 +11,7 @@
 #include "fuse/limits/user_limits.h"
 #include "fuse/requests/completion.h"
 #include "fuse/requests/pending_replies.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

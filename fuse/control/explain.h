@@ -5,7 +5,7 @@
 #include <string>
 
 #include "store/publish/rejected_entries.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 namespace cacheshim {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

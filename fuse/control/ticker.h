@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fuse/control/control_session.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/mutex.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

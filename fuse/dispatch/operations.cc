@@ -18,7 +18,7 @@
 #include "fuse/transport/request_view.h"
 #include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 // Connects libfuse's C callbacks with Filesystem: unpacks a request and replies with the result. An
 // exception (only std::bad_alloc is expected) becomes EIO.

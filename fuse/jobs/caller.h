@@ -18,7 +18,7 @@
 #include "fuse/jobs/cgroup_proof.h"
 #include "store/profiles/publish_policy.h"
 #include "store/sys/environment_reader.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // Identifies the caller of a request, from the credentials that the kernel sends with it and from
 // /proc.

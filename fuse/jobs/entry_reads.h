@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

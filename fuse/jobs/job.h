@@ -25,7 +25,7 @@
 #include "store/layer/layer.h"
 #include "store/overlay/overlay.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

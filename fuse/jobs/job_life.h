@@ -12,7 +12,7 @@
 
 #include "fuse/requests/pending_replies.h"
 #include "store/layer/layer.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

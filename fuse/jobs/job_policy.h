@@ -9,7 +9,7 @@
 #include "common/result.h"
 #include "store/layer/layer.h"
 #include "store/profiles/publish_policy.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

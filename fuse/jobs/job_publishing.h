@@ -13,8 +13,8 @@
 #include "fuse/nodes/node_table.h"
 #include "store/publish/publish_hooks.h"
 #include "store/publish/publisher.h"
-#include "store/sys/mutex.h"
 #include "store/sys/name_table.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

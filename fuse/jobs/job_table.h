@@ -12,7 +12,7 @@
 
 #include "fuse/jobs/job.h"
 #include "store/base/store.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

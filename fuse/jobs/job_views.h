@@ -16,7 +16,7 @@
 #include "fuse/jobs/owner_mode.h"
 #include "fuse/jobs/view_filter.h"
 #include "fuse/nodes/node_ref.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "store/sys/mutex.h"
 #include "store/sys/name_table.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -15,7 +15,7 @@
 #include "common/unique_fd.h"
 #include "fuse/jobs/mapped_file.h"
 #include "fuse/jobs/name_rule_table.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // The daemon's side of a job's shadow filter (common/direct_filter.h). The filter tells the job's
 // processes which names the layer shadows. The daemon also collects here how many direct answers

@@ -11,7 +11,7 @@
 #include "common/result.h"
 #include "fuse/limits/user_limits.h"
 #include "store/sys/free_space.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

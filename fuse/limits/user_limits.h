@@ -13,7 +13,7 @@
 
 #include "common/limit_rows.h"
 #include "common/result.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // Each user's share of the daemon's resources, and the limits (common/limits.def).
 //

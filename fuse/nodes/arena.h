@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -15,7 +15,7 @@
 #include "fuse/nodes/open_files.h"
 #include "fuse/nodes/open_flags.h"
 #include "store/locks/shared_file.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

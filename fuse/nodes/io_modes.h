@@ -11,7 +11,7 @@
 
 #include "common/result.h"
 #include "fuse/nodes/node_ref.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

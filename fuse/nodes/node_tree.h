@@ -15,7 +15,7 @@
 #include "fuse/nodes/name_index.h"
 #include "fuse/nodes/node.h"
 #include "fuse/nodes/object_ids.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -11,8 +11,8 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "fuse/nodes/node_table.h"
-#include "store/sys/mutex.h"
 #include "store/sys/sys.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "store/sys/idle_policy.h"
 #include "store/sys/process.h"
+#include "store/threads/idle_policy.h"
 
 namespace cacheshim {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

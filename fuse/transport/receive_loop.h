@@ -10,7 +10,7 @@
 #include "common/unique_fd.h"
 #include "fuse/transport/client_core.h"
 #include "fuse/transport/request_source.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 struct fuse_session;
 

@@ -13,8 +13,8 @@
 #include "fuse/transport/queue_drain.h"
 #include "fuse/transport/request_ring.h"
 #include "fuse/transport/request_source.h"
-#include "store/sys/mutex.h"
-#include "store/sys/task_queue.h"
+#include "store/threads/mutex.h"
+#include "store/threads/task_queue.h"
 
 struct fuse_session;
 

@@ -20,8 +20,8 @@
 #include "fuse/transport/connection_abort.h"
 #include "fuse/transport/own_mount.h"
 #include "fuse/transport/wire.h"
-#include "store/sys/lock_ranks.h"
 #include "store/sys/sys.h"
+#include "store/threads/lock_ranks.h"
 
 namespace cacheshim {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "fuse/transport/request_source.h"
 #include "fuse/transport/request_trace.h"
-#include "store/sys/lock_ranks.h"
 #include "store/sys/user_credentials.h"
+#include "store/threads/lock_ranks.h"
 
 namespace cacheshim::wire {
 namespace {

@@ -10,7 +10,7 @@
 #include "common/result.h"
 #include "store/base/store.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 // Divides the base into units of eviction: entries; files of a known family that belong to no
 // entry; each object directly in the directory of an unknown family. Files in the store's root

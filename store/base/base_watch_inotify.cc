@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "store/base/base_watch_modes.h"
-#include "store/sys/mutex.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
+#include "store/threads/mutex.h"
 
 // Sets a watch on each directory before the first lookup in it, so that no change is missed. Sets a
 // watch on its parent first: if the directory does not exist yet, the parent's watch reports its

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "store/base/base_watch.h"
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 
 // The implementations of the two modes of base_watch.h, and their common code. Internal to store/.
 namespace cacheshim {

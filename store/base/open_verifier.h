@@ -14,7 +14,7 @@
 #include "store/base/audit_log.h"
 #include "store/base/store.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "store/base/base_units.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 // Compares the base's files with the recorded digests.
 namespace cacheshim {

@@ -10,7 +10,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/profiles/publish_policy.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 // A job's layer on disk: LAYERS/<job>/<cycle>@<node>/{upper,work,meta.json,owner.lock}.
 namespace cacheshim {

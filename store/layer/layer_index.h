@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // An index, in memory, of what a layer has and hides: its directories, its whiteouts, and which of
 // its directories are opaque.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -7,7 +7,7 @@
 
 #include "common/result.h"
 #include "store/sys/copy_file.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -15,7 +15,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/overlay/lower_stack.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

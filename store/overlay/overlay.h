@@ -14,7 +14,7 @@
 #include "store/overlay/overlay_state.h"
 #include "store/overlay/overlay_types.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // One job's writable layer over the lowers: the file system's logic, without FUSE.
 //

@@ -16,8 +16,8 @@
 #include "store/overlay/overlay_types.h"
 #include "store/overlay/staged_copies.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/mutex.h"
 #include "store/sys/path_root.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -14,7 +14,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/overlay/overlay_types.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -18,8 +18,8 @@
 #include "store/publish/publish_types.h"
 #include "store/publish/rejected_entries.h"
 #include "store/publish/unit_locks.h"
-#include "store/sys/mutex.h"
-#include "store/sys/slices.h"
+#include "store/threads/mutex.h"
+#include "store/threads/slices.h"
 
 // Publishing: moves a job's complete entries from its layer into the base, one at a time.
 //

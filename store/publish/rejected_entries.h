@@ -14,7 +14,7 @@
 
 #include "common/counters.h"
 #include "store/base/store.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // Records the entries of the base that jobs reject: a job opens the complete entry and then builds it again. The first
 // writer wins, so without these records every later job would build the entry again.

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "common/result.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 namespace cacheshim {
 

@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "store/sys/data_range.h"
-#include "store/sys/idle_policy.h"
 #include "store/sys/sys.h"
+#include "store/threads/idle_policy.h"
 
 // A digest of a file with holes equals that of the same bytes without holes, so the zeros of a hole
 // must go through the hash. XXH3 reads its input in blocks of 16 stripes of 64 bytes. A stripe adds

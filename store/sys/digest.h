@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/result.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 namespace cacheshim {
 

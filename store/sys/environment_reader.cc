@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "store/sys/guard.h"
-#include "store/sys/mutex.h"
 #include "store/sys/process.h"
+#include "store/threads/guard.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
-#include "store/sys/slices.h"
+#include "store/threads/slices.h"
 
 // The system calls of the store and the daemon, each wrapped once. They return a result instead of
 // -1 and errno, and descriptors that close themselves and are O_CLOEXEC from the start. Functions

@@ -7,7 +7,7 @@ import re
 import sys
 
 # A directory's files may include headers of that directory and of the listed ones, with their subdirectories.
-STORE = ["store/sys", "store/profiles", "store/locks", "store/layer", "store/overlay", "store/base",
+STORE = ["store/threads", "store/sys", "store/profiles", "store/locks", "store/layer", "store/overlay", "store/base",
          "store/publish"]  # each may include headers of those before it
 MAY_INCLUDE = {
     "common": set(),
@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "fuse": {"store", "common"},
     "fuse/transport": {"store", "common"},
     "fuse/requests": {"common"},
-    "fuse/limits": {"store/sys", "common"},
+    "fuse/limits": {"store/threads", "store/sys", "common"},
     "fuse/nodes": {"fuse/limits", "store", "common"},
     "fuse/jobs": {"fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"},
     **{f"fuse/services/{name}": {"fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}

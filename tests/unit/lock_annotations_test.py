@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang to check the lock annotations (store/sys/thread_annotations.h) of every source that includes them.
+"""Runs clang to check the lock annotations (store/threads/thread_annotations.h) of every source that includes them.
 
 Usage: lock_annotations_test.py REPOSITORY BUILD
 
@@ -19,11 +19,11 @@ import sys
 SKIPPED = 77  # the exit status by which Meson recognizes a skipped test
 # Tests and benchmarks are not checked: they use classes in a single thread without taking their locks.
 CHECKED = ("store/", "fuse/", "learn/", "cli/")
-ANNOTATIONS = "store/sys/thread_annotations.h"
+ANNOTATIONS = "store/threads/thread_annotations.h"
 OPTIONS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
 KEPT = ("-I", "-D", "-isystem", "-std=", "-pthread")  # the compiler options that are passed on
 UNGUARDED = """
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 struct Counter {
   cacheshim::Mutex mutex;
   int count GUARDED_BY(mutex) = 0;

@@ -11,7 +11,7 @@ import sys
 
 # These files make texts printable, or print no texts of other users.
 MAY_PRINT = {"cli/text.cc", "cli/failure.cc", "cli/progress.cc", "cli/man_tables.cc", "cli/mounting/daemon_log.cc",
-             "shim/report.cc", "shim/embed_routes.cc", "store/sys/lock_ranks.cc"}
+             "shim/report.cc", "shim/embed_routes.cc", "store/threads/lock_ranks.cc"}
 PRINTS = re.compile(r"\bfmt::print|\bstd::(cout|cerr|clog)\b|\b(f|d|v|vf)?printf\s*\(|\b(std::)?f?puts\s*\(|\bperror\s*\("
                     r"|::write\((STDOUT|STDERR)_FILENO|_sink_mt\b")
 

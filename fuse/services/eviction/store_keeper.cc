@@ -13,9 +13,9 @@
 #include "common/direct_page.h"
 #include "store/base/base_watch.h"
 #include "store/layer/layer.h"
-#include "store/sys/guard.h"
 #include "store/sys/process.h"
 #include "store/sys/sys.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

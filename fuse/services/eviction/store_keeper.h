@@ -17,7 +17,7 @@
 #include "store/base/store.h"
 #include "store/base/verifier.h"
 #include "store/profiles/entry_map.h"
-#include "store/sys/fair_queue.h"
+#include "store/threads/fair_queue.h"
 
 namespace cacheshim {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 

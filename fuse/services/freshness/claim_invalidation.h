@@ -6,7 +6,7 @@
 #include "fuse/jobs/job.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/freshness/invalidation.h"
-#include "store/sys/task_queue.h"
+#include "store/threads/task_queue.h"
 
 namespace cacheshim {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/names.h"
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 

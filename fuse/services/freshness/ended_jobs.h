@@ -11,8 +11,8 @@
 #include "fuse/limits/user_limits.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/freshness/invalidation.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/task_queue.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/task_queue.h"
 
 namespace cacheshim {
 

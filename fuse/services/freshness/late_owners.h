@@ -8,7 +8,7 @@
 #include <set>
 
 #include "fuse/services/freshness/notice.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -11,7 +11,7 @@
 #include "fuse/services/freshness/held_directories.h"
 #include "fuse/services/freshness/late_owners.h"
 #include "fuse/services/freshness/notice.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

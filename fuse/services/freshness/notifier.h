@@ -11,7 +11,7 @@
 #include "fuse/services/freshness/name_forgetter.h"
 #include "fuse/services/freshness/notice.h"
 #include "fuse/services/freshness/notice_queue.h"
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 
 namespace cacheshim {
 

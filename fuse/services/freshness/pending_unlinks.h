@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fuse/services/freshness/notice.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

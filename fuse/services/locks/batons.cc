@@ -9,8 +9,8 @@
 #include <chrono>
 #include <utility>
 
-#include "store/sys/guard.h"
 #include "store/sys/paths.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/unique_fd.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/mutex.h"
 #include "store/sys/process_origin.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -17,7 +17,7 @@
 #include "fuse/services/locks/lock_owners.h"
 #include "fuse/services/locks/lock_request.h"
 #include "fuse/services/locks/lock_system.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

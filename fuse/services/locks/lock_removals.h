@@ -14,8 +14,8 @@
 #include "fuse/jobs/job.h"
 #include "fuse/services/locks/lock_table.h"
 #include "store/locks/lock_files.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/mutex.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

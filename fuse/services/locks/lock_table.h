@@ -13,8 +13,8 @@
 #include "common/counters.h"
 #include "fuse/requests/pending_replies.h"
 #include "fuse/services/locks/lock_queue.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/mutex.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

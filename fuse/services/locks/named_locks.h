@@ -10,7 +10,7 @@
 #include "fuse/nodes/handle.h"
 #include "fuse/services/locks/lock_table.h"
 #include "store/locks/named_lock_files.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

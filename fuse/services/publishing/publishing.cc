@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "store/sys/guard.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

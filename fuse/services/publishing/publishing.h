@@ -22,9 +22,9 @@
 #include "store/base/store.h"
 #include "store/layer/layer.h"
 #include "store/publish/publisher.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/fair_queue.h"
 #include "store/sys/free_space.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/fair_queue.h"
 
 namespace cacheshim {
 

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "store/sys/free_space.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

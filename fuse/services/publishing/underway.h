@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fuse/nodes/node_ref.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "store/sys/guard.h"
 #include "store/sys/sys.h"
 #include "store/sys/tree_walk.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

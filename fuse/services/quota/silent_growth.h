@@ -10,8 +10,8 @@
 
 #include "fuse/jobs/job.h"
 #include "fuse/nodes/handle.h"
-#include "store/sys/mutex.h"
-#include "store/sys/task_queue.h"
+#include "store/threads/mutex.h"
+#include "store/threads/task_queue.h"
 
 namespace cacheshim {
 

@@ -18,7 +18,7 @@
 #include "store/base/store.h"
 #include "store/locks/lock_files.h"
 #include "store/locks/shared_file.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

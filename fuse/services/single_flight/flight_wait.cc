@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/single_flight/flight_wait.h"
 
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 

@@ -12,7 +12,7 @@
 #include "fuse/limits/user_limits.h"
 #include "fuse/requests/interruptible.h"
 #include "fuse/services/single_flight/flight_types.h"
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 
 namespace cacheshim {
 

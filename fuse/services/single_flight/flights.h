@@ -13,7 +13,7 @@
 #include "fuse/services/single_flight/flight_types.h"
 #include "fuse/services/single_flight/flight_wait.h"
 #include "fuse/services/single_flight/lease_table.h"
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 
 namespace cacheshim {
 

@@ -16,8 +16,8 @@
 #include "fuse/services/single_flight/failed_builds.h"
 #include "fuse/services/single_flight/lease.h"
 #include "fuse/services/single_flight/past_waits.h"
-#include "store/sys/event_loop.h"
-#include "store/sys/mutex.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -15,8 +15,8 @@
 
 #include "fuse/limits/user_limits.h"
 #include "fuse/services/locks/lock_table.h"
-#include "store/sys/event_loop.h"
 #include "store/sys/sys.h"
+#include "store/threads/event_loop.h"
 #include "tests/unit/support/scratch.h"
 
 // Lock requests of processes 1001, 1002, … to a LockTable, and their results.

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "store/base/base_watch.h"
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 #include "tests/unit/support/scratch.h"
 
 namespace cacheshim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "store/sys/fair_queue.h"
+#include "store/threads/fair_queue.h"
 
 namespace cacheshim {
 namespace {

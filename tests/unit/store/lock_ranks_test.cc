@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 // Tests the check of the lock order. This program is always built with the check; the others only
 // with -Dlock_ranks=true.

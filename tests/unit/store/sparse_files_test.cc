@@ -14,8 +14,8 @@
 
 #include "store/sys/copy_file.h"
 #include "store/sys/digest.h"
-#include "store/sys/idle_policy.h"
 #include "store/sys/sys.h"
+#include "store/threads/idle_policy.h"
 #include "tests/unit/support/scratch.h"
 
 namespace cacheshim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sys/task_queue.h"
+#include "store/threads/task_queue.h"
 
 #include <gtest/gtest.h>
 

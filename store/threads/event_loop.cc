@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sys/event_loop.h"
+#include "store/threads/event_loop.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 namespace {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "store/sys/mutex.h"
-#include "store/sys/slices.h"
+#include "store/threads/mutex.h"
+#include "store/threads/slices.h"
 
 // Threads for work of several users that may take long, such as publishing and control requests. No
 // user can delay the others' tasks: the users take turns, and the queue runs only a few tasks of

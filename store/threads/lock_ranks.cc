@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sys/lock_ranks.h"
+#include "store/threads/lock_ranks.h"
 
 #include <execinfo.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ thread_local std::size_t count = 0;
 [[noreturn]] void fail(const char* what, const char* name) {
   std::fprintf(stderr, "lock order: %s %s; the thread holds:", what, name);
   for (std::size_t i = 0; i < count; ++i) std::fprintf(stderr, " [%s]", name_of(held[i].rank));
-  std::fprintf(stderr, " (see store/sys/lock_ranks.h)\n");
+  std::fprintf(stderr, " (see store/threads/lock_ranks.h)\n");
   std::array<void*, 64> frames;
   const int depth = ::backtrace(frames.data(), frames.size());
   ::backtrace_symbols_fd(frames.data(), depth, STDERR_FILENO);

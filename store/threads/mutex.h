@@ -6,8 +6,8 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "store/sys/lock_ranks.h"
-#include "store/sys/thread_annotations.h"
+#include "store/threads/lock_ranks.h"
+#include "store/threads/thread_annotations.h"
 
 // The standard library's mutexes and condition variable, for clang's thread safety analysis and for
 // the check of the lock order (lock_ranks.h). Without this check they are as fast as the standard

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "store/sys/guard.h"
-#include "store/sys/mutex.h"
+#include "store/threads/guard.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

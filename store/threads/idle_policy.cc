@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sys/idle_policy.h"
+#include "store/threads/idle_policy.h"
 
 #include <sched.h>
 

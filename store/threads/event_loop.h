@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
-#include "store/sys/mutex.h"
+#include "store/threads/mutex.h"
 
 namespace cacheshim {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sys/fair_queue.h"
+#include "store/threads/fair_queue.h"
 
 #include <algorithm>
 #include <exception>
 #include <utility>
 
-#include "store/sys/guard.h"
+#include "store/threads/guard.h"
 
 namespace cacheshim {
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "common/limit_rows.h"
+#include "fuse/jobs/owner_mode.h"
+#include "fuse/jobs/view_filter.h"
+#include "store/base/eviction_limits.h"
+#include "store/base/watch_mode.h"
+#include "store/profiles/publish_allow.h"
+#include "store/profiles/publish_policy.h"
+
+namespace cacheshim {
+
+struct MountOptions {
+  std::string shown_path;  // where users see the mount
+  std::string layers_dir;  // for messages
+  std::string store_dir;
+  std::string run_dir;
+  std::string routes;  // for processes that cannot read run_dir
+  PublishPolicy publish;
+  WatchMode watch;
+  std::chrono::seconds job_idle;
+  std::chrono::seconds layer_keep;
+  std::chrono::seconds flight_timeout;  // 0: no single flight
+  OwnerMode owners;
+  std::string cycle;  // the job attempt that the mount belongs to; recorded when the mount is closed
+  EvictionLimits gc;
+  std::chrono::seconds gc_interval;
+  const DirectAccess* direct = nullptr;  // must outlive the mount
+  std::optional<PublishAllow> allow;
+  bool verify_on_open;
+  LimitValues limits{};  // of one user
+};
+
+// The result of FUSE_INIT.
+struct Protocol {
+  unsigned minor = 0;
+  bool can_pass_through = false;  // the kernel can read and write files by itself
+  bool uses_io_uring = false;     // requests arrive over io_uring
+};
+
+}  // namespace cacheshim
