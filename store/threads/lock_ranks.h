@@ -51,7 +51,7 @@
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
 //       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_, UserLimits::mutex_,
-//       LayerUse::mutex_
+//       LayerUse::mutex_, DetachedQueue
 //
 // All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EnvironmentReader,
 // EventLoop, OpenVerifier, SharedFiles, transport/.

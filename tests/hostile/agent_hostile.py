@@ -144,7 +144,7 @@ class Buffer:
     _HEADER = struct.Struct("<IIQQIIII")
     _FILE = 2  # the node of the only file
     _READ = 15  # the opcode
-    _CLONE_NEWUSER, _CLONE_NEWNS, _PR_SET_PDEATHSIG = 0x10000000, 0x20000, 1
+    _CLONE_NEWUSER, _CLONE_NEWNS, _PR_SET_PDEATHSIG, _MAP_FIXED = 0x10000000, 0x20000, 1, 0x10
 
     def __init__(self, mount_point="/mnt", fails_first=False):
         """`fails_first`: the server fails the first read of each page, and hangs at the second one."""
@@ -166,8 +166,12 @@ class Buffer:
                 os._exit(0)
         os.close(device)
         file = os.open(f"{mount_point}/buffer", os.O_RDWR)
-        self._start = self._libc.mmap(None, self.PAGE * self.PAGES, mmap.PROT_READ | mmap.PROT_WRITE,
-                                      mmap.MAP_PRIVATE, file, 0)
+        # The page before the mapping contains the parts of arguments that the kernel must be able to read.
+        readable = mmap.PROT_READ | mmap.PROT_WRITE
+        before = self._libc.mmap(None, self.PAGE * (self.PAGES + 1), readable,
+                                 mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        self._start = self._libc.mmap(before + self.PAGE, self.PAGE * self.PAGES, readable,
+                                      mmap.MAP_PRIVATE | self._MAP_FIXED, file, 0)
         os.close(file)
         self._threads = []
 
@@ -175,15 +179,30 @@ class Buffer:
         """Starts a thread that lists the directory into the mapping, and returns once it hangs."""
         page = ctypes.c_void_p(self._start + self.PAGE * len(self._threads))
         getdents64 = {"x86_64": 217, "aarch64": 61}[os.uname().machine]
+        self._hang_in(getdents64, directory, page, self.PAGE)
+
+    def map_extents_into(self, file):
+        """Starts a thread that gets the extents of the file (FIEMAP), and returns once it hangs. Only the first thread of
+        a buffer can do so. Raises OSError if the file system has no FIEMAP."""
+        request = struct.pack("<QQIIII", 0, 1 << 40, 0, 0, 16, 0)  # struct fiemap, without the extents
+        header = self._start - len(request)
+        ctypes.memmove(header, request, len(request))
+        ioctl = {"x86_64": 16, "aarch64": 29}[os.uname().machine]
+        self._hang_in(ioctl, file, ctypes.c_ulong(0xc020660b), ctypes.c_void_p(header))
+
+    def _hang_in(self, call, *args):
         tid = []
 
         def hang():
             tid.append(threading.get_native_id())
-            self._libc.syscall(getdents64, directory, page, self.PAGE)
+            self._libc.syscall(call, *args)
 
-        self._threads.append(threading.Thread(target=hang, daemon=True))
-        self._threads[-1].start()
-        while not tid or not self._call_of(tid[0]).startswith(f"{getdents64} "):
+        thread = threading.Thread(target=hang, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        while not tid or not self._call_of(tid[0]).startswith(f"{call} "):
+            if not thread.is_alive():
+                raise OSError(errno.EOPNOTSUPP, "the call does not hang")
             time.sleep(0.001)
 
     def access_with_locked_map(self, path, page):
@@ -288,6 +307,14 @@ def hang_in_listings(directories):
         _buffers.append(Buffer())
     for directory in opened:
         _buffers[0].list_into(directory)
+
+
+def hang_in_extents(path):
+    """Gets the extents of the file in a thread, which hangs while the kernel holds the lock of the file."""
+    file = os.open(path, os.O_RDONLY)
+    if not _buffers:
+        _buffers.append(Buffer())
+    _buffers[0].map_extents_into(file)
 
 
 def access_with_locked_maps(path, count):

@@ -23,6 +23,7 @@ namespace {
 // On a network file system another machine may have a file in trash open: removing it would make
 // that machine's descriptor stale.
 constexpr std::time_t kTrashKeepSeconds = 3600;
+constexpr std::size_t kMostUses = 256;  // files whose access times are to be set; each has a descriptor
 
 }  // namespace
 
@@ -40,12 +41,20 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
 
 // Eviction depends on access times. A file's access time does not change when the kernel answers a read from the
 // mount's page cache, or if the file system is mounted noatime. So the daemon sets it.
-void StoreKeeper::note_use(int fd, const struct stat& st, int flags) const {
+//
+// Whoever may read a file can keep it locked in the kernel, by FIEMAP with a buffer that his own file system does not
+// provide; setting the times waits for this lock.
+void StoreKeeper::note_use(int fd, const struct stat& st, int flags) {
   if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);
   if (!options_.is_tended || used >= std::time(nullptr) - kUseGrainSeconds) return;
-  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-  (void)sys::set_times(fd, times);  // fails if the daemon may only read the base
+  auto opened = sys::reopen(fd, O_PATH);
+  if (!opened) return;
+  const auto set_time = [file = std::make_shared<const UniqueFd>(*std::move(opened))](const auto&) {
+    const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    (void)sys::set_times(file->get(), times);  // fails if the daemon may only read the base
+  };
+  (void)uses_.try_post(set_time, kMostUses);  // if this fails, a later use is recorded
 }
 
 std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {

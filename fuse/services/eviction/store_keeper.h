@@ -17,6 +17,7 @@
 #include "store/base/store.h"
 #include "store/base/verifier.h"
 #include "store/profiles/entry_map.h"
+#include "store/threads/detached_queue.h"
 #include "store/threads/fair_queue.h"
 
 namespace cacheshim {
@@ -52,9 +53,9 @@ class StoreKeeper {
   void stop_sweeping() { is_ending_ = true; }
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on which eviction depends,
-  // to the current time if its access and modification times are both older than kUseGrainSeconds. Does nothing with
-  // O_NOATIME.
-  void note_use(int fd, const struct stat& st, int flags) const;
+  // to the current time if its access and modification times are both older than kUseGrainSeconds. Does so on a
+  // separate thread, soon. Does nothing with O_NOATIME. May be called with the overlay's mutex held.
+  void note_use(int fd, const struct stat& st, int flags);
   bool verifies_on_open() const { return verifier_ != nullptr; }
   // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process sees the entry. If
   // the entry is damaged, moves it to trash and returns all its paths, even if the move failed.
@@ -77,6 +78,7 @@ class StoreKeeper {
   std::chrono::steady_clock::time_point tended_{};
   std::atomic<bool> tending_{false};
   std::atomic<bool> is_ending_{false};
+  DetachedQueue uses_;
 };
 
 }  // namespace cacheshim

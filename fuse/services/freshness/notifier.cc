@@ -28,7 +28,7 @@ NoticeQueue::Clock::time_point Notifier::check() const {
 void Notifier::stop() {
   const bool queue_ended = queue_->stop();
   const bool names_ended = names_->stop();
-  is_blocked_ = !forgetter_.stop() || !names_ended || !queue_ended;
+  is_blocked_ = !forgetting_.stop() || !names_ended || !queue_ended;
   checking_.stop();
 }
 
@@ -43,6 +43,17 @@ void Notifier::invalidate_attributes(const std::vector<DirectoryId>& nodes) cons
 
 void Notifier::invalidate_name(Notice name, std::function<void(bool)> done) {
   names_->post({std::move(name)}, {}, std::move(done));
+}
+
+void Notifier::forget(std::vector<Notice> names) {
+  if (names.empty()) return;
+  const auto send = [writer = writer_, names = std::move(names)](const IsWanted& is_wanted) {
+    for (const Notice& name : names) {
+      if (!is_wanted()) return;
+      writer->send(name);
+    }
+  };
+  (void)forgetting_.try_post(send, 1);  // if this fails, the caller tries again later
 }
 
 }  // namespace cacheshim

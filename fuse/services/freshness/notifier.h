@@ -8,9 +8,9 @@
 
 #include "fuse/services/freshness/held_directories.h"
 #include "fuse/services/freshness/late_owners.h"
-#include "fuse/services/freshness/name_forgetter.h"
 #include "fuse/services/freshness/notice.h"
 #include "fuse/services/freshness/notice_queue.h"
+#include "store/threads/detached_queue.h"
 #include "store/threads/event_loop.h"
 
 namespace cacheshim {
@@ -76,8 +76,11 @@ class Notifier {
   // invalidations of post() never wait for those of this function.
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
-  // As NameForgetter::begin(). The invalidations of the other functions never wait for these.
-  void forget(std::vector<Notice> names) { forgetter_.begin(std::move(names)); }
+  // Begins to send notices of the kinds kForget and kPrune, which make the kernel forget names that nobody needs. Does
+  // nothing while earlier ones are being sent, and after stop(). A user's process can block this, even in a directory
+  // that all users share. So nobody waits for it, and it makes no user late: while it is blocked, no further names are
+  // forgotten.
+  void forget(std::vector<Notice> names);
 
  private:
   static constexpr auto kLongDeadline = std::chrono::seconds(5);  // no reply waits for these
@@ -91,7 +94,7 @@ class Notifier {
   EventLoop::Task checking_;
   const std::shared_ptr<NoticeQueue> queue_;
   const std::shared_ptr<NoticeQueue> names_;
-  NameForgetter forgetter_{writer_};
+  DetachedQueue forgetting_;
   bool is_blocked_ = false;
 };
 

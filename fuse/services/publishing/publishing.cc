@@ -82,7 +82,7 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival, W
     const auto answer = [answers = std::move(ended.answers)] {
       for (const Answer& one : answers) one();
     };
-    if (!run_guarded("telling of it",
+    if (!run_guarded("announcing an entry",
                      [&] { parts_.invalidator.published(report, publisher, ended.held, answer); }))
       answer();
   });
@@ -140,7 +140,7 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
       }
     });
     builder.unsettled.end_publishing();
-    if (!run_guarded("telling of it",
+    if (!run_guarded("announcing an entry",
                      [&] { parts_.invalidator.published(report, builder, held, answer); }))
       answer();
   });
@@ -154,7 +154,7 @@ void Publishing::show_published(Job& job, const std::string& entry, Answer answe
                       [&] { report = publisher_.drop_copies(reader.overlay, entry, reader.publishing); });
     reader.unsettled.end_publishing();
     const auto notify = [&] { parts_.invalidator.uncovered(report, reader, answer); };
-    if (report.copies.empty() || !run_guarded("telling of it", notify)) answer();
+    if (report.copies.empty() || !run_guarded("announcing an entry", notify)) answer();
   });
 }
 
@@ -248,7 +248,7 @@ Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
       const bool keep = outcome != Outcome::kSuccess && parts_.layer_keep.count() > 0;
       const Status ended = job.layer->end(parts_.store.layers(), outcome, keep);
       if (!ended) {
-        spdlog::error("cannot put away the layer of job '{}': {}; the next mount takes it up",
+        spdlog::error("cannot end the layer of job '{}': {}; the next mount takes it up",
                       job.id, std::strerror(ended.error().code()));
       } else if (!keep) {
         dropped.layer = std::move(job.layer);

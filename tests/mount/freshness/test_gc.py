@@ -18,6 +18,11 @@ def used(path, days_ago):
     os.utime(path, (when, when))
 
 
+def await_use(path):
+    """Returns once the daemon has set the access time of a file that was opened."""
+    jobs.wait_until(lambda: os.stat(path).st_atime > time.time() - DAY, what="the record of the use")
+
+
 def entry(store, key, days_ago, family="triton"):
     directory = store / family / key
     directory.mkdir(parents=True)
@@ -54,6 +59,7 @@ def test_every_open_counts_as_a_use(
     for _ in range(50):
         again.exists("triton/USED/k.json")  # after these lookups, a preloaded process answers directly
     again.read("triton/USED/k.json")
+    await_use(store / "triton/USED/k.json")
     assert evicted(gc(mount)) == ["triton/LEFT"]
     assert keys(mount) == ["USED"]
 
@@ -87,6 +93,7 @@ def test_gc_evicts_whole_entries_by_last_use(mount_with, store, job_of):
     job = job_of(mount, "one", 20001)
     assert job.listdir("triton") == ["NEW", "OLDER", "OLDEST"]
     held = job("hold", job.path("triton/OLDEST/k.cubin"))
+    await_use(store / "triton/OLDEST/k.cubin")
     used(store / "triton/OLDEST/k.cubin", 30)  # restores the old time of use, which the open has changed
     planned = gc(mount, "--dry-run")
     assert evicted(planned) == ["unknown/x", "triton/OLDEST"]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user whose process holds the lock of a file of the base delays nobody who opens the file.
+
+FIEMAP holds this lock while it copies the extents into the caller's buffer. The attacker's buffer is a mapping of a file
+on the attacker's own FUSE file system, which never returns the data. Whoever may read a file may call FIEMAP."""
+
+import errno
+import os
+import signal
+import time
+
+import mounts
+import pytest
+from jobs import wait_until
+
+USER, READER = 20002, 20003
+FILE = "triton/KEY/k.cubin"
+LONG_AGO = 1000
+# A deadline, not a measurement: without the defense, the open hangs until the attacker lets go.
+SOON_S = 5
+
+pytestmark = pytest.mark.usefixtures("device")
+
+
+@pytest.fixture
+def locked(mount, attacker, job_of):
+    """The mount, while the attacker holds the lock of a published file that nobody has used for long."""
+    job_of(mount, "user", USER).put_group("KEY", {"k.cubin": b"x" * 8192})
+    os.sync()  # allocates the file's blocks
+    os.utime(mount.base(FILE), (LONG_AGO, LONG_AGO))
+    try:
+        attacker("agent_hostile.hang_in_extents", str(mount.base(FILE)))
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        pytest.skip("this file system has no FIEMAP")
+    return mount
+
+
+def test_an_open_does_not_wait(locked, job_of):
+    reader = job_of(locked, "reader", READER)
+    start = time.monotonic()
+    assert reader.read(FILE) == b"x" * 8192
+    assert time.monotonic() - start < SOON_S
+
+
+def test_a_signal_ends_the_daemon(locked, attacker, job_of):
+    """SIGTERM removes the mount and releases the store, although a thread of the daemon is blocked."""
+    job_of(locked, "reader", READER).read(FILE)
+    os.kill(locked.daemon_pid(), signal.SIGTERM)
+    wait_until(lambda: not mounts.is_mounted(locked.path), SOON_S, "the unmount")
+    start = time.monotonic()
+    locked.mount()
+    assert time.monotonic() - start < 2 * SOON_S
+    attacker("agent_hostile.end_buffer")
