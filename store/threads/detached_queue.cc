@@ -29,14 +29,12 @@ DetachedQueue::DetachedQueue() : shared_(std::make_shared<Shared>()) {}
 bool DetachedQueue::try_post(Task task, std::size_t most) {
   const MutexLock lock(shared_->mutex);
   if (shared_->stopping || shared_->tasks.size() >= most) return false;
-  shared_->tasks.push_back(std::move(task));
-  if (shared_->tasks.size() > 1) return true;
   try {
-    std::thread([shared = shared_] { run(shared); }).detach();
+    if (shared_->tasks.empty()) std::thread([shared = shared_] { run(shared); }).detach();
   } catch (const std::system_error&) {  // the system is out of threads
-    shared_->tasks.clear();
     return false;
   }
+  shared_->tasks.push_back(std::move(task));
   return true;
 }
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user whose process holds the lock of a file of the base delays nobody who opens the file.
+"""A user whose process holds the lock of a base file delays nobody who opens the file.
 
 FIEMAP holds this lock while it copies the extents into the caller's buffer. The attacker's buffer is a mapping of a file
-on the attacker's own FUSE file system, which never returns the data. Whoever may read a file may call FIEMAP."""
+on the attacker's own FUSE file system, which never returns the data. Every user who may read a file may call FIEMAP."""
 
 import errno
 import os
+import select
 import signal
 import time
 
@@ -45,11 +46,21 @@ def test_an_open_does_not_wait(locked, job_of):
 
 
 def test_a_signal_ends_the_daemon(locked, attacker, job_of):
-    """SIGTERM removes the mount and releases the store, although a thread of the daemon is blocked."""
-    job_of(locked, "reader", READER).read(FILE)
-    os.kill(locked.daemon_pid(), signal.SIGTERM)
+    """SIGTERM removes the mount and releases the store, although a thread of the daemon is blocked. Calls on files that
+    others have open there fail with ENOTCONN. The kernel keeps the daemon's process until the attacker's goes on."""
+    reader = job_of(locked, "reader", READER)
+    reader.read(FILE)
+    reader.write("triton/mine", b"mine")
+    opened = reader("os.open", reader.path("triton/mine"), os.O_RDONLY)
+    process = os.pidfd_open(locked.daemon_pid())
+    signal.pidfd_send_signal(process, signal.SIGTERM)
     wait_until(lambda: not mounts.is_mounted(locked.path), SOON_S, "the unmount")
     start = time.monotonic()
     locked.mount()
     assert time.monotonic() - start < 2 * SOON_S
+    with pytest.raises(OSError, match="not connected"):
+        reader("os.fchmod", opened, 0o600)
+    assert not select.select([process], [], [], 0)[0]
     attacker("agent_hostile.end_buffer")
+    with os.fdopen(process) as end:
+        assert select.select([end], [], [], SOON_S)[0]

@@ -42,8 +42,8 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
 // Eviction depends on access times. A file's access time does not change when the kernel answers a read from the
 // mount's page cache, or if the file system is mounted noatime. So the daemon sets it.
 //
-// Whoever may read a file can keep it locked in the kernel, by FIEMAP with a buffer that his own file system does not
-// provide; setting the times waits for this lock.
+// Setting the times waits for the file's lock. Every user who may read the file can hold this lock for as long as he
+// likes: he calls FIEMAP with a buffer whose pages his own file system does not return.
 void StoreKeeper::note_use(int fd, const struct stat& st, int flags) {
   if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);

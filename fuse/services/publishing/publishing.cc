@@ -154,7 +154,7 @@ void Publishing::show_published(Job& job, const std::string& entry, Answer answe
                       [&] { report = publisher_.drop_copies(reader.overlay, entry, reader.publishing); });
     reader.unsettled.end_publishing();
     const auto notify = [&] { parts_.invalidator.uncovered(report, reader, answer); };
-    if (report.copies.empty() || !run_guarded("announcing an entry", notify)) answer();
+    if (report.copies.empty() || !run_guarded("showing an entry", notify)) answer();
   });
 }
 

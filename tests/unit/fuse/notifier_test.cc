@@ -41,11 +41,30 @@ class NotifierTest : public ::testing::Test {
   // Posts more invalidations for `directory` than fit into the socket, so that the notifier blocks
   // in one of them.
   void block_in(Notifier& notifier, Notifier::DirectoryId directory) {
-    const std::vector<Notifier::Notice> many(4000, {directory, std::string(200, 'n')});
+    const std::vector<Notifier::Notice> many(kMany, {directory, std::string(200, 'n')});
     notifier.post(many, {}, [] {});
     (void)receive();  // the notifier has begun
   }
 
+  // As block_in(), for the thread that makes the kernel forget names.
+  void block_forgetting(Notifier& notifier) {
+    notifier.forget(std::vector<Notifier::Notice>(kMany, to_forget(std::string(200, 'n'))));
+    (void)receive();
+  }
+
+  // Receives all messages that are in the socket; returns their number.
+  std::size_t drain() {
+    char message[4096];
+    std::size_t count = 0;
+    while (::recv(kernel_.get(), message, sizeof message, MSG_DONTWAIT) > 0) ++count;
+    return count;
+  }
+
+  static Notifier::Notice to_forget(std::string name) {
+    return {3, std::move(name), Notifier::Notice::Kind::kForget};
+  }
+
+  static constexpr std::size_t kMany = 4000;
   UniqueFd kernel_;
   UniqueFd daemon_;
   EventLoop loop_;  // not started
@@ -115,6 +134,48 @@ TEST_F(NotifierTest, OtherAnswersWaitForTheirInvalidations) {
     kernel_.reset();
   }
   EXPECT_TRUE(answered);
+}
+
+TEST_F(NotifierTest, ForgetsNamesInTheirOrder) {
+  Notifier notifier(daemon_.get(), loop_);
+  notifier.forget({to_forget("a"), to_forget("b")});
+  EXPECT_EQ(receive().name, "a");
+  EXPECT_EQ(receive().name, "b");
+}
+
+TEST_F(NotifierTest, ForgetsNoFurtherNamesWhileItIsBlocked) {
+  Notifier notifier(daemon_.get(), loop_);
+  block_forgetting(notifier);
+  notifier.forget({to_forget("further")});
+  for (std::size_t left = kMany - 1; left > 0; --left) EXPECT_NE(receive().name, "further");
+  notifier.stop();
+  EXPECT_EQ(drain(), 0U);
+}
+
+TEST_F(NotifierTest, DropsTheNamesThatItHasNotForgottenWhenItStops) {
+  Notifier notifier(daemon_.get(), loop_);
+  block_forgetting(notifier);
+  std::size_t received = 1;
+  do {
+    notifier.stop();
+    received += drain();
+  } while (notifier.is_blocked());
+  EXPECT_LT(received, kMany);
+}
+
+TEST_F(NotifierTest, StopsAlthoughTheKernelBlocksForgetting) {
+  bool was_blocked = false;
+  while (!was_blocked) {  // stop() may come between two names
+    Notifier notifier(daemon_.get(), loop_);
+    block_forgetting(notifier);
+    notifier.stop();
+    was_blocked = notifier.is_blocked();
+    while (notifier.is_blocked()) {
+      drain();
+      notifier.stop();
+    }
+    drain();
+  }
 }
 
 TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
