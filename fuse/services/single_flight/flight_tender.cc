@@ -125,12 +125,12 @@ void FlightTender::check_names() {
 }
 
 // Ends the waits whose result is known. If the builder is done or has given up, or if no process holds the lease, hands
-// the lease to the remaining process that has waited longest; if there is none, the lease ends.
+// the lease to the remaining process that has waited longest; if there is none, the lease ends. If a job's first process
+// has begun to wait during the inspection, the next check does this: the job may have the name already.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;
   Lease& lease = found->second;
-  if (finding.finished.contains(lease.job)) lease.is_finished = false;
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
     const LeaseRequest& request = (*at)->request();
@@ -140,6 +140,11 @@ void FlightTender::settle(const LeaseFinding& finding) {
     }
     table_.release(lease, at, false);
   }
+  if (!finding.covers_waits_of(lease)) {
+    lease.finished.insert(finding.finished.begin(), finding.finished.end());
+    return;
+  }
+  if (finding.finished.contains(lease.job)) lease.is_finished = false;
   const bool has_no_leader = lease.leader ? lease.has_exited : !lease.is_others;
   const bool is_free = has_no_leader && !table_.is_settling(lease);
   if (is_free || finding.is_leader_done(lease)) table_.hand_over(found);

@@ -97,6 +97,10 @@ bool waits_for_any(const Leases& leases, const Process& process) {
                      [&](const auto& each) { return each.second.is_awaited_by(process); });
 }
 
+bool LeaseFinding::covers_waits_of(const Lease& lease) const {
+  return std::ranges::all_of(lease.waits, [&](const auto& wait) { return states.contains(wait->request().job); });
+}
+
 // A complete entry without the name is the final answer too, unless the name may still be added.
 bool LeaseFinding::releases(const Lease& lease, const std::shared_ptr<Job>& job) const {
   const auto found = states.find(job);

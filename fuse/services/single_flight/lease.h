@@ -115,6 +115,8 @@ struct LeaseFinding {
   std::set<std::shared_ptr<const Job>> finished;
   std::map<std::shared_ptr<const Job>, EntryState> states;  // of the builder's job and of the waiters'
 
+  // Whether the states include those of all jobs whose processes wait now.
+  bool covers_waits_of(const Lease& lease) const;
   // Returns true if the processes of this job need not wait any longer.
   bool releases(const Lease& lease, const std::shared_ptr<Job>& job) const;
   // Whether the builder is done, or has given up.

@@ -111,11 +111,14 @@ class FlightsTest : public OverlayTest {
   std::atomic<bool> is_there_{false};
   std::atomic<int> checks_{0};
   std::atomic<int> inspections_{0};
+  // Called on the loop's thread with the number of the inspection. Set it before any process waits.
+  std::function<void(int number)> during_inspection_;
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};
   std::atomic<pid_t> worker_{0};  // this process counts as working even if works_ is false
   EntryState inspect() {
-    ++inspections_;
+    const int number = ++inspections_;
+    if (during_inspection_) during_inspection_(number);
     while (is_inspection_held_) ::usleep(1'000);
     return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
   }

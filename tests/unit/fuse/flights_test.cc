@@ -218,6 +218,27 @@ TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   EXPECT_EQ(counters_.flight_hits, 1U);
 }
 
+// The tender has inspected the name for other jobs only, so it must not make this process the builder.
+TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuilder) {
+  const auto three = std::make_shared<Job>("three", lowers_, entries_, counters_, nodes_);
+  const Sleeper third;
+  Released late;
+  constexpr int kInspectionsPerCheck = 2;  // for the jobs `one` and `two`
+  during_inspection_ = [&](int number) {
+    if (number == 1) flights_.finished(one_, "fam/KEY");
+    if (number != kInspectionsPerCheck + 1) return;
+    is_there_ = true;
+    late = wait(*three, third);
+  };
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  await(other);
+  await(late);
+  EXPECT_EQ(counters_.flight_hits, 2U);
+  EXPECT_EQ(counters_.flight_leases, 1U);
+  await([&] { return !flights_.any(); });
+}
+
 // A rename between two directories returns before the entry is published.
 TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
   one_by_one_ = true;
