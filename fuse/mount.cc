@@ -86,6 +86,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
   }
   jobs.set_lock_access(lock_access);
   jobs.set_quota(quota_);
+  jobs.set_invalidator(invalidation);
   jobs.set_on_many([this] { ended_jobs.request(); });
   jobs.adopt_orphans();
 }

@@ -33,6 +33,9 @@ class Invalidator {
   // Call when the job's view now shows the base's files in place of the job's copies. Invalidates the names, then calls
   // `answer`.
   virtual void uncovered(const PublishReport& report, const Job& job, Done answer) = 0;
+  // Call when a request changes an object's attributes and the kernel cannot know this: before the reply, and with the
+  // job's Overlay::mutex() held, so that the kernel gets none of the former attributes again. Does not block.
+  virtual void attributes_changed(const Job& job, NodeIndex node) = 0;
   // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;

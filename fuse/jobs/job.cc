@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "common/job_id.h"
+#include "fuse/jobs/invalidator.h"
 #include "store/base/store.h"
 #include "store/overlay/layer_upkeep.h"
+#include "store/sys/paths.h"
 
 namespace cacheshim {
 namespace {
@@ -177,8 +179,12 @@ void Job::record_owner() {
 }
 
 void Job::copied_up(const std::string& path, const struct stat& upper) {
-  if (const NodeIndex node = nodes_.names().find_path(view_root, path))
-    nodes_.objects().moved(node, upper, true);
+  const NodeIndex node = nodes_.names().find_path(view_root, path);
+  if (node != 0 && S_ISREG(upper.st_mode)) nodes_.objects().moved(node, upper, true);
+  if (settings_.invalidator == nullptr) return;
+  const NodeIndex directory = nodes_.names().find_path(view_root, parent_path(path));
+  for (const NodeIndex changed : {node, directory})
+    if (changed != 0) settings_.invalidator->attributes_changed(*this, changed);
 }
 
 }  // namespace cacheshim

@@ -29,6 +29,8 @@
 
 namespace cacheshim {
 
+class Invalidator;
+
 // The settings of a mount for its jobs.
 struct JobSettings {
   OwnerMode owners;
@@ -48,6 +50,7 @@ struct JobSettings {
   const LayerQuota* quota = nullptr;  // of the layers; null: they have no limits
   // Whether only some users may publish: the daemon then checks the writers of each layer.
   bool is_restricted = false;
+  Invalidator* invalidator = nullptr;  // null: nothing is invalidated
 };
 
 // The charges to the user whose process has begun a job.

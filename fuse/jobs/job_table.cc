@@ -39,7 +39,8 @@ Job& JobTable::get_or_make(const std::string& id) {
                                             .direct = direct_,
                                             .changes = &changes_,
                                             .quota = quota_,
-                                            .is_restricted = is_restricted_});
+                                            .is_restricted = is_restricted_,
+                                            .invalidator = invalidator_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
     if (jobs_.size() > kMostEnded) on_many_();
   }
@@ -50,7 +51,9 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   const MutexLock lock(mutex_);
   std::shared_ptr<Job>& job = jobs_["overlay"];
   job = std::make_shared<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
-                              JobSettings{.owners = owners_, .is_plain = true});
+                              JobSettings{.owners = owners_,
+                                          .is_plain = true,
+                                          .invalidator = invalidator_});
   job->view_root = kRootNode;
   return *job;
 }

@@ -51,9 +51,10 @@ class JobTable {
   // For a mount where only some users may publish: makes its jobs check the writers of each layer.
   // Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
-  // `access` and `quota` must outlive the table. Call before there are jobs.
+  // `access`, `quota` and `invalidator` must outlive the table. Call before there are jobs.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
   void set_quota(const LayerQuota& quota) { quota_ = &quota; }
+  void set_invalidator(Invalidator& invalidator) { invalidator_ = &invalidator; }
   // `on_many` is called when forget_ended() may have something to do: with locks held, so it must not block.
   void set_on_many(std::function<void()> on_many) { on_many_ = std::move(on_many); }
 
@@ -85,6 +86,7 @@ class JobTable {
   bool is_restricted_ = false;
   const LockAccess* lock_access_ = nullptr;
   const LayerQuota* quota_ = nullptr;
+  Invalidator* invalidator_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;
   std::function<void()> on_many_ = [] {};
   std::atomic<std::uint64_t> changes_{0};  // the number of beginnings and ends of jobs

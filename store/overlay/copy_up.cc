@@ -28,6 +28,12 @@ Status name_staged(Overlay& overlay, const std::string& staged, int parent, cons
   return named;
 }
 
+void announce_copy(Overlay& overlay, const std::string& path, int parent) {
+  if (overlay.state.observer == nullptr) return;
+  const auto upper = sys::stat_at(parent, std::string(base_name(path)));
+  if (upper) overlay.state.observer->copied_up(path, *upper);
+}
+
 Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
                          const struct stat& st) REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(overlay.state.grow(0, 1));
@@ -49,6 +55,7 @@ Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
     return made;
   }
   overlay.state.index.add_directory(path);
+  announce_copy(overlay, path, parent);
   return {};
 }
 
@@ -97,13 +104,9 @@ Status copy_up_special(Overlay& overlay, const std::string& path, const struct s
   if (!made)
     // If this fails, the next daemon removes it.
     (void)sys::unlink_at(overlay.state.work->get(), staged);
+  else
+    announce_copy(overlay, path, parent.get());
   return made;
-}
-
-void announce_copy(Overlay& overlay, const std::string& path, int parent) {
-  if (overlay.state.observer == nullptr) return;
-  const auto upper = sys::stat_at(parent, std::string(base_name(path)));
-  if (upper) overlay.state.observer->copied_up(path, *upper);
 }
 
 Result<StagedCopies::Claim> begin_copy(Overlay& overlay, const std::string& path, off_t keep_bytes)

@@ -66,8 +66,8 @@ enum class CopyUpStep {
 // overlay.
 class OverlayObserver {
  public:
-  // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
-  // exclusively.
+  // The object at `path` is now the layer's own copy, `upper`. Its ctime has changed, and so has that of its directory.
+  // Overlay::mutex() is held exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
   // The layer is about to get or to hide `path`, or load_layer() has found that it does. From now
   // on the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import stat
+import struct
 
 
 def write_file(path, data, mode=0o644, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
@@ -288,3 +289,28 @@ def hide_environment():
     fields = open("/proc/self/stat", encoding="utf-8").read().rpartition(")")[2].split()
     begin, end = int(fields[47]), int(fields[48])
     ctypes.memset(begin, 0, end - begin)
+
+
+def _statx(path, flags):
+    """Returns the attributes that statx(2) reports: kind, mode, owner, size, links, inode number and times."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = ctypes.create_string_buffer(256)
+    if libc.statx(-100, path.encode(), flags | 0x100, 0x7ff, found) != 0:  # AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS
+        raise OSError(ctypes.get_errno(), "statx", path)
+    links, uid, gid, mode, ino, size = struct.unpack_from("=IIIHxxQQ", found, 16)
+    changed, changed_ns, _, written, written_ns = struct.unpack_from("=qIiqI", found, 96)
+    return {"mode": oct(mode), "uid": uid, "gid": gid, "links": links, "ino": ino, "size": size,
+            "ctime": changed * 10**9 + changed_ns, "mtime": written * 10**9 + written_ns}
+
+
+def compare_attributes(top):
+    """Returns the attributes that the kernel has cached although the file system now has others:
+    {path: {attribute: (cached, now)}}, for `top` and everything below it."""
+    at_statx_force_sync = 0x2000
+    paths = [top] + [os.path.join(directory, name) for directory, directories, files in os.walk(top)
+                     for name in directories + files]
+    cached = {path: _statx(path, 0) for path in paths}
+    now = {path: _statx(path, at_statx_force_sync) for path in paths}
+    return {path: {name: (cached[path][name], value) for name, value in now[path].items()
+                   if cached[path][name] != value}
+            for path in paths if cached[path] != now[path]}

@@ -187,6 +187,13 @@ void Invalidation::uncovered(const PublishReport& report, const Job& job, Done a
   notifier_->post(notices_of_uncovered(report, job), {}, std::move(answer));
 }
 
+void Invalidation::attributes_changed(const Job& job, NodeIndex node) {
+  std::vector<NodeId> shown;
+  for (std::size_t slot = 0; slot < job.views.count(); ++slot)
+    shown.push_back(encode({node, static_cast<ViewSlot>(slot)}));
+  notifier_->invalidate_attributes(shown);
+}
+
 void Invalidation::gone(const std::vector<std::string>& paths) {
   if (!paths.empty()) base_changed(changes_by(paths));
 }

@@ -54,6 +54,7 @@ class Invalidation final : public Invalidator {
                  Done answer) override;
   void published_and_wait(const PublishReport& report, const Job& publisher) override;
   void uncovered(const PublishReport& report, const Job& job, Done answer) override;
+  void attributes_changed(const Job& job, NodeIndex node) override;
   void gone(const std::vector<std::string>& paths) override;
   void gone_and_wait(const std::vector<std::string>& paths) override;
   Done layer_dropped(const Job& job) override;

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attributes that the kernel has cached are those that the file system has now.
+
+Otherwise they would change at some later time, when the kernel drops an inode. git, for example, then takes the file for
+changed."""
+
+import os
+
+import pytest
+
+USER = 20001
+TOP = "w/top"
+CHANGES = {
+    "open": lambda job, at: job("write_file", at("dir/sub/0"), b"", flags=os.O_RDWR),
+    "append": lambda job, at: job("write_file", at("dir/sub/0"), b"more", flags=os.O_WRONLY | os.O_APPEND),
+    "truncate": lambda job, at: job("os.truncate", at("dir/sub/0"), 2),
+    "chmod": lambda job, at: job("os.chmod", at("dir/sub/0"), 0o600),
+    "setxattr": lambda job, at: job("os.setxattr", at("dir/sub/0"), "user.x", b"mine"),
+    "utime": lambda job, at: job("os.utime", at("dir/sub/0"), (1, 2)),
+    "utime-symlink": lambda job, at: job("os.utime", at("dir/soft"), (1, 2), follow_symlinks=False),
+    "link": lambda job, at: job("os.link", at("dir/sub/0"), at("dir/link")),
+    "rename": lambda job, at: job("os.rename", at("dir/sub/0"), at("dir/moved")),
+    "unlink": lambda job, at: job("os.unlink", at("dir/sub/0")),
+    "unlink-link": lambda job, at: job("os.unlink", at("dir/hard")),
+    "write-link": lambda job, at: job("write_file", at("dir/sub/2"), b"more"),
+    "create": lambda job, at: job("write_file", at("dir/sub/new"), b"new"),
+    "mkdir": lambda job, at: job("os.mkdir", at("dir/sub/new")),
+    "symlink": lambda job, at: job("os.symlink", "0", at("dir/sub/new")),
+    "chmod-directory": lambda job, at: job("os.chmod", at("dir/sub"), 0o700),
+    "rename-directory": lambda job, at: job("os.rename", at("dir"), at("other/moved")),
+    "exchange": lambda job, at: job("exchange_repeatedly", at("dir"), at("other"), 1),
+    "exchange-files": lambda job, at: job("exchange_repeatedly", at("dir/sub/0"), at("other/sub/1"), 1),
+    "remove-directory": lambda job, at: job("shutil.rmtree", at("dir/sub")),
+}
+
+
+@pytest.fixture
+def job(store, mount_store, job_of):
+    for directory in ("dir", "other"):
+        (store / TOP / directory / "sub").mkdir(parents=True)
+        for number in range(3):
+            (store / TOP / directory / f"sub/{number}").write_text("of the base")
+        os.link(store / TOP / directory / "sub/2", store / TOP / directory / "hard")
+        os.symlink("sub/1", store / TOP / directory / "soft")
+    return job_of(mount_store(store), "mine", USER)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("owns_directories", [False, True])
+def test_a_change_leaves_no_former_attributes(job, change, owns_directories):
+    top = job.path(TOP)
+    if owns_directories:  # and a copy of the file with two names
+        for name in ("dir/hard", "dir/sub", "dir", "other/sub", "other"):
+            job("os.chmod", f"{top}/{name}", 0o750)
+    assert job("compare_attributes", top) == {}  # the kernel has cached all of them
+    CHANGES[change](job, lambda name: f"{top}/{name}")
+    assert job("compare_attributes", top) == {}
+
+
+def test_publishing_leaves_no_former_attributes(job):
+    job.put_group("KEY", {"kernel.cubin": b"data"})
+    assert job("compare_attributes", job.path("triton")) == {}
