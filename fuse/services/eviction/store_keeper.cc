@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,6 +26,20 @@ namespace {
 constexpr std::time_t kTrashKeepSeconds = 3600;
 constexpr std::size_t kMostUses = 256;  // files whose access times are to be set; each has a descriptor
 
+// Sets the access time of an O_PATH descriptor's file to the current time; `st`: the file's attributes. First reads a
+// byte: if the file system then sets the time, the ctime stays unchanged. If it does not (noatime, relatime), calls
+// utimensat(2), which requires that the daemon own the file or have CAP_FOWNER. Ignores errors.
+void set_access_time(int object, const struct stat& st) {
+  if (const auto file = sys::reopen(object, O_RDONLY | O_NONBLOCK)) {
+    char byte = 0;
+    (void)::pread(file->get(), &byte, 1, 0);
+    const auto read = sys::stat_fd(object);
+    if (read && read->st_atime > st.st_atime) return;
+  }
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  (void)sys::set_times(object, times);
+}
+
 }  // namespace
 
 StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& counters,
@@ -40,20 +55,19 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
       is_base_local_(is_local_file_system(store.base())) {}
 
 // Eviction depends on access times. A file's access time does not change when the kernel answers a read from the
-// mount's page cache, or if the file system is mounted noatime. So the daemon sets it.
+// mount's page cache, or if the file system is mounted noatime. So the daemon sets the access time.
 //
-// Setting the times waits for the file's lock. Every user who may read the file can hold this lock for as long as he
-// likes: he calls FIEMAP with a buffer whose pages his own file system does not return.
+// Setting the time takes the inode lock. Any user who may read the file can hold this lock indefinitely: FIEMAP writes
+// its result to a buffer with the lock held, and the buffer may be a mapping of a file whose file system never returns
+// the data. So a separate thread sets the time.
 void StoreKeeper::note_use(int fd, const struct stat& st, int flags) {
   if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);
   if (!options_.is_tended || used >= std::time(nullptr) - kUseGrainSeconds) return;
   auto opened = sys::reopen(fd, O_PATH);
   if (!opened) return;
-  const auto set_time = [file = std::make_shared<const UniqueFd>(*std::move(opened))](const auto&) {
-    const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-    (void)sys::set_times(file->get(), times);  // fails if the daemon may only read the base
-  };
+  const auto set_time = [file = std::make_shared<const UniqueFd>(*std::move(opened)), st](
+                            const auto&) { set_access_time(file->get(), st); };
   (void)uses_.try_post(set_time, kMostUses);  // if this fails, a later use is recorded
 }
 
