@@ -111,8 +111,8 @@ void Names::mkdir(const Request& request, NodeId parent, const char* name, mode_
 Result<Entry> Names::mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
                            dev_t device) {
   // With owner=squash, all objects of a view belong to its user, who must not own a device node. With owner=keep, the
-  // kernel forwards only the requests of callers that may create devices on any file system. A device 0:0 needs no
-  // privilege; the overlay refuses it.
+  // kernel forwards a request for a device only if the caller has CAP_MKNOD in the initial user namespace, or if the
+  // device is overlayfs's whiteout (character device 0:0), which make_node() refuses.
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
   if (is_device && !mount_.options.owners.keep) return Errno(EPERM);
   return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
@@ -170,6 +170,8 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
   }();
   if (!entry || job->overlay.locks().files.is_shared_name(linked))
     return completion.complete(entry);
+  mount_.publishing.note_built(*job, linked);
+  mount_.single_flight.note_step(*job, linked);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
   mount_.publishing.completed(
       *job, linked, Arrival::kNamed,
@@ -240,8 +242,8 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
     if (is_released) mount_.batons.forget(job, path);
     return Status();
   };
-  // Until the reply, the kernel also holds the lock of the removed object. A queued invalidation of a directory that
-  // had the same node id before would wait for that lock, so the object counts as held (HeldDirectories).
+  // Until the reply, the kernel also holds the inode lock of the removed object. If a directory had the same node id
+  // before, its queued invalidation would wait for that lock, so the object counts as held (HeldDirectories).
   const NodeRef directory = decode(parent);
   const NodeId victim = encode({mount_.nodes.names().find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(request, parent, name, remove);

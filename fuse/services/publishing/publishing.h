@@ -28,8 +28,8 @@
 
 namespace cacheshim {
 
-// Publishes entries and ends jobs, and delays the replies that must wait for this. Receivers never do the work; tasks
-// do. Thread-safe; call with no lock held.
+// Publishes entries and ends jobs, and delays the replies that must wait for this. The work runs in tasks, never in
+// receivers. Thread-safe; call with no lock held.
 class Publishing {
  public:
   struct Parts {  // all must outlive Publishing
@@ -75,7 +75,7 @@ class Publishing {
   void completed(Job& job, const std::string& path, Arrival arrival, Waiter waiter);
   // Answers the request once no entry of the job that contains `path` is being published.
   void await(const Job& job, const std::string& path, Waiter waiter);
-  // Call when an object has just been created, or has just got its name.
+  // Call when an object has just been created at `path`, or has just got this name by a rename or link.
   void note_built(Job& job, const std::string& path);
   // Removes from the job's record, and returns, the objects that the job has built under this lock file.
   std::vector<std::string> take_built(Job& job, std::string_view lock_file) const;

@@ -30,9 +30,16 @@ def build(mount, two_jobs):
     return one, two, locks[0]
 
 
-def test_a_job_that_waited_for_the_lock_finds_the_library(mount, build):
+@pytest.mark.parametrize("arrival", ["write", "rename", "link"])
+def test_a_job_that_waited_for_the_lock_finds_the_library(mount, build, arrival):
     one, two, lock = build
-    one.write(LIBRARY, b"built")
+    if arrival == "write":
+        one.write(LIBRARY, b"built")
+    else:
+        one.write(LIBRARY + ".tmp", b"built")
+        one(f"os.{arrival}", one.path(LIBRARY + ".tmp"), one.path(LIBRARY))
+    if arrival == "link":
+        one("os.unlink", one.path(LIBRARY + ".tmp"))
     assert not mount.base(LIBRARY).exists()
     one("fcntl.flock", lock, fcntl.LOCK_UN)
     two.result()

@@ -26,7 +26,7 @@ def test_a_dead_builder_hands_over(mount, crowd, flights, end):
     assert flights() == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0, "failures": 0}
 
 
-# A kernel does not compile: the autotuner catches the error and continues with the next one.
+# If a kernel does not compile, the autotuner catches the error and continues with the next kernel.
 def test_a_builder_that_begins_another_kernel_has_failed_the_previous_one(mount, crowd, flights):
     leader, other, late = crowd(3)
     assert not look(leader)
@@ -76,3 +76,20 @@ def test_a_builder_that_removes_its_temporary_directory_unused_has_failed(mount,
     leader("shutil.rmtree", leader.path(KEY, "tmp.pid_7_5f3c"))
     assert not other.result(timeout=10)
     assert flights()["failures"] == 1
+
+
+@pytest.mark.parametrize("arrival", ["rename", "link"])
+def test_a_builder_whose_temporary_directory_held_a_part_still_builds(mount, crowd, flights, arrival):
+    leader, other = crowd(2)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    temporary = leader.path(KEY, "tmp.pid_7_5f3c")
+    leader("os.mkdir", temporary)
+    leader.write(f"{KEY}/tmp.pid_7_5f3c/part", b"part")
+    leader(f"os.{arrival}", f"{temporary}/part", leader.path(KEY, "part"))
+    leader("shutil.rmtree", temporary)
+    assert flights()["failures"] == 0
+    leader("os.unlink", leader.path(KEY, "part"))  # so that `build` completes the entry
+    build(leader)
+    assert other.result(timeout=10)
