@@ -9,7 +9,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::uint64_t kBytesOfName = 4096;  // a new object needs at most about one block
-// A user may take this many bytes within max_layer_size, even if fewer are then free.
+// While a user's layers hold at most this many bytes in total, try_grow() does not compare them with the free space.
 constexpr std::uint64_t kSmallLayers = 1 << 30;
 
 }  // namespace
@@ -25,8 +25,9 @@ Status LayerUse::grow(uid_t owner, const LayerSize& added) {
   return is_permitted ? Status() : Errno(EDQUOT);
 }
 
-// Refuses to add bytes to the layers of a user with a limit if they hold more than kSmallLayers, and more than was
-// available at the last measurement. So above kSmallLayers, one user can take at most half of the space that was free.
+// Refuses what exceeds a limit. If the user has a max_layer_size, also refuses to add bytes while the user's layers
+// hold more than kSmallLayers and more than the last known free space. So above kSmallLayers, one user can take at most
+// half of the space that was free.
 bool LayerUse::try_grow(const LayerSize& added) {
   const std::uint64_t share = std::max(quota_->space.last_available(), kSmallLayers);
   if (added.bytes > 0 && account_->most(Limit::kLayerSize) != 0 &&
@@ -81,6 +82,7 @@ void LayerUse::adopt() {
 void LayerUse::clear() {
   is_unmeasured_ = false;
   const MutexLock lock(mutex_);
+  is_being_measured_ = false;
   bytes_.set(0);
   files_.set(0);
 }
@@ -103,6 +105,7 @@ bool LayerUse::is_due() const { return is_unmeasured_ || is_near_limit(); }
 void LayerUse::begin_measuring() {
   is_unmeasured_ = false;
   const MutexLock lock(mutex_);
+  is_being_measured_ = true;
   grown_ = {};
 }
 
@@ -110,7 +113,7 @@ void LayerUse::end_measuring(uid_t owner, const LayerSize& found) {
   if (quota_ == nullptr) return;
   UserAccount& account = quota_->limits.account(owner);
   const MutexLock lock(mutex_);
-  if (!charge_to(account)) return;
+  if (!std::exchange(is_being_measured_, false) || !charge_to(account)) return;
   bytes_.set(found.bytes + grown_.bytes);
   files_.set(found.files + grown_.files);
 }

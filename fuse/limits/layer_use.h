@@ -56,7 +56,8 @@ class LayerUse {
   // Whether the layer should be measured.
   bool is_due() const EXCLUDES(mutex_);
   bool is_near_limit() const EXCLUDES(mutex_);
-  // Call before and after the layer is measured. Growth between the two calls is added to `found`.
+  // Call before and after the layer is measured. Growth between the two calls is added to `found`. If clear() is called
+  // between them, the measurement does not count.
   void begin_measuring() EXCLUDES(mutex_);
   void end_measuring(uid_t owner, const LayerSize& found) EXCLUDES(mutex_);
   LayerSize size() const EXCLUDES(mutex_);
@@ -80,6 +81,7 @@ class LayerUse {
   UserAccount* account_ GUARDED_BY(mutex_) = nullptr;
   Charge bytes_ GUARDED_BY(mutex_);
   Charge files_ GUARDED_BY(mutex_);
+  bool is_being_measured_ GUARDED_BY(mutex_) = false;
   LayerSize grown_ GUARDED_BY(mutex_);  // since begin_measuring()
   Walk last_walk_ GUARDED_BY(mutex_);
 };

@@ -57,12 +57,21 @@ TEST_F(LayerUseTest, RootAndLayersWithoutQuotaAreNotLimited) {
   EXPECT_FALSE(plain.is_due());
 }
 
-// Root may begin a user's job, and write to its layer first.
-TEST_F(LayerUseTest, TheOwnerIsChargedAsSoonAsItIsKnown) {
+TEST_F(LayerUseTest, ANewOwnerIsChargedForTheWholeLayer) {
   EXPECT_TRUE(layer_.grow(kOther, {.bytes = kMiB, .files = 1}));
   EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
   EXPECT_EQ(limits_.account(kOther).used(Limit::kLayerSize), 0U);
   EXPECT_EQ(used(Limit::kLayerSize), 2 * kMiB);
+}
+
+TEST_F(LayerUseTest, ALayerThatIsRemovedWhileItIsMeasuredIsNotCharged) {
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
+  layer_.begin_measuring();
+  layer_.clear();
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 10, .files = 1}));  // the job's next layer
+  layer_.end_measuring(kUser, {.bytes = kMiB, .files = 1});
+  EXPECT_EQ(layer_.size().bytes, 10U);
+  EXPECT_EQ(used(Limit::kLayerSize), 10U);
 }
 
 TEST_F(LayerUseTest, IsDueNearALimitAndCorrectedByAMeasurement) {
