@@ -74,9 +74,14 @@ Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_byte
 
 Status StagedCopies::complete(const Claim& claim) {
   if (claim.is_maker) {
-    const Status made = make(claim);
-    finish(claim.copy, made);
-    return made;
+    try {
+      const Status made = make(claim);
+      finish(claim.copy, made);
+      return made;
+    } catch (...) {  // no memory
+      finish(claim.copy, Errno(ENOMEM));
+      throw;
+    }
   }
   const MutexLock lock(mutex_);
   while (!claim.copy->is_done_) done_.wait(mutex_);

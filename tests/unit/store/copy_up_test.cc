@@ -179,6 +179,14 @@ TEST_F(StagedCopiesTest, FailureIsReportedToWaiters) {
   EXPECT_TRUE(begin(10)->is_maker);
 }
 
+TEST_F(StagedCopiesTest, AnExceptionIsAFailureForWaiters) {
+  steps_.then = [](CopyUpStep) -> Status { throw std::bad_alloc(); };
+  const auto maker = begin(10);
+  const auto waiter = begin(10);
+  EXPECT_THROW((void)copies_.complete(*maker), std::bad_alloc);
+  EXPECT_TRUE(copies_.complete(*waiter).failed_with(ENOMEM));
+}
+
 TEST_F(StagedCopiesTest, ShorterCopyIsNotUsedForALongerRequest) {
   const auto shorter = begin(5);
   ASSERT_TRUE(shorter->is_maker);
@@ -260,7 +268,8 @@ TEST_F(CopyUp, KeepsModeTimesAttributesAndHoles) {
   EXPECT_EQ(::getxattr((scratch_ / "upper/a/x").c_str(), "user.note", value, sizeof value), 4);
 }
 
-// An access ACL that gives read permission to one more user (20002): linux/posix_acl_xattr.h.
+// Returns an access ACL that gives read permission to one more user, 20002. Format:
+// linux/posix_acl_xattr.h.
 std::string acl_of_one_more_user() {
   struct Entry {
     std::uint16_t tag;
