@@ -26,10 +26,10 @@ constexpr const char* kCheck = "environment";
 constexpr std::string_view kOurPrefix = "CACHESHIM_";
 // All variables that users may set, and those that the library sets for child processes.
 constexpr std::array<std::string_view, 16> kKnown = {
-    kMountVariable,     kJobVariable,         kCycleVariable,      kRoutesVariable,
-    kPublishVariable,   kDisableVariable,     kStrictVariable,     kLogVariable,
-    kCudaEagerVariable, kCudaMatchVariable,   kCudaReportVariable, "CACHESHIM_EXEC",
-    "CACHESHIM_FOLDER", "CACHESHIM_CUDA_SET", "CACHESHIM_WARNED",  kHomeVariable};
+    kMountVariable,        kJobVariable,         kCycleVariable,      kRoutesVariable,
+    kPublishVariable,      kDisableVariable,     kStrictVariable,     kLogVariable,
+    kCudaEagerVariable,    kCudaMatchVariable,   kCudaReportVariable, "CACHESHIM_EXEC",
+    "CACHESHIM_DIRECTORY", "CACHESHIM_CUDA_SET", "CACHESHIM_WARNED",  kHomeVariable};
 
 std::string setting(std::string_view name) {
   return fmt::format("{}={}", name, find_variable(name).value_or(""));
@@ -64,12 +64,12 @@ void check_ids(Findings& findings) {
 
 void check_switches(Findings& findings) {
   if (is_switched_on(kDisableVariable)) {
+    const bool is_required = is_switched_on(kStrictVariable);
     findings.warn(kCheck, setting(kDisableVariable),
-                  is_switched_on(kStrictVariable)
-                      ? fmt::format("the library does nothing, although {} requires it",
-                                    setting(kStrictVariable))
-                      : "the library does nothing in jobs that are started from here",
-                  "unset one of them");
+                  is_required ? fmt::format("the library does nothing, although {} requires it",
+                                            setting(kStrictVariable))
+                              : "the library does nothing in jobs that are started from here",
+                  is_required ? "unset one of them" : "unset it");
   }
   for (const std::string_view name : {kDisableVariable, kStrictVariable}) {
     const auto value = find_variable(name);
@@ -122,7 +122,8 @@ void check_mount_variable(const DoctorContext& context, Findings& findings) {
       "use one of the two everywhere");
 }
 
-// Reports a cache's own variable that leads elsewhere, because it takes precedence over the mount.
+// Reports each cache's own variable that names a path outside the mount, because the cache then does
+// not use the mount.
 void check_cache_variables(const DoctorContext& context, const std::vector<Profile>& profiles,
                            Findings& findings) {
   const std::string mount =
@@ -150,8 +151,8 @@ struct Closed {
   struct stat st {};
 };
 
-// Returns the directory, or its nearest existing parent below HOME, if another user owns it and `user` cannot write
-// there, or if stat(2) fails. If this process does not run as `user`, checks only the owner.
+// Examines the directory at `path`, or its nearest existing ancestor below HOME. Returns it if another user owns it and
+// `user` cannot write to it, or if stat(2) fails. If this process does not run as `user`, checks only the owner.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};
@@ -166,8 +167,8 @@ std::optional<Closed> find_closed(const std::string& path, const std::string& ho
   return std::nullopt;
 }
 
-// Reports cache directories in HOME that belong to another user, as a container's build or sudo may
-// leave them. They cause PermissionError as soon as the caches are used without a mount.
+// Reports cache directories in HOME that belong to another user. sudo or a container build may have
+// created them. They cause PermissionError as soon as the caches are used without a mount.
 void check_default_directories(const std::vector<Profile>& profiles, Findings& findings) {
   constexpr const char* kName = "default caches";
   const auto home = find_variable("HOME");

@@ -319,7 +319,8 @@ def test_bad_configuration_and_profiles(doctor, store, scratch):
     env = {"XDG_CONFIG_HOME": str(config.parent)}
     for path in (config.parent, config, config / "profiles.d"):
         path.chmod(0o755)
-    assert doctor("--store", store, env=env, user=20001).of("configuration", "profiles") == []
+    report = doctor("--store", store, env=env, user=20001)
+    assert report.of("configuration") == report.of("profiles") == []
     (config / "cacheshim.toml").write_text("thraeds = 3\n")
     (config / "profiles.d/bad.toml").write_text("name = 1\n")
     report = doctor("--store", store, env=env, user=20001)
@@ -350,7 +351,8 @@ def test_an_incomplete_installation(installation, store, home):
         return Report(mounts.run(installation / "bin/cacheshim", "doctor", "--json", "--store", store,
                                  env={"HOME": str(home)}))
     library = installation / "lib/libcacheshim.so"
-    assert examine().of("library", "profiles") == []
+    report = examine()
+    assert report.of("library") == report.of("profiles") == []
     library.chmod(0o600)
     check_finding(examine(), "library", "problem", library, "chmod 0644")
     library.chmod(0o644)
@@ -380,6 +382,7 @@ def test_the_preloaded_library(doctor, store, library, scratch):
     ({"CACHESHIM_JBO": "1"}, "CACHESHIM_JBO", "no variable"),
     ({"CACHESHIM_JOB": "a/b"}, "CACHESHIM_JOB=a/b", "'a_b'"),
     ({"CACHESHIM_DISABLE": "1", "CACHESHIM_STRICT": "1"}, "CACHESHIM_DISABLE", "CACHESHIM_STRICT=1"),
+    ({"CACHESHIM_DISABLE": "1"}, "CACHESHIM_DISABLE=1", "unset it"),
     ({"CACHESHIM_DISABLE": "yes"}, "CACHESHIM_DISABLE=yes", "the library does nothing"),
     ({"CACHESHIM_STRICT": "off"}, "CACHESHIM_STRICT=off", "counts as 1"),
     ({"CACHESHIM_PUBLISH": "always"}, "CACHESHIM_PUBLISH=always", "never, end, complete"),
@@ -393,7 +396,7 @@ def test_variables_that_contradict(doctor, store, env, where, part):
 
 
 def test_variables_that_the_library_sets_for_children_are_known(doctor, store):
-    env = {"CACHESHIM_HOME": "/root", "CACHESHIM_FOLDER": "/root", "CACHESHIM_CUDA_SET": "EAGER",
+    env = {"CACHESHIM_HOME": "/root", "CACHESHIM_DIRECTORY": "/root", "CACHESHIM_CUDA_SET": "EAGER",
            "CACHESHIM_WARNED": "1"}
     assert doctor("--store", store, env=env).of("environment") == []
 
