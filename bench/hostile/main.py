@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a malicious user costs another user, the victim. Times the victim's operations during each attack, and
-beside a harmless neighbor that uses as much CPU as the attack and the daemon's work for it. Needs root, and creates its
-own mounts.
+"""Measures what a malicious user costs another user, the victim. Times the victim's operations during each attack. For
+comparison, times them beside a harmless neighbor that uses as much CPU time as the attack and the daemon's work for the
+attack together. Needs root, and creates its own mounts.
 
 bench/hostile/main.py [--seconds N] [--rounds N] [--attacks A,B] [--json]; uses build/dist.
 """
@@ -128,7 +128,7 @@ def neighbor(ground, cores, seconds):
 
 
 def p99(values):
-    return sorted(values)[min(len(values) - 1, math.ceil(len(values) * 0.99))]
+    return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 
 def add(total, times):
