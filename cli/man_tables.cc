@@ -26,7 +26,7 @@ void write_counters(std::ostream& out) {
   out << ".El\n";
 }
 
-static_assert(row_of(Limit::kLayerSize).standard == 1ULL << 40);  // the only size, shown as "1 TiB"
+static_assert(row_of(Limit::kLayerSize).default_value == 1ULL << 40);  // the only size, shown as "1 TiB"
 
 void write_limits(std::ostream& out) {
   out << ".Bl -tag -width Ds\n";
@@ -37,7 +37,7 @@ void write_limits(std::ostream& out) {
     } else {
       out << "\n.Pq Er " << row.error_name << " .\n";
     }
-    out << "Default: " << (row.is_size() ? "1 TiB" : std::to_string(row.standard)) << ".\n";
+    out << "Default: " << (row.is_size() ? "1 TiB" : std::to_string(row.default_value)) << ".\n";
   }
   out << ".El\n";
 }

@@ -19,13 +19,12 @@ inline constexpr std::string_view kCountersDirectory = "counters";
 inline constexpr std::string_view kBaseDirectory = "base";
 
 // Eviction depends on the access times of files. These times are renewed at most once in this
-// period. If a process finds that neither the access time nor the modification time of a file is
-// within this period, it opens the file through the mount, and the daemon renews the access time.
-// For an entry, eviction uses the latest access time of its files, so renewing the time of one file
-// is enough.
+// period: if the access time and the modification time of a file are both older, a process opens the
+// file through the mount, and the daemon renews the access time. For an entry, eviction uses the
+// latest access time of its files, so renewing the time of one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// The interval after which a process checks an access time again if it repeatedly opens the same
-// file, or files of one entry.
+// A process that repeatedly opens the same file, or files of one entry, checks the access time once
+// in each period of this length.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
@@ -79,7 +78,7 @@ inline bool is_alive(const std::uint32_t* word) {
 // threads share a slot.
 struct alignas(64) CounterSlot {
   std::uint64_t opens;  // opens that were served from the base
-  std::uint64_t looks;  // other answers from the base, including those for absent names
+  std::uint64_t lookups;  // other answers from the base, including those for absent names
 };
 inline constexpr std::size_t kCounterSlots = 64;
 inline constexpr std::size_t kCountersBytes = kCounterSlots * sizeof(CounterSlot);

@@ -11,14 +11,14 @@
 namespace cacheshim {
 
 enum class Limit : std::uint8_t {
-#define CACHESHIM_LIMIT(name, key, standard, error, what, effect) k##name,
+#define CACHESHIM_LIMIT(name, key, default_value, error, what, effect) k##name,
 #include "common/limits.def"
 #undef CACHESHIM_LIMIT
 };
 
 struct LimitRow {
   std::string_view key;
-  std::uint64_t standard;
+  std::uint64_t default_value;
   std::string_view error_name;  // "none": no call fails
   std::string_view what;
   std::string_view effect;
@@ -27,7 +27,7 @@ struct LimitRow {
 };
 
 inline constexpr auto kLimitRows = std::to_array<LimitRow>({
-#define CACHESHIM_LIMIT(name, key, standard, error, what, effect) {#key, standard, #error, what, effect},
+#define CACHESHIM_LIMIT(name, key, default_value, error, what, effect) {#key, default_value, #error, what, effect},
 #include "common/limits.def"
 #undef CACHESHIM_LIMIT
 });
@@ -40,7 +40,7 @@ inline constexpr int none = 0;
 constexpr int error_of(Limit limit) {
   using limit_errors::none;
   constexpr auto kErrors = std::to_array<int>({
-#define CACHESHIM_LIMIT(name, key, standard, error, what, effect) error,
+#define CACHESHIM_LIMIT(name, key, default_value, error, what, effect) error,
 #include "common/limits.def"
 #undef CACHESHIM_LIMIT
   });
@@ -52,9 +52,9 @@ constexpr const LimitRow& row_of(Limit limit) { return kLimitRows[static_cast<st
 // A value for each limit, in the order of kLimitRows. 0: there is no limit.
 using LimitValues = std::array<std::uint64_t, kLimitRows.size()>;
 
-constexpr LimitValues standard_limits() {
+constexpr LimitValues default_limits() {
   LimitValues values{};
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = kLimitRows[i].standard;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = kLimitRows[i].default_value;
   return values;
 }
 
@@ -64,7 +64,7 @@ constexpr std::uint64_t& value_of(LimitValues& values, Limit limit) {
 
 constexpr bool have_texts(const auto& rows) {
   for (const LimitRow& row : rows) {
-    if (row.what.empty() || row.effect.empty() || row.standard == 0) return false;
+    if (row.what.empty() || row.effect.empty() || row.default_value == 0) return false;
   }
   return true;
 }

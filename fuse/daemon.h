@@ -55,7 +55,7 @@ struct DaemonOptions {
   // The maximum time that a process waits for another process's build; 0: it does not wait.
   std::chrono::seconds flight_timeout{120};
   bool verify_on_open = false;
-  LimitValues limits = standard_limits();  // of one user
+  LimitValues limits = default_limits();  // of one user
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // the time between two maintenance rounds (StoreKeeper)
@@ -63,7 +63,7 @@ struct DaemonOptions {
   // one.
   WatchMode watch = WatchMode::kFanotify;
   bool io_uring = true;  // receive requests over io_uring if the kernel supports it
-  unsigned threads = 0;  // workers of the receive loop; 0: depends on the number of cores
+  unsigned threads = 0;  // receivers (SourceOptions); 0: depends on the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerMode owners;
   // The attempt of the job that this mount belongs to. When the mount is closed, the daemon records this attempt. If

@@ -25,7 +25,7 @@ struct Config {
   std::optional<PublishAllow> allow;
   std::string cuda_defaults;  // [cuda], in the format of the run directory's file `cuda`
   std::optional<bool> verify_on_open;
-  LimitValues limits = standard_limits();
+  LimitValues limits = default_limits();
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
   // The most capable mode to try. The daemon uses a simpler mode if this one does not work.

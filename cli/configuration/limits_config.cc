@@ -23,7 +23,7 @@ std::optional<std::uint64_t> find_limit(TomlReader& reader, const LimitRow& row)
 }  // namespace
 
 LimitValues read_limits(TomlReader& root, TomlProblem& problem) {
-  LimitValues limits = standard_limits();
+  LimitValues limits = default_limits();
   const toml::table* table = root.find_table("limits");
   if (table == nullptr) return limits;
   TomlReader reader(*table, "limits", problem);

@@ -146,7 +146,7 @@ void append_job(const JobTable::State& state, const std::string& layers_dir, boo
       R"("started":{},"open_files":{},"runs":{},"direct_opens":{},"direct_looks":{},)",
       job.id, job.life.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
       owner ? fmt::to_string(*owner) : "null", job.views.shares_uids(), job.life.started(),
-      job.use.open_files.load(), job.use.runs.load(), direct.opens, direct.looks);
+      job.use.open_files.load(), job.use.runs.load(), direct.opens, direct.lookups);
   const ReaderLock lock(job.overlay.mutex());
   text += R"("layer":)";
   if (job.layer && with_layer) {

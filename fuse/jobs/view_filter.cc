@@ -191,7 +191,7 @@ ViewFilter::Counts ViewFilter::read_counts() const {
   }
   for (const CounterSlot& slot : slots) {
     counts.opens += slot.opens;
-    counts.looks += slot.looks;
+    counts.lookups += slot.lookups;
   }
   return counts;
 }

@@ -23,7 +23,7 @@ void NodeTable::charge_to(const Job& job, UserAccount& account) {
   tree_.charge_to(&job, account);
 }
 
-// The job table has one lookup of each root. The kernel knows the mount's root without a lookup.
+// The job table holds one lookup of each view's root. The kernel knows the mount's root without a lookup.
 bool NodeTable::is_looked_up(NodeIndex view_root) const {
   const ReaderLock lock(tree_.mutex);
   return view_root == kRootNode || std::atomic_ref(tree_.at(view_root).lookups) > 1;

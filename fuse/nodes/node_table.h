@@ -80,8 +80,8 @@ class NodeTable {
 
   // Whether the kernel has looked up the root of a job's view. Otherwise it has cached no name of the view.
   bool is_looked_up(NodeIndex view_root) const;
-  // Makes the table forget the job, of which it must not get another call. Returns false, and changes nothing, if the
-  // kernel knows a node of the job.
+  // Makes the table forget the job: no later call may name the job. Returns false, and changes nothing, if the kernel
+  // knows a node of the job.
   bool forget_job(const Job& job, NodeIndex view_root);
 
   std::uint32_t size() const { return tree_.size(); }

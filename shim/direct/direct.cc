@@ -73,7 +73,7 @@ class Attempt {
     return false;
   }
   bool answer_look() const {
-    view_->count_look();
+    view_->count_lookup();
     return answer();
   }
   bool answer() const {

@@ -16,8 +16,9 @@
 // given for this path of the mount. If it returns false, errno is unchanged, but the output buffers may have been
 // overwritten. The mount answers all unusual cases: calls that follow a symlink, and paths with "..". It also answers
 // stat and access of devices, FIFOs and sockets, and stat, access and listings of objects that not every user may read.
-// Each function makes at most four system calls besides those that map the view and open the base's directory. All but
-// try_fopen() and try_open_directory(), which allocate as libc's do, are async-signal-safe.
+// Each function makes at most four system calls besides those that map the view and open the base's directory. The
+// functions are async-signal-safe, except try_fopen() and try_open_directory(), which allocate memory as libc's
+// functions do.
 //
 // A descriptor of a directly opened file continues to show the base's data after copy-up, as overlayfs's read-only
 // descriptors do. fstat of such a descriptor shows the view's attributes (hooks_fstat.cc).
@@ -64,7 +65,7 @@ struct OpenedDirectory {
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
 // Returns true if the base answers: `result` is then set. If `result.stream` is not null, call
-// View::count_look() once the stream is used; an absent name has been counted already.
+// View::count_lookup() once the stream is used; an absent name has been counted already.
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
 // Whether `name` is reserved (store/sys/whiteout.h). No view shows a reserved name, and no process

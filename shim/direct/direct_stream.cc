@@ -73,7 +73,7 @@ bool try_opendir(const char* rest, DIR*& result) {
     (void)real::closedir(opened.stream);
     return false;
   }
-  opened.view->count_look();
+  opened.view->count_lookup();
   return true;
 }
 

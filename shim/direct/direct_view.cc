@@ -115,9 +115,9 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == view.base_device;
 }
 
-// Fails if the process does not belong to the view: only the view's user and root can open the
-// counters for writing, and this function refuses root if the view belongs to another user, because
-// the mount shows such a view to root differently.
+// Returns false if the view does not belong to this process's user. Only the view's user and root
+// can open the counters for writing. This function refuses root for another user's view, because the
+// mount shows such a view to root differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -143,10 +143,10 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
   return view.filter && !view.filter.is_retired();
 }
 
-// Returns true for all users except root. Root's paths go through the symlinks in the mount's root
-// (Router::leave_view()); for root, returns true if these symlinks lead to the view of `job`. The
-// daemon chooses their target by the job in the process's environment, and chooses another job's
-// view if it cannot read that environment.
+// Returns true if the symlinks in the mount's root lead root to the view of `job`: root's paths go
+// through these symlinks (Router::leave_view()). The daemon chooses their target by the job in the
+// process's environment, and chooses another job's view if it cannot read that environment. Returns
+// true for all other users, without a check.
 bool is_view_of_links(const Routes& routes, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (routes.size() == 0) return false;
@@ -225,8 +225,8 @@ const View* try_mapping() {
   return view;
 }
 
-// Selects the slot by the thread's stack, so that threads that count at the same time rarely share
-// a cache line.
+// Selects the slot by the address of the thread's stack, so that threads that count at the same time
+// rarely share a cache line.
 CounterSlot& own_slot(CounterSlot* slots) {
   const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return slots[((stack >> 12) * 0x9e3779b97f4a7c15) >> 58];
@@ -240,8 +240,8 @@ void View::count_open() const {
   __atomic_fetch_add(&own_slot(counters).opens, 1, __ATOMIC_RELAXED);
 }
 
-void View::count_look() const {
-  __atomic_fetch_add(&own_slot(counters).looks, 1, __ATOMIC_RELAXED);
+void View::count_lookup() const {
+  __atomic_fetch_add(&own_slot(counters).lookups, 1, __ATOMIC_RELAXED);
 }
 
 bool View::is_base_in_sight() const {

@@ -34,10 +34,10 @@ struct View {
   bool is_alive() const { return cacheshim::is_alive(alive); }
   bool is_current() const { return is_alive() && !filter.is_retired(); }
   void count_open() const;
-  void count_look() const;
+  void count_lookup() const;
   // Whether the base's path still leads to the base. Leaves errno unchanged.
   bool is_base_in_sight() const;
-  // Prefetches the counters. Call before the system call that count_look() counts.
+  // Prefetches the counters. Call before the system call that count_lookup() counts.
   void fetch_counters() const;
 };
 

@@ -67,9 +67,9 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
   return runtime::router.restore(kernel_name, place, manner, out);
 }
 
-// Returns the route of NAME whose default path CACHESHIM_FOLDER contains, or kNoRoute.
+// Returns the route of NAME whose default path CACHESHIM_DIRECTORY contains, or kNoRoute.
 unsigned route_from_parent(std::string_view name) {
-  const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
+  const char* const path = child_environment::find_variable(::environ, "CACHESHIM_DIRECTORY");
   if (path == nullptr) return kNoRoute;
   const Routes& routes = runtime::routes();
   for (unsigned i = 0; i < routes.size(); ++i) {

@@ -12,7 +12,7 @@
 // getcwd uses the spelling of the path that was last passed to chdir, in this process or (after a
 // fork) in its parent. After an exec or an fchdir, getcwd returns PWD if PWD names the working
 // directory, as pwd(1) does. If PWD does not, getcwd uses the default path that the parent has
-// recorded in CACHESHIM_FOLDER; if this variable names no such path, getcwd uses the spelling that
+// recorded in CACHESHIM_DIRECTORY; if this variable names no such path, getcwd uses the spelling that
 // the process uses for the cache.
 namespace cacheshim::given_back {
 
@@ -22,7 +22,7 @@ namespace cacheshim::given_back {
 void note_use(const RoutedPath& routed);
 void note_directory(const RoutedPath& routed);
 
-// Returns the value of CACHESHIM_FOLDER for a program that this process starts: a default path, an
+// Returns the value of CACHESHIM_DIRECTORY for a program that this process starts: a default path, an
 // empty string to remove the variable, or null to leave it unchanged. The text remains valid.
 const char* directory_for_children();
 

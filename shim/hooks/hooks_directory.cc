@@ -29,8 +29,8 @@ namespace runtime = cacheshim::runtime;
 namespace {
 
 // Calls call(path, swap) with the routed path. `swap` converts results back; it is null if the path
-// was not rewritten. Returns a failure to the application without a retry, because these calls
-// create nothing.
+// was not rewritten. Does not repeat a failed call with the default path, because these calls create
+// nothing.
 template <class Call>
 int call_restored(const char* path, Call call) {
   const PrefixSwap* const none = nullptr;
@@ -161,7 +161,7 @@ bool scan_directly(const char* path, Entry*** out, int (*filter)(const Entry*),
   if (rest == nullptr || !direct::try_open_directory(rest, opened)) return false;
   result = -1;
   if (opened.stream == nullptr) return true;
-  opened.view->count_look();
+  opened.view->count_lookup();
   const auto outer = current_scan<Entry>;
   current_scan<Entry> = {filter, opened.fd};
   result = real_scandirat(opened.fd, ".", out, keep<Entry>, compare);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char kPreload[] = "LD_PRELOAD=";
 constexpr const char kOwnPrefix[] = "CACHESHIM_";
-constexpr const char kDirectory[] = "CACHESHIM_FOLDER";
+constexpr const char kDirectory[] = "CACHESHIM_DIRECTORY";
 constexpr std::size_t kMaxOurs = 32;
 constexpr std::size_t kMaxEntries = 65536;  // 512 KiB of stack; execve rarely has space for more
 

@@ -8,7 +8,7 @@
 // Extends the environment of a program that starts without LD_PRELOAD: adds this library, the
 // CACHESHIM_* variables that this process was started with, and CACHESHIM_HOME, so that `env -i`
 // loses nothing. Adds nothing if LD_PRELOAD is set but empty, or if CACHESHIM_EXEC=leave is set. If
-// the child starts in a default path or below it, CACHESHIM_FOLDER contains this default path
+// the child starts in a default path or below it, CACHESHIM_DIRECTORY contains this default path
 // (given_back.h).
 namespace cacheshim::child_environment {
 
@@ -39,7 +39,7 @@ enum class Library {
 // The change to an environment, and the space that it takes.
 struct Change {
   Library library = Library::kAsItIs;
-  const char* directory = nullptr;  // new CACHESHIM_FOLDER; empty: removed; null: unchanged
+  const char* directory = nullptr;  // new CACHESHIM_DIRECTORY; empty: removed; null: unchanged
   std::size_t pointers = 0;      // 0: nothing changes
   std::size_t bytes = 0;
 };

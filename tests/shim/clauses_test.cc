@@ -160,8 +160,8 @@ class ShimChildren : public ShimClauses {
            "\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
            "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
   }
-  // Runs a command with a clean environment, except for the variables that lead to the simulated
-  // mount.
+  // The beginning of a command line: runs the rest with only the variables by which the library
+  // finds the simulated mount.
   const std::string clean_ = "env -i TEST_MOUNTINFO=" + stage_.path("mountinfo") +
                              " TEST_CGROUP=" + stage_.path("cgroup") + " TEST_RUN=/nowhere ";
 };
@@ -226,7 +226,7 @@ TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   EXPECT_EQ(said("cd ~/.triton/cache/K && sh -c 'cd $CACHESHIM_MOUNT/triton/K && /bin/pwd'"),
             mount_name);
   EXPECT_EQ(said(in_default + "sh -c '/bin/pwd & wait'"), default_name);
-  EXPECT_EQ(said(in_default + "env -C / env | grep CACHESHIM_FOLDER"), "");
+  EXPECT_EQ(said(in_default + "env -C / env | grep CACHESHIM_DIRECTORY"), "");
 }
 
 TEST_F(ShimChildren, UseTheCache) {
@@ -236,7 +236,8 @@ TEST_F(ShimChildren, UseTheCache) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-// The first program is an i386 program. The second one names a loader like musl's.
+// The first program is an i386 program. The second one names another dynamic loader than glibc's,
+// as musl's programs do.
 TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
 #if defined(__x86_64__)
   const Ended other =
@@ -244,8 +245,9 @@ TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
   if (other.status == 126) GTEST_SKIP() << "this kernel runs no i386 programs";
   EXPECT_EQ(other.status, 0);
   EXPECT_EQ(other.err, "");
-  // The library removes itself from the LD_PRELOAD of such a program, whose loader would print an
-  // error. thirty_two_bits.S returns 1 for an empty LD_PRELOAD, 2 for any other.
+  // The library removes itself from LD_PRELOAD when it starts a program that cannot load it,
+  // because the program's loader would print an error. thirty_two_bits.S returns 1 for an empty
+  // LD_PRELOAD, 2 for any other.
   const std::string program = std::getenv("CACHESHIM_TEST_OTHER");
   EXPECT_EQ(stage_.run_shell(program).status, 1);
   EXPECT_EQ(stage_.run_shell("LD_PRELOAD=/other.so:$LD_PRELOAD " + program).status, 2);

@@ -72,7 +72,7 @@ struct Lease {
   FlightTime next_check;
   FlightTime since;  // the time at which the builder got the lease
   uid_t uid = 0;     // the builder's user
-  // How much of the time after `since` the user has been charged with (FruitlessUsers).
+  // The part of the time after `since` for which the user has been charged (FruitlessUsers).
   FlightTime::duration charged{0};
   // Since the builder got the lease, its job has changed a file in the entry's directory
   // (has_begun), and made a part of the entry (has_part).

@@ -51,14 +51,14 @@ TEST(Config, ReadsThePublishers) {
 }
 
 TEST(Config, ReadsTheLimitsOfUsers) {
-  EXPECT_EQ(parse_config("", "c.toml").limits, standard_limits());
+  EXPECT_EQ(parse_config("", "c.toml").limits, default_limits());
   LimitValues limits =
       parse_config("[limits]\nmax_handles = 7\nmax_layer_size = '5G'\nmax_locks = 0\n", "c.toml")
           .limits;
   EXPECT_EQ(value_of(limits, Limit::kHandles), 7U);
   EXPECT_EQ(value_of(limits, Limit::kLayerSize), 5ULL << 30);
   EXPECT_EQ(value_of(limits, Limit::kLocks), 0U);
-  EXPECT_EQ(value_of(limits, Limit::kJobs), row_of(Limit::kJobs).standard);
+  EXPECT_EQ(value_of(limits, Limit::kJobs), row_of(Limit::kJobs).default_value);
   EXPECT_NE(refusal("[limits]\nmax_jobs = -1\n").find("must not be negative"), std::string::npos);
   EXPECT_NE(refusal("[limits]\nmax_layer_size = '5Q'\n").find("must be a size"), std::string::npos);
   EXPECT_NE(refusal("[limits]\nmax_things = 1\n"), "");

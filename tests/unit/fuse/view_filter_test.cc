@@ -162,10 +162,10 @@ TEST_F(ViewFilterTest, IsRetiredByItsEndAndByOtherOwners) {
 TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   const UniqueFd fd(::open((scratch_ / "counters/j").c_str(), O_RDWR));
   ASSERT_TRUE(fd);
-  CounterSlot slots[2] = {{.opens = 3, .looks = 1}, {.opens = 4, .looks = 0}};
+  CounterSlot slots[2] = {{.opens = 3, .lookups = 1}, {.opens = 4, .lookups = 0}};
   ASSERT_EQ(::pwrite(fd.get(), slots, sizeof slots, 0), ssize_t{sizeof slots});
   EXPECT_EQ(filter_.counts().opens, 7U);
-  EXPECT_EQ(filter_.counts().looks, 1U);
+  EXPECT_EQ(filter_.counts().lookups, 1U);
   filter_.close();
   EXPECT_EQ(filter_.counts().opens, 7U);
   // If the user truncates the file, the daemon keeps the last counts.
@@ -315,7 +315,7 @@ class ShadowTest : public OverlayTest {
     const auto shown = told_overlay_.find(path);
     struct stat base;
     const bool in_base = ::lstat((scratch_ / ("base/" + path)).c_str(), &base) == 0;
-    if (!in_base && errno != ENOENT) return;  // the library does not answer for such a name
+    if (!in_base && errno != ENOENT) return;  // the library leaves this name to the mount
     const bool differs = shown ? !in_base || shown->st.st_ino != base.st_ino
                                : in_base || shown.error().code() != ENOENT;
     const bool is_scratch = directories_.rules.is_mount_only(path);
