@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""job_list.py PROGRAM [JOBS]: the CPU time of `job list` and `job list --json` with JOBS jobs.
+"""job_list.py PROGRAM [JOBS]: measures the CPU time of `job list` and `job list --json` with JOBS jobs.
 
-Mounts a store of its own below TMPDIR, and unmounts it at the end. Prints for
-each command the CPU time of the client and of the daemon, as medians of several runs.
+Mounts a new store below TMPDIR, and unmounts it at the end. Prints, for each command, the median CPU times of the
+client and of the daemon over several runs.
 """
 
 import json

@@ -74,7 +74,7 @@ std::string find_unknown_word(const CLI::App& app) {
   return left.empty() ? "" : left.front();
 }
 
-// CLI11 reports help and version as errors, although they are none. All its other errors are usage
+// CLI11 reports --help and --version as errors with exit code 0. All its other errors are usage
 // errors.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);

@@ -13,11 +13,13 @@
 // and the preloaded library maps it read-only. So a process can determine without a request to the daemon that the
 // layer does not shadow a name.
 //
-// Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
-// that the base has under it; and both keys of each entry whose reads the daemon must see. Names
-// that only the mount may answer for (name_rules.h) need no key. Bits are never cleared. The daemon
-// writes a new file and retires the old filter when the filter becomes too small, when the view's
-// owner changes, and when the layer is emptied.
+// A path has two keys, its own and the key "below" it:
+// - The filter has the path's own key if the layer has or hides this name.
+// - The filter has the key "below" the path if the layer hides everything that the base has under it.
+// - The filter has both keys of each entry whose reads the daemon must see.
+// Names that only the mount may answer for (name_rules.h) need no key. Bits are never cleared. The
+// daemon writes a new file and retires the old filter when the filter becomes too small, when the
+// view's owner changes, and when the layer is emptied.
 //
 // A listing needs only the key of the directory. Before the daemon puts a name, a whiteout or an
 // opaque marker into a directory of the layer, it adds the directory's key and creates the
@@ -46,7 +48,7 @@ struct alignas(64) FilterHeader {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
-  std::uint32_t retired;     // not 0: do not use this filter; there may be a newer file of its name
+  std::uint32_t retired;     // not 0: do not use this filter; a newer one may have the same file name
   // Not 0: a process of this job is building. A process that opens a name of class `flight` must
   // then use the mount, even if the base has the name: the open may show that the process has given
   // up its own build.

@@ -9,8 +9,8 @@
 namespace cacheshim {
 
 struct KernelLock {
-  // A lock by flock(2); otherwise a record lock of a process, by fcntl(2). Locks of open file
-  // descriptions are left out, because the kernel names no process for them.
+  // True: a lock by flock(2). False: a record lock of a process, by fcntl(2). OFD locks are left out,
+  // because the kernel names no process for them.
   bool is_flock = false;
   bool waits = false;  // waits for a lock that another process holds
   pid_t process = 0;

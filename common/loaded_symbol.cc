@@ -14,8 +14,8 @@ const T* at_address(std::uintptr_t address) {
   return reinterpret_cast<const T*>(address);
 }
 
-// This object's own dynamic section, which the linker defines. It has another name here, because
-// <link.h> declares _DYNAMIC for any object.
+// The dynamic section of the object that contains this code. The linker defines the symbol
+// _DYNAMIC, which <link.h> already declares with default visibility, hence the other name here.
 extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC");
 
 // Replaces strcmp, which sanitizers interpose.
@@ -182,7 +182,7 @@ void* LoadedObject::function(const ElfW(Sym) * symbol) const {
 }
 
 bool LoadedObject::is_called(const char* soname) const {
-  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // empty at offset 0
+  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // "" is at offset 0
 }
 
 bool may_be_defined(const SymbolName& name) {

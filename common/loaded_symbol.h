@@ -11,8 +11,9 @@
 // functions.
 //
 // If the loader's list exists, only may_be_defined() calls a function that a sanitizer interposes
-// (dl_iterate_phdr). A sanitizer calls dlsym for its own functions before its interceptors are
-// ready, so the code that such a call runs must call no interposed function.
+// (dl_iterate_phdr). At its start, a sanitizer calls dlsym to find the functions that it interposes.
+// Its interceptors do not work yet, so the code that runs in such a call must call no interposed
+// function.
 namespace cacheshim {
 
 // Returns the first object of this process's list; l_next leads to the others. Returns null if the

@@ -13,8 +13,8 @@ bool is_special(char c) { return c == '*' || c == '?' || c == '[' || c == '\\'; 
 // The kind of the pattern's next item.
 enum class Item { kByte, kAnyByte, kAnything };
 
-// Consumes the bracket expression at `at`. An expression without classes or escapes matches any
-// byte.
+// Consumes the bracket expression at `at`, which counts as any byte. Returns kAnything for an
+// expression that contains another '[' or '\' or has no end.
 Item take_bracket(const char*& at, const char* end) {
   const char* close = at + 1;
   if (close != end && (*close == '!' || *close == '^')) ++close;

@@ -7,14 +7,14 @@
 
 // The special names of each cache family, as a flat table: the names for which the preloaded
 // library must let the mount answer, always or if the base lacks the name (NameRule). The daemon
-// writes the table from the profiles. To be simpler, a pattern here may match more names than the
-// profile's pattern: the mount then also answers for the additional names, and its answers are
+// writes the table from the profiles. A pattern here is simplified, and may match more names than
+// the profile's pattern. The mount then also answers for the additional names, and its answers are
 // always correct.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
   kMountOnly = 1,  // if a component of a path matches, only the mount answers for the path
-  // if a component below the family's directory matches and the path is absent, the mount must
+  // if a component below the family's directory matches and the path is absent, only the mount may
   // report ENOENT, because the lookup may have to wait for a builder
   kAwaited = 2,
 };
@@ -34,12 +34,13 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // a pattern of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // The first and the last character of all matching names, so that most names need no full match. NUL if they differ.
+  // All matching names begin with `first` and end with `last`; NUL if there is no such character. For most other names,
+  // a comparison with these characters makes a match against the pattern unnecessary.
   char first;
   char last;
 };
 
-// A checked, read-only view of a table. Owns nothing; the bytes must outlive it. The bytes may change at any time: the
+// Reads a table that it has checked. Owns nothing; the bytes must outlive it. The bytes may change at any time: the
 // answers are then arbitrary, but no function reads outside of the bytes.
 class NameRules {
  public:
@@ -67,9 +68,9 @@ class NameRules {
   std::uint32_t count_ = 0;
 };
 
-// Returns true for all names that fnmatch(3) without flags matches, and for some others: a bracket expression matches
-// any byte or, if it is complex, the rest of the name, whatever it is. Does not allocate memory and does not depend on
-// the locale.
+// Returns true for all names that fnmatch(3) without flags matches, and for some others. A bracket expression matches
+// any byte; if it contains another '[' or '\', or has no end, it matches any rest of the name. Does not allocate memory
+// and does not depend on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);

@@ -13,8 +13,8 @@ inline constexpr std::string_view kJobsName = ".jobs";
 inline constexpr std::string_view kControlName = ".cacheshim";
 inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 
-// The run directory of a mount is <base>/cacheshim/<escaped mount path>; base is /run, or
-// XDG_RUNTIME_DIR for a daemon that does not run as root.
+// The run directory of a mount is /run/cacheshim/<escaped mount path>; for a daemon that does not
+// run as root, $XDG_RUNTIME_DIR/cacheshim/<escaped mount path>.
 inline constexpr std::string_view kRunBase = "/run";
 inline constexpr std::string_view kRunDirName = "cacheshim";
 inline constexpr std::string_view kRoutesFile = "routes";
@@ -28,9 +28,8 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// The directory that replaces HOME in default paths, for a program without HOME. If a child's
-// environment lacks LD_PRELOAD, the library adds this variable, and its other variables, to that
-// environment.
+// The directory that replaces HOME in default paths, for a program without HOME. When the library
+// restores LD_PRELOAD in a child's environment, it also adds this variable, with the value of HOME.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 

@@ -26,7 +26,7 @@ bool is_printable(char32_t code) {
 struct Lead {
   std::size_t bytes;
   char32_t bits;
-  char32_t smallest;  // a smaller code has a shorter form
+  char32_t smallest;  // a smaller code in this form is overlong
 };
 
 Lead lead_of(unsigned char byte) {

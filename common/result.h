@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-// A value or an errno: the only type for results of functions that may fail. Header-only, without
-// exceptions or allocation, so that the preloaded library can use it as well.
+// The result of a function that may fail: a value or an errno. Header-only, without exceptions or
+// allocation, so that the preloaded library can use it as well.
 namespace cacheshim {
 
 // An errno value that a function returns. Never 0.

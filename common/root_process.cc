@@ -6,8 +6,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Stores the next number of the text in `value`, and removes the text up to its end; returns false
-// if there is none.
+// Stores the next number of the text in `value`, and removes it and all text before it. Returns
+// false if there is no number.
 bool take_number(std::string_view& text, unsigned long& value) {
   const char* at = text.data();
   const char* const end = at + text.size();

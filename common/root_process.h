@@ -7,10 +7,10 @@
 
 #include "common/job_id.h"
 
-// Rules for the environment of a root process. sudo and similar programs can pass a user's variables
-// on to root (`sudo -E`, env_keep). A variable must not lead root to a mount or a run directory of
-// another user. A process can check who owns such a directory, but not who has chosen the paths in
-// CACHESHIM_ROUTES and CACHESHIM_LOG: root ignores these if sudo may have kept them.
+// Which environment variables a root process trusts. sudo and similar programs can pass a user's
+// variables on to root (`sudo -E`, env_keep). A variable must not lead root to a mount or a run
+// directory of another user. A process can check who owns such a directory, but not who has chosen
+// the paths in CACHESHIM_ROUTES and CACHESHIM_LOG: root ignores these if sudo may have kept them.
 namespace cacheshim {
 
 // A user namespace, as /proc/self/uid_map describes it.

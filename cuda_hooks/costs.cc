@@ -22,8 +22,8 @@ struct Costs {
   std::atomic<std::int64_t> bytes{0};
 };
 constinit Costs costs;
-// the process that initialized the driver: only this process prints the counts, which a forked
-// child inherits
+// the process that initialized the driver; no other process prints the counts, because a forked
+// child inherits them
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> driver_is_eager{false};
 

@@ -5,13 +5,13 @@
 
 #include "cuda_hooks/driver_api.h"
 
-// The drivers of this process. For each driver: the functions that are hooked, and the real
-// functions behind the hooks.
+// The drivers of this process. Each driver has a slot with the real functions behind the hooks, and
+// the driver's functions that the hooks call.
 //
-// Slot 0 serves programs and libraries that are linked to the driver: our exports come first in the
-// search order, and the functions behind them are resolved at the first call. The other slots are
-// images of libcuda.so from which a program requested a function by dlsym: usually one; dlmopen
-// creates more, each with its own functions and state.
+// Slot 0 serves programs and libraries that are linked to the driver. Our exports come before the
+// driver in the search order, and find the functions behind them at the first call. Each other slot
+// is an image of libcuda.so in which a program has looked up a function with dlsym. Usually there is
+// one such image; dlmopen creates more, each with its own functions and state.
 namespace cacheshim::cuda {
 
 enum class Row : unsigned {

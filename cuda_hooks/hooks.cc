@@ -54,7 +54,7 @@ void say_what_is_set() {
   }
 }
 
-// Records the driver's loading mode. Drivers before 11.7 lack this query, and none of them is lazy.
+// Records the driver's loading mode. Drivers before CUDA 11.7 lack the query, and never load lazily.
 void check_driver(Driver& driver) {
   CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
   const auto get_mode = driver.cuModuleGetLoadingMode();

@@ -40,8 +40,8 @@ void remove_entry(std::string_view name) {
   for (; *entry != nullptr; ++entry) *entry = entry[1];
 }
 
-// Returns the function after this library in the search order, for setenv and putenv: bash exports
-// functions of these names, and they use tables that bash has not set up yet.
+// Returns the next definition after this library in the search order. Used for setenv and putenv,
+// because bash exports functions of these names, which use tables that bash has not set up yet.
 template <class Function>
 Function behind_us(const char* name) {
   const auto find = libc_loader().find;

@@ -36,7 +36,7 @@ bool matches(const char* name) {
   return name != nullptr && ::regexec(&pattern, name, 0, nullptr, 0) == 0;
 }
 
-// Space for as many handles of the driver as a module has. Uses pages of its own instead of the
+// Space for the driver's handles of all functions of a module. Allocated with mmap(2), not on the
 // heap.
 template <class Handle>
 class HandleArray {

@@ -56,8 +56,8 @@ void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   text = {buffer, size};
 }
 
-// Writes the mount's path as it is in the name of the run directory: without double slashes or a
-// slash at the end.
+// Appends the mount's path in the form from which the run directory's name is derived: without
+// repeated slashes and without a slash at the end.
 template <std::size_t kCapacity>
 void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -92,7 +92,7 @@ CudaDefault find_defaults(const Environment& environment) {
       mount.fits() ? escape_mount_path(mount.view(), escaped, sizeof escaped) : 0;
   if (length == 0) return {};
   std::size_t size = read_defaults(kRunBase, {escaped, length});
-  // Not for root: its daemons do not use XDG_RUNTIME_DIR, which may be another user's (common/root_process.h).
+  // Not for root: root's daemons do not use XDG_RUNTIME_DIR, which another user may have set (common/root_process.h).
   if (size == 0 && ::geteuid() != 0 && ::getuid() != 0) {
     size = read_defaults(environment.find("XDG_RUNTIME_DIR"), {escaped, length});
   }

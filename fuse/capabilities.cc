@@ -58,7 +58,8 @@ void limit_bounding_set(const Needed& needed) {
   }
 }
 
-// Copies a flag of the needed capabilities. Both functions fail only for arguments that are invalid.
+// Copies one set (`flag`: permitted or effective) of the needed capabilities from `from` to `to`. The two libcap
+// functions fail only for invalid arguments.
 void copy_needed(const Needed& needed, cap_t from, cap_t to, cap_flag_t flag) {
   for (const cap_value_t one : needed) {
     cap_flag_value_t value = CAP_CLEAR;

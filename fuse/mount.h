@@ -47,8 +47,8 @@
 
 namespace cacheshim {
 
-// The parts of a mount, its state and its services, in the order of their dependencies, and the functions that start
-// and stop them. The operations of vfs/ and the requests of control/ use them. Each part is thread-safe by itself.
+// The state and the services of a mount, in the order of their dependencies, and the functions that start and stop the
+// services. The operations of vfs/ and the requests of control/ use these parts. Each part is thread-safe by itself.
 class Mount {
  public:
   // `the_store` and `profiles` must outlive this object.
@@ -74,9 +74,9 @@ class Mount {
   // Call if the mount stays after all: allows waits again. Does nothing after close_waits().
   void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
-  // Finishes queued tasks and their invalidations, except publishing that would take more than 10 s. Call while requests
-  // are still served: a request may wait for a task, and an invalidation for the reply to a request. Later tasks are
-  // dropped.
+  // Finishes queued tasks and their invalidations, except publishing that would take more than 10 s. Call while
+  // requests are still served: a request may wait for a task, and an invalidation for the reply to a request. Later
+  // tasks are dropped.
   void finish_tasks();
   // Call after the last request. The records of active jobs stay for the next daemon.
   void stop();

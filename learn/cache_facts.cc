@@ -126,7 +126,7 @@ class Finder {
   }
 
   // Returns the shortest leading part of `path` that does not exist after the run: a temporary
-  // directory, or the file itself.
+  // directory, or the file itself. Returns "" if `path` exists.
   std::string vanished_part(const std::string& path) const {
     std::size_t end = 0;
     do {
@@ -222,8 +222,8 @@ class Finder {
     return endings;
   }
 
-  // Adds the names of the files that complete an entry: of each entry, the file that was renamed
-  // into its directory last.
+  // Adds the names of the files that complete an entry: for each entry, the file that was renamed
+  // into the entry's directory last.
   void add_completion(const EntryGroup& group, EntryFacts& entry) const {
     std::set<std::string> last;
     std::set<std::string> alone;

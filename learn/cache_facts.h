@@ -39,14 +39,14 @@ struct CacheFacts {
   std::vector<std::string> notes;
   // Whether the command has created files, even if it has removed them.
   bool has_files = false;
-  bool is_closed_to_others = false;  // all files have a mode like mkstemp's
+  bool is_closed_to_others = false;  // no file's mode gives rights to group or others, as after mkstemp(3)
 };
 
 struct Evidence {
   std::vector<FileEvent> first;
   // A second run of the command, on the files of the first run.
   std::optional<std::vector<FileEvent>> second;
-  // The mode and text of a file that exists at the end; a large file has no text here.
+  // The mode and text of a file that exists at the end. The text of a large file is left empty.
   struct Content {
     unsigned mode = 0;
     std::string text;

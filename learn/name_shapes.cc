@@ -20,8 +20,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Whether the text has both letters and digits, or letters of both cases. Ordinary words usually
-// have neither.
+// Whether the text has both letters and digits, or at least one upper-case and two lower-case
+// letters. A word in lower or upper case has neither.
 bool looks_random(std::string_view text) {
   const auto count = [&](auto is) { return std::count_if(text.begin(), text.end(), is); };
   const auto digits = count(is_digit);

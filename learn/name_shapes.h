@@ -33,9 +33,9 @@ struct TemporaryName {
 
 // Returns a pattern that matches similar temporary names. '*' stands for the final name, for a
 // hexadecimal number of more than 40 digits, and for process ids: the numbers among `threads`, and
-// all others of three digits or more that are not part of a word. '?' stands for each character of
-// a UUID, of a shorter hexadecimal number of at least 16 digits, and of the random part that
-// mkstemp(3), Python's tempfile and similar functions make.
+// all others of three digits or more that are not part of a word. '?' stands for each hexadecimal
+// digit of a UUID or of a number of 16 to 40 such digits, and for each character of the random part
+// that mkstemp(3), Python's tempfile and similar functions make.
 std::string shape_of(const TemporaryName& temporary, const std::set<pid_t>& threads);
 
 // Returns the shapes of the first 2000 names, each once. Merges shapes that differ in only one

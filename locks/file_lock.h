@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FileLock: exclusion between processes by flock(2) on a file beside the protected file,
-// `<path>.lock`, as in Python's filelock and flock(1), on a cacheshim mount and on any other file
+// FileLock excludes other processes by flock(2) on a file beside the protected file, `<path>.lock`.
+// It also excludes Python's filelock and flock(1). Works on a cacheshim mount and on any other file
 // system.
 //
 // Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` prints its include path.
@@ -49,10 +49,11 @@ struct LockError {
 // an empty path. Not thread-safe: use one object per thread. Two objects of one process exclude
 // each other like the objects of two processes.
 //
-// Uses flock(2), not fcntl(2): an flock belongs to the descriptor, so closing another descriptor of
-// the same file does not release it. A child of fork(2) shares the lock until it closes the
-// descriptor or calls exec (O_CLOEXEC). The lock file is never removed, because a process that had
-// already opened it would then lock a file without a name, which excludes nobody.
+// Uses flock(2), not fcntl(2): an flock(2) lock belongs to the open file description, so closing a
+// descriptor from another open(2) of the file does not release the lock. A child of fork(2) shares
+// the lock until it closes the descriptor or calls exec (O_CLOEXEC). The lock file is never removed,
+// because a process that had already opened it would then lock a file without a name, which excludes
+// nobody.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };

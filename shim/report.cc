@@ -101,7 +101,7 @@ UniqueFd open_report_file() {
 
 }  // namespace
 
-// Two threads that run this concurrently write the same value.
+// Two threads may call this function concurrently: they write the same values.
 void settle_reports() {
   if (is_settled.load(std::memory_order_acquire)) return;
   had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1;

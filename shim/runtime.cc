@@ -161,7 +161,8 @@ void say_so(PathAt at, int error) {
 }
 
 // Set when the job that this process names turns out to belong to another user. From then on, the
-// process's paths go through the symlinks in the mount's root, where the daemon leads to the user's own job.
+// process's paths go through the symlinks in the mount's root, which the daemon resolves to a view
+// of the process's own user.
 constinit std::atomic<bool> has_left_view{false};
 
 // Call after EACCES. Returns true if has_left_view becomes true.

@@ -55,8 +55,8 @@ std::string_view directory_of(int dirfd, PathBuffer& out);
 // Call when a call on a path that is not kForeign has failed with `error`. Returns true if route()
 // returns another path from now on:
 // - if the mount is gone and Start::strict is not set, the default path, whose directory route() creates;
-// - after EACCES, if the view belongs to another user, the path by which the daemon leads to a view
-//   of this user.
+// - after EACCES, if the view belongs to another user, a path through the symlinks in the mount's
+//   root, which the daemon resolves to a view of this process's user.
 // In both cases, prints a line if neither this process nor an ancestor has printed one. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 

@@ -18,9 +18,10 @@ HOLD_S = 0.5
 
 
 def notifications(mount, _prefix):
-    """Repeatedly blocks getdents(2) in directories of its view, which blocks the daemon's invalidations there."""
+    """Repeatedly makes getdents(2) hang in directories of the attacker's view. Meanwhile, the kernel holds the lock of
+    the directory, so the daemon's invalidations of names in the directory wait."""
     while True:
-        child = os.fork()  # Buffer enters a user namespace, and these can be nested only 32 times
+        child = os.fork()  # each Buffer enters a new user namespace, and at most 32 of them can be nested
         if child == 0:
             agent_hostile.hang_in_listings([f"{mount}/triton", f"{mount}/triton/KEY0"])
             time.sleep(HOLD_S)

@@ -81,8 +81,8 @@ def crowd_behind_raw(mount, raw, lock, waiters):
 
 
 def refused_of(native, point, rounds):
-    """Returns the times of refused lock requests, natively and through the mount, if the holder has few or many open
-    descriptors."""
+    """Returns the times of refused lock requests, natively and through the mount, for a holder without other open
+    descriptors and for one with 10,000."""
     found = {}
     for descriptors in (0, 10_000):
         sides = [measure("refused", directory / "held", directory / "made", "--rounds", rounds,

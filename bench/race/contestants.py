@@ -5,8 +5,8 @@ Each contestant shows the same read-only base under its own writable layer. The 
 or, in rows that change something, a copy of it. A new contestant needs a command, in which {base}, {store}, {upper},
 {work} and {mount} are replaced, and the path of the cache directory after mounting.
 
-The cache directory has the same depth for all contestants, as in a home directory or in a view (.jobs/JOB/triton),
-because the kernel's share of a lookup by path grows with each component.
+The cache directory has the same depth for all contestants, because the kernel's path walk takes longer with each
+component. The depth is that of a cache in a home directory, and of a view (.jobs/JOB/triton).
 """
 
 from __future__ import annotations

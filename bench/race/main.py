@@ -148,7 +148,7 @@ def main() -> int:
     before = arguments.before and arguments.before / "bin" / "cacheshim"
     stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user, before=before)
     stage.prepare()
-    # A separate process: if the memory limit is lower than the free memory, the kernel kills only that process.
+    # Runs in a separate process: if a cgroup's memory limit is lower than the free memory, the OOM killer ends only it.
     toucher = multiprocessing.Process(target=touch_memory)
     toucher.start()
     toucher.join()

@@ -12,7 +12,7 @@ namespace cacheshim::race {
 
 struct Terms {
   unsigned processes = 1;
-  double seconds = 0.4;  // the duration of a row that does not run to its end
+  double seconds = 0.4;  // the duration of a row without Row::to_the_end
   uint64_t seed = 0;
   std::vector<pid_t> daemons;  // the daemons that serve the tree
 };
@@ -23,12 +23,12 @@ struct Outcome {
   double wall = 0;
   double own_cpu = 0;     // of the runners
   double daemon_cpu = 0;  // of all threads of the daemons
-  double other_cpu = 0;   // of all other processes, to a hundredth of a second per core
+  double other_cpu = 0;   // of all other processes; accurate to 10 ms per core
 };
 
-// Runs a row in `processes` processes (at most 256) that start together, and measures it. Throws
-// std::system_error, or std::runtime_error if a runner failed (it has printed the reason on
-// stderr).
+// Runs a row in `processes` processes that start together, and measures it. Throws
+// std::invalid_argument for more than 256 processes, std::runtime_error if a runner failed (the
+// runner has printed the reason on stderr), and std::system_error.
 Outcome run_race(const Row& row, const Tree& tree, const Terms& terms);
 
 }  // namespace cacheshim::race

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the table: as text for people, and as JSON for programs."""
+"""Formats the results: as a text table for people, and as JSON for programs."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def take_sample(
     """Runs one row on a fresh mount. Raises Failed if the contestant cannot run the row."""
     try:
         with stage.mounted(contestant) as mounted:
-            # For rows that only read, `native` uses the base, so that all contestants use the same copy of the files in
-            # memory: the location of a copy in memory can change the time of a hit by a fifth.
+            # For rows that only read, `native` uses the base, so that all contestants read the same pages of the page
+            # cache: the location of these pages in memory can change the time of a hit by a fifth.
             directory = mounted.directory if contestant.mount or row.changes else stage.base
             told = stage.work(
                 "row", directory, row.name, "--keys", stage.keys, "--processes", processes,

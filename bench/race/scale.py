@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements that do not fit into rows: a walk over very many files, very many views, mounts of a very large store.
 
-The walk and the mounts use a tmpfs: the daemon is what is measured, and creating 1,000,000 files takes only seconds
-there.
+The walk and the mounts use a tmpfs, because creating 1,000,000 files takes only seconds there, and only the daemon is
+measured.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def walk(stage: Stage, contestant: Contestant) -> Walk:
 
 
 def _drop_names() -> None:
-    """Makes the kernel drop all cached names and inodes that are not in use."""
+    """Makes the kernel drop all cached dentries and inodes that are not in use."""
     Path("/proc/sys/vm/drop_caches").write_text("2\n")
 
 
 def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int:
-    """Waits until the daemons' memory has not changed for `still_s`, at most `at_most_s`, and returns it in bytes. The
-    kernel does not send all FORGET requests at once."""
+    """Waits until the daemons' resident memory has not changed for `still_s` seconds, but at most `at_most_s` seconds:
+    the kernel does not send all FORGET requests at once. Returns the size of that memory in bytes."""
     end = time.monotonic() + at_most_s
     last, since = mounted.resident_bytes(), time.monotonic()
     while time.monotonic() < min(since + still_s, end):
@@ -114,7 +114,7 @@ def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int
 
 
 def views(stage: Stage) -> Iterator[str]:
-    """Measures many jobs that run at once, each of another user and with one process in its own view."""
+    """Measures many concurrent jobs, each with its own user, its own view and one process."""
     native = _crowd(stage, stage.native)
     with stage.mounted(named(OURS)) as mounted:
         before = mounted.resident_bytes()

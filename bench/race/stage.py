@@ -100,7 +100,7 @@ class Stage:
         run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
-        """Restores a tree to its original state. The files that this writes belong to `user`: by default to root, as
+        """Restores a tree to its original state. The files that it writes belong to `user`, by default to root, as
         published files do."""
         empty = ["--empty"] if self.empty_files else []
         run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
@@ -185,7 +185,8 @@ def run(
     user: int = 0,
 ) -> str:
     """Returns the command's output. Raises Failed with its first error message."""
-    # Uses a file instead of a pipe: a daemon that continues to run may keep the pipe open, and its reader would wait.
+    # Collects the output in memfds, not in pipes: a daemon that the command has started may keep a pipe open, and a
+    # reader of the pipe would then wait for the daemon's end.
     out = os.memfd_create("out")
     err = os.memfd_create("err")
     try:

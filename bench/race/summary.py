@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of a race: medians over its rounds, and ratios within a round.
 
-The speed of a machine may change by half within two minutes, for all contestants alike. So each ratio is computed
-between samples of one round, which lie seconds apart, and the report shows the median of the ratios.
+The speed of a machine may change by half within two minutes, for all contestants alike. So each ratio compares samples
+of the same round, which are taken within seconds of each other, and the report shows the median of the ratios.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ struct Tree {
   size_t size_bytes(unsigned key, unsigned file) const;
 };
 
-// Makes the directory contain this tree: writes files that are missing or have another size, and
-// removes other keys. Keeps further files in the tree's own keys. Throws std::system_error.
+// Makes the directory contain this tree: writes each file that is missing or has the wrong size, and
+// removes other keys. Does not remove other files from the tree's keys. Throws std::system_error.
 void make_tree(const Tree& tree);
 
 // Reads every file once, so that the page cache holds it. Throws std::system_error.

@@ -46,8 +46,9 @@ def run_json(command, env):
 
 
 def small_costs(mount, rounds):
-    """Prints for each cost the median without the library and the median of the differences that the library makes,
-    each between two consecutive measurements; the value with the library is their sum."""
+    """Prints three columns for each cost: the median without the library, the value with it, and the median of the
+    differences between consecutive measurements without and with it. The value with the library is the sum of the other
+    two columns."""
     rows = {
         "foreign open, ns": (["calls", "/etc/passwd"], "open", 10),
         "foreign stat, ns": (["calls", "/etc/passwd"], "stat", None),
@@ -138,7 +139,7 @@ def main():
     parser.add_argument("--kernels", type=int, default=200)
     parser.add_argument("--no-triton", action="store_true")
     arguments = parser.parse_args()
-    # A mount namespace of its own removes all mounts at the end, whatever happens.
+    # When this process exits for any reason, the kernel removes its mounts together with its private mount namespace.
     if os.environ.get("CACHESHIM_BENCH_ALONE") is None:
         os.execvpe("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, "-B",
                                *sys.argv], {**os.environ, "CACHESHIM_BENCH_ALONE": "1"})

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own as with `run --store`, and
-// the daemon records the requests (RequestTrace). Rejected alternatives: the preloaded library cannot record static
-// programs and raw system calls, and many containers deny ptrace(2). The daemon cannot record calls that the kernel
-// answers itself: a second stat of a file, and a failed open with O_EXCL.
+// COMMAND runs on an empty overlay over its cache directory, in a private mount namespace (as with `run --store`), and
+// the daemon records the requests (RequestTrace). Rejected alternatives: the preloaded library does not see raw system
+// calls or the calls of static programs, and many containers deny ptrace(2). The daemon cannot record calls that the
+// kernel answers itself, such as a second stat of a file or a failed open with O_EXCL.
 //
-// The second run has a mount of its own over the files of the first one, so that the kernel's
-// caches are empty.
+// The second run gets a new mount over the files of the first run, so that the kernel has cached
+// nothing of it.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -59,7 +59,8 @@ struct LearnArguments {
   std::vector<std::string> command;
 };
 
-// Root does not use a directory that another user may have chosen and can replace.
+// Returns TMPDIR, but /tmp for root if another user may have set TMPDIR, because that user could
+// replace the directory.
 std::string temporary_directory() {
   const bool may_be_of_another_user =
       ::geteuid() == 0 && has_environment_of_another_user(ProcessEnvironment());

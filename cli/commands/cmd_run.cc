@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job must never fail because of cacheshim: without a mount, or with one that denies access, the
-// command still runs, without the cache, and one line says so. A missing mount is an error only
-// with CACHESHIM_STRICT=1, and with --store, which requests a mount for this command alone.
+// A job must never fail because of cacheshim. If there is no mount, or the mount denies access, the
+// command runs without the cache, and one line reports this. A missing mount is an error only with
+// CACHESHIM_STRICT=1, and with --store, which requests a mount for this command alone.
 #include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>

@@ -102,7 +102,7 @@ std::string rejected_text(const json& status) {
   return text.empty() ? "none" : text;
 }
 
-// Names the users whose builds no other user's process waits for; "" if there are none.
+// Returns the uids of the excluded users, for whose builds no other user's process waits; "" if there are none.
 std::string excluded_text(const json& status) {
   std::string text;
   for (const json& uid : status.value("excluded_builders", json::array())) {
@@ -111,7 +111,7 @@ std::string excluded_text(const json& status) {
   return text;
 }
 
-// One line for each limit, such as "1200 used, at most 900 by one user, of 4096; 3 refused".
+// Describes one limit, for example "1200 used, at most 900 by one user, of 4096; 3 refused".
 std::string limit_text(const json& limit) {
   const bool is_size = text_of(limit, "limit").ends_with("_size");
   const auto amount = [&](const char* key) {

@@ -10,7 +10,7 @@ class TomlReader;
 
 namespace cacheshim::cli {
 
-// Reads the section [limits]. A key that is missing has its standard value.
+// Reads the section [limits]. Missing keys have their default values.
 LimitValues read_limits(TomlReader& root, TomlProblem& problem);
 
 }  // namespace cacheshim::cli

@@ -14,8 +14,8 @@
 namespace cacheshim::cli {
 namespace {
 
-// Short, because a job's prologue waits for the doctor; enough for some 50,000 entries in the page
-// cache.
+// Short, because a job's prolog may wait for the doctor. Long enough to read some 50,000 entries
+// from the page cache.
 constexpr std::chrono::seconds kSampleTime{2};
 constexpr std::size_t kMostNamed = 3;
 

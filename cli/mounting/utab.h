@@ -3,11 +3,11 @@
 
 #include <string>
 
-// /run/mount/utab, the table in which libmount records facts about mounts that the kernel does not
-// know. If the mount is in this table, umount(8) takes its type from mountinfo and finds
-// umount.fuse.cacheshim. Otherwise umount(8) calls statfs(2), which returns only "fuse" (util-linux
-// 2.38). No function here reports an error: without an entry, umount(8) unmounts without the
-// helper.
+// Maintains this mount's entry in /run/mount/utab, the table in which libmount records what the
+// kernel does not know about mounts. If a mount has an entry, umount(8) takes the mount's type from
+// mountinfo and finds umount.fuse.cacheshim. Otherwise umount(8) calls statfs(2), which identifies
+// the type only as "fuse" (util-linux 2.38). No function here reports an error: without an entry,
+// umount(8) unmounts without the helper.
 namespace cacheshim::cli {
 
 // Adds an entry for the mount by calling mount(8), in place of an older one. Like the other

@@ -93,8 +93,9 @@ using JobState = JobTable::State;
 
 const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
 
-// Appends a job's line for a table of all jobs, with tabs between the cells. For ten thousand jobs, building and
-// parsing a tree of objects would take most of the time. Job ids and cycles contain no characters that JSON escapes.
+// Appends a job's line for a table of all jobs, with tabs between the cells. For ten thousand jobs, most of the time of
+// `job list` would go into building and parsing a tree of objects. Job ids and cycles contain no characters that JSON
+// escapes.
 void append_row(const JobState& state, std::string& text) {
   const Job& job = *state.job;
   const std::optional<uid_t> owner = job.views.owner();
@@ -183,7 +184,7 @@ std::optional<uid_t> uid_to_start_for(const ControlRequest& request) {
   return uid.get<uid_t>();
 }
 
-// Returns the job that a request to start one gets: the caller's job, or the job of `uid`, the user whom root names.
+// Returns the claim by which a job is started: that of the user `uid` if the request names one, otherwise the caller's.
 JobClaim claim_to_start(const ControlRequest& request, const std::string& id,
                         std::optional<uid_t> uid) {
   const JobRights& rights = request.mount.rights;

@@ -39,7 +39,7 @@ PendingReplies ControlSession::take_reply() {
   return reply;
 }
 
-// These functions declare `replies` before the lock, so that its destructor sends the replies after the lock is
+// The functions below declare `replies` before the lock, so that its destructor sends the replies after the lock is
 // released.
 
 void ControlSession::read(Completion<Result<std::string_view>> reader, std::size_t size) {

@@ -26,7 +26,7 @@ class Inspector {
   // Whether the caller may search all directories above `path` in the job's view; in the base if `job` is null. Takes
   // Overlay::mutex() shared.
   bool may_look_up(const Mount& mount, const Job* job, const std::string& path) const;
-  // Whether the caller may read an object, with these attributes, of a layer or of the base.
+  // Whether the caller may read an object that has these attributes. `in_layer`: it is in a layer, not in the base.
   bool may_read(const Mount& mount, const struct stat& st, bool in_layer) const;
 
  private:

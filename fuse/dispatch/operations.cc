@@ -121,8 +121,9 @@ void init(void* filesystem, fuse_conn_info* connection) {
   // With version 1 of this feature, the daemon's own write to the backing file would have to clear the set-id bits, but
   // a write by root keeps them. With version 2, the kernel marks the writes that must clear them (wire.h).
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
-  // The kernel must not detect changed data by changed times, because the daemon's own writes change them. The daemon
-  // invalidates data that others change (Notifier), and checks at each open whether a base file has changed.
+  // With this feature, the kernel would drop a file's cached pages whenever the mtime changes, even if the daemon's own
+  // write has changed it. The daemon invalidates data that others change (Notifier), and checks at each open whether a
+  // base file has changed.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
   // Splice is used only for large replies over /dev/fuse. ReceiveLoop reads the requests without
   // it.

@@ -49,8 +49,8 @@ fuse_file_info info_of(const OpenedFile& file) {
 void interrupted(fuse_req_t, void* waiter) { static_cast<Interruptible*>(waiter)->interrupt(); }
 
 // libfuse 3.14 calls a request's interrupt function with the request's lock held. fuse_req_interrupt_func() takes that
-// lock, so it waits for a call in progress; a reply does not take it. So remove the function before the reply.
-// Otherwise libfuse may call the function after the waiter has been destroyed.
+// lock, so it waits for a call in progress, but a reply does not take the lock. Remove the function before the reply:
+// otherwise, libfuse may call it after the waiter has been destroyed.
 void watch(void* request, Interruptible* waiter) {
   fuse_req_interrupt_func(static_cast<fuse_req_t>(request),
                           waiter == nullptr ? nullptr : interrupted, waiter);
@@ -134,7 +134,7 @@ void data(fuse_req_t req, int fd, std::size_t size, off_t offset) {
     file.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     file.buf[0].fd = fd;
     file.buf[0].pos = offset;
-    // Without FUSE_BUF_SPLICE_MOVE, which would take the pages away from the base's own page cache.
+    // FUSE_BUF_SPLICE_MOVE would remove the pages from the page cache of the backing file.
     return (void)fuse_reply_data(req, &file, fuse_buf_copy_flags{});
   }
   thread_local std::vector<char> buffer;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostAncestors = 32;
 constexpr std::chrono::seconds kSlurmPollInterval{1};
-constexpr std::size_t kMostKnown = 16384;  // threads; beyond it the table is cleared
+constexpr std::size_t kMostKnown = 16384;  // threads; a full table is cleared
 
 std::string read_proc_text(pid_t pid, const char* file) {
   auto text = read_proc(pid, file);
@@ -68,7 +68,7 @@ bool has_own_environment(pid_t pid) {
 }
 
 std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid, std::string block) {
-  // The views below point into these; a value that /proc does not show is empty.
+  // `environment` points into `block`. A text that /proc does not show is empty.
   if (!has_own_environment(pid)) block.clear();
   const std::string cgroup_text = read_proc_text(pid, "cgroup");
   const EnvironmentBlock environment(block);
@@ -144,7 +144,7 @@ std::optional<JobClaim> CallerJobs::known_claim(pid_t tid, const Image& image) c
 }
 
 // Returns the claim that is cached for the main thread. Reading the environment again would take longer, and a program
-// that sets its process title may have overwritten it.
+// that sets its process title may have overwritten the environment.
 std::optional<JobClaim> CallerJobs::claim_of_main_thread(const Caller& caller,
                                                          const Image& image) const {
   const pid_t process = process_of(caller.tid);

@@ -30,10 +30,11 @@ struct Caller {
   pid_t tid;  // in the daemon's PID namespace; 0 for a caller outside it
 };
 
-// Whether a process belongs to the job of SLURM whose id it names.
+// Whether a process belongs to the SLURM job whose id it names.
 enum class SlurmProof : std::uint8_t {
   kNotNeeded,  // the id is not a number, or this machine has no SLURM cgroups
-  kMissing,    // also if the caller is outside the daemon's PID namespace, where its cgroup cannot be seen
+  kMissing,    // the process is not in the job's cgroup, or is outside the daemon's PID namespace, so that the
+               // daemon cannot see its cgroup
   kGiven,      // the process is in the job's cgroup
 };
 
@@ -49,8 +50,8 @@ struct JobClaim {
   JobId cycle;
   std::optional<PublishPolicy> publish;  // CACHESHIM_PUBLISH, which can only restrict the policy
   SlurmProof proof = SlurmProof::kNotNeeded;
-  // Whether the caller accepts a job that another user shares: its process names the job by CACHESHIM_JOB, not only by
-  // a variable that a scheduler sets in every process, or its request says so.
+  // Whether the caller accepts a job that another user shares. True if its request says so, or if its process names the
+  // job by CACHESHIM_JOB; a variable that a scheduler sets in every process does not suffice.
   bool accepts_sharing = false;
   bool is_roots = false;  // root starts the job
   // If JobRights has replaced `job`: the id that the process has named.
@@ -64,7 +65,8 @@ std::vector<gid_t> groups_of(pid_t tid);
 // start time, its uid and the address of its environment. A cached claim is valid if all three are
 // unchanged: a later thread with the same id has another start time, and an exec, which may bring
 // another environment, changes the address. The id cannot be reused while the thread waits for the
-// daemon's answer. A claim that lacks an environment (EnvironmentReader) is not cached. Thread-safe.
+// daemon's answer. If an environment could not be read in time (EnvironmentReader), the claim is not
+// cached. Thread-safe.
 class CallerJobs {
  public:
   explicit CallerJobs(CgroupProof cgroups = CgroupProof::of_this_process())

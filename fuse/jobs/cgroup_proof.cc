@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::string_view kJobPrefix = "job_";
 
-// The names of SLURM's directory in a tree of version 1, and of its scope in system.slice in a tree
-// of version 2. With several slurmd on a machine, the names contain the node's name: slurm_<node>,
-// <node>_slurmstepd.scope.
+// The names of SLURM's directory in a cgroup v1 hierarchy, and of its scope below system.slice in a
+// cgroup v2 hierarchy. With several slurmd on a machine, the names contain the node's name:
+// slurm_<node>, <node>_slurmstepd.scope.
 bool is_slurm_directory(std::string_view name) {
   return name == "slurm" || name.starts_with("slurm_") || name.ends_with("slurmstepd.scope");
 }
@@ -67,9 +67,8 @@ std::optional<std::string_view> path_of_job(std::string_view path) {
   return std::nullopt;
 }
 
-// Returns true if `options` contains all of `wanted`: the controllers, or the name, by which
-// /proc/PID/cgroup identifies a version 1 tree. `options` are those of the super block, and may
-// contain others.
+// Returns true if `options`, the super block's options of a mounted cgroup v1 hierarchy, include all
+// of `wanted`, the controllers or the name by which /proc/PID/cgroup identifies a hierarchy.
 bool names_controllers(std::string_view options, std::string_view wanted) {
   std::size_t found = 0;
   std::size_t count = 0;

@@ -10,13 +10,13 @@
 namespace cacheshim {
 
 // Determines the SLURM job of a process, if the kernel's data prove it. The text of
-// /proc/PID/cgroup alone proves nothing: a user with a delegated part of the tree, as systemd gives
-// each user, may create a directory job_4711 there and move into it. So every directory from the
-// top of the tree to the job's directory must belong to root and be writable only by root. Then
+// /proc/PID/cgroup alone proves nothing: systemd delegates a subtree of the cgroup hierarchy to each
+// user, who may create a directory job_4711 there and move into it. So every directory from the top
+// of the hierarchy to the job's directory must belong to root and be writable only by root. Then
 // only root can have created the job's directory and moved the process into it.
 class CgroupProof {
  public:
-  // `mountinfo`: the text of /proc/self/mountinfo. Trees that are mounted later are unknown.
+  // `mountinfo`: the text of /proc/self/mountinfo. Hierarchies that are mounted later are unknown.
   explicit CgroupProof(std::string_view mountinfo);
 
   // For this process's own mounts.
@@ -24,13 +24,12 @@ class CgroupProof {
 
   // Returns the job that a /proc/PID/cgroup text proves; empty if there is none. Thread-safe.
   JobId job_of(std::string_view cgroup_text) const;
-  // Whether this machine has the directories in which SLURM creates its jobs' directories. Without
-  // them, job_of() can prove no job. Lists a few directories. Thread-safe.
+  // Whether this machine has SLURM's cgroup directories. Lists a few directories. Thread-safe.
   bool has_slurm() const;
 
  private:
   struct Tree {
-    std::string controllers;  // version 1: the super block's options, which include them; else ""
+    std::string controllers;  // cgroup v1: the super block's options, which include the controllers; v2: ""
     std::string root;         // the directory of the hierarchy that is mounted
     std::string mount_point;
   };

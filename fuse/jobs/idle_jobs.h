@@ -21,8 +21,8 @@ namespace cacheshim {
 // thread-safe, except may_end().
 //
 // Cost: at most one pass over /proc at a time, on a separate thread, which uses at most a twentieth
-// of one core. The class remembers one process of each idle job that has one; while that process
-// lives, which each tick() checks, no pass searches for the job.
+// of one core. The class remembers one living process of each idle job that has any. Each tick()
+// checks these processes. While a job's remembered process lives, no pass searches for the job.
 class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
@@ -51,7 +51,7 @@ class IdleJobs {
   const std::function<void(Job&)> end_;
   const std::string proc_;
   const std::shared_ptr<EnvironmentReader> environments_ = std::make_shared<EnvironmentReader>();
-  // A known process of each idle job that has one.
+  // A process of each idle job for which a living one is known.
   std::map<std::shared_ptr<Job>, Process> living_;
   // The jobs that the current pass over /proc searches for; empty if there is no pass.
   std::vector<std::shared_ptr<Job>> asked_;

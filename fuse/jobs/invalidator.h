@@ -21,8 +21,8 @@ class Invalidator {
 
   virtual ~Invalidator() = default;
 
-  // Call when a request that holds the locks of these directories is about to wait for long work of the daemon, and
-  // destroy the result once the request is answered.
+  // While the result exists, a request that holds the kernel's locks of these directories counts as waiting for the
+  // daemon. Call before such a request waits for a long operation; destroy the result once the request is answered.
   virtual std::shared_ptr<void> hold(std::vector<NodeId> directories) = 0;
   // Invalidates `publisher`'s published names in the other views, then calls `answer`, then
   // invalidates the names of the base that the publisher's own view now shows. `held`: the

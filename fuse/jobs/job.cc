@@ -22,7 +22,7 @@ JobViews::Settings view_settings(const std::string& id, const JobSettings& setti
 
 }  // namespace
 
-// A user's job uid-UID is not charged, because processes that can begin no other job get this one.
+// A user's job uid-UID is not charged, because it is the job of the processes that name no other job.
 Result<JobPayment> JobPayment::take(UserAccount& account, const std::string& job) {
   constexpr std::uint64_t kDescriptors = 8;  // of the layer and the filter
   if (job == JobId::for_uid(account.uid()).view()) return JobPayment();
@@ -95,8 +95,8 @@ PendingReplies Job::finish(Outcome outcome) {
   return life.end(outcome);
 }
 
-// Reads the cycle first, since begin() sets it last. So the record never has the policy of an
-// earlier cycle.
+// Reads the cycle first, since begin() sets it last. So the record never combines a cycle with the
+// policy of an earlier one.
 LayerRecord Job::wanted_record() const {
   LayerRecord wanted;
   wanted.job = id;
@@ -147,7 +147,7 @@ void Job::forget_layer() {
 
 // A job that may not publish neither blocks other jobs nor waits for them.
 void Job::share_locks() {
-  const MutexLock lock(share_mutex_);  // the last caller has seen every change to the policy
+  const MutexLock lock(share_mutex_);  // serializes callers: the last one applies the latest policy
   overlay.locks().directory.share(policy.may_publish() ? settings_.lock_base : -1,
                                   settings_.lock_access, settings_.lock_staging);
 }

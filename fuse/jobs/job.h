@@ -64,9 +64,10 @@ struct JobPayment {
 // A job of this mount: its layer, its parts, and the functions that concern several parts. The job and each part are
 // thread-safe.
 //
-// A job lives as long as JobTable has it or a shared_ptr to it exists, and JobTable keeps it as long as it has nodes. So
-// a request may use the job of a node that the kernel knows until it is answered. What lives longer, such as a task,
-// needs a shared_ptr (shared_from_this()). Other classes may compare a plain pointer, but not follow it.
+// A job lives as long as JobTable has it or a shared_ptr to it exists. JobTable keeps a job that has nodes, so a
+// request may use the job of its node until the daemon replies. An object that outlives the request, such as a task,
+// needs a shared_ptr (shared_from_this()). An object that has only a plain pointer may compare it, but must not
+// dereference it.
 class Job final : public std::enable_shared_from_this<Job>, private OverlayObserver {
  public:
   Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
@@ -94,8 +95,8 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
              JobPayment payment = {});
   // Takes over a layer that an earlier daemon left; call open_layer() next.
   void adopt(Layer taken, PublishPolicy mount_policy) REQUIRES(overlay.mutex());
-  // Charges the account for this job, which has ended, as for an active one; null: charges nobody. begin() ends the
-  // charge. Exclude begin() meanwhile.
+  // Charges the account for this ended job as for an active one; null: ends the charge. begin() also ends the charge.
+  // Requires: no other thread calls begin() meanwhile.
   void charge_after_end(UserAccount* account);
   // Ends the job. Requires: the layer has been removed. Returns the replies to the requests that wait for the end.
   PendingReplies finish(Outcome outcome) EXCLUDES(overlay.mutex());
@@ -104,8 +105,8 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
   std::optional<Layer> layer GUARDED_BY(overlay.mutex());
   Status ensure_layer(int layers) REQUIRES(overlay.mutex());
   Status open_layer() REQUIRES(overlay.mutex());  // makes `layer` the overlay's layer
-  // Call before the layer grows by data or attributes; Overlay counts new objects and copies itself. Errors: ENOSPC,
-  // EDQUOT (LayerUse::grow()).
+  // Call before a request adds data or attributes to the layer. For new objects and copy-ups, Overlay makes this call.
+  // Errors: ENOSPC, EDQUOT (LayerUse::grow()).
   Status grow(std::uint64_t bytes, std::uint64_t names = 0) override;
   // For a plain overlay: sets its layer, of which no record is kept. Call at most once. Without a
   // layer, ensure_layer() returns EROFS.

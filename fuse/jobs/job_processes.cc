@@ -24,7 +24,8 @@ constexpr std::size_t kLongestUserPart = 15;  // "uid-4294967294."
 
 using JobIds = std::set<std::string>;
 
-// Returns the id that the processes of a job uid-<uid>.<id> name; "" for other jobs.
+// Returns the <id> of a job uid-<uid>.<id>: the id that the job's processes name. Returns "" for
+// other jobs.
 std::string_view named_id(std::string_view id) {
   if (!owner_of_id(id) || is_own_job(id)) return {};
   return id.substr(id.find('.') + 1);
@@ -105,7 +106,7 @@ class ProcessPass {
       if (wanted_.contains(text)) ids.insert(text);
       for (auto [at, end] = instead_.equal_range(text); at != end; ++at) ids.insert(at->second);
       if (text.size() + kLongestUserPart <= kMaxJobId) return;
-      for (const auto& [named, instead] : instead_) {  // the id may be truncated there
+      for (const auto& [named, instead] : instead_) {  // the job's id may be truncated
         if (text.starts_with(named)) ids.insert(instead);
       }
     };

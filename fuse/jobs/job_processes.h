@@ -52,7 +52,8 @@ class KnownProcesses {
 
   struct Known {
     pid_t process;
-    // clock ticks since boot: a process that started later has reused the id
+    // when the daemon last saw the thread, in clock ticks since boot: a process that started later has
+    // reused the id
     std::uint64_t seen;
   };
   std::map<pid_t, Known> known_;  // by thread

@@ -22,7 +22,7 @@ namespace cacheshim {
 // the job. Thread-safe.
 class JobPublishing final : public PublishHooks {
  public:
-  // The maximum memory of each of the two tables: about 4,000 entries with names of 100 bytes.
+  // The maximum memory of each of the two tables: enough for 4,500 units with names of 100 bytes.
   static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
   struct Parts {  // all must outlive JobPublishing

@@ -15,16 +15,17 @@ namespace cacheshim {
 // - An id that belongs to a user by construction (owner_of_id()) is that user's alone.
 // - A job belongs to the user whom root has named at its start, or else to the first user other than
 //   root who uses it. If the job is not shared, every other user gets a job of its own instead,
-//   uid-<uid>.<id>. So if a stranger has used an id first, the user loses only the name.
-// - A job that a user shares (--shared-uids) admits another user only in three cases: the user's
-//   process names the job by CACHESHIM_JOB, its request shares the job too, or SLURM's cgroup proves
-//   that the process belongs to the job. A scheduler's variable does not suffice, because its process
-//   has not chosen to work in a stranger's layer. A job that root shares admits everybody who names
-//   it.
+//   uid-<uid>.<id>. So if a stranger uses an id first, its rightful user loses only the name.
+// - A job that a user shares (--shared-uids) admits another user only in three cases: the other
+//   user's process names the job by CACHESHIM_JOB, the other user's request shares the job too, or
+//   SLURM's cgroup proves that the process belongs to the job. A scheduler's variable does not
+//   suffice, because a process that has it did not choose to work in a stranger's layer. A job that
+//   root shares admits everybody who names it.
 // - Where SLURM's cgroups exist, a number is the id of a SLURM job. A user who is not in this job yet, and with whom
-//   nobody shares it, needs the cgroup's proof or root's word; without these, the user gets uid-<uid>.<id> too.
-// - Root gets root's own job, uid-0, in place of another user's: modes do not keep root out of the
-//   other user's view.
+//   nobody shares it, gets the job only if a cgroup proves that the process belongs to it, or if root names the user
+//   (claim_for()). Otherwise the user gets uid-<uid>.<id>.
+// - Root gets root's own job, uid-0, in place of another user's, because file modes do not keep root
+//   out of the other user's view.
 //
 // Thread-safe.
 class JobRights {
@@ -37,19 +38,19 @@ class JobRights {
   // As claim_of(), for a request of the caller that names `id`. Root gets the job itself.
   // `shares`: the caller accepts a job that another user shares.
   JobClaim claim_of(const Caller& caller, std::string_view id, bool shares = false) const;
-  // As above, for a user whom root names. If root names the user, no cgroup proof is needed.
+  // As above, for a user whom root names. Needs no proof by a cgroup.
   JobClaim claim_for(uid_t uid, std::string_view id) const;
   // Whether the caller itself names the id of this job, and gets another one.
   bool leads_elsewhere(const Caller& caller, const std::string& id) const;
 
-  // Begins the claim's job if it is not active, and logs the reason if it replaces another job.
-  // Charges `account` for it. Errors: those of JobTable::ensure_active().
+  // Begins the claim's job if it is not active, and charges `account` for it. If the user gets this
+  // job instead of the named one, logs the reason. Errors: those of JobTable::ensure_active().
   Result<std::shared_ptr<Job>> ensure_active(const JobClaim& claim, UserAccount& account, bool shared_uids = false);
   // As above, and makes the job the user's before the user's first access. If another user has just
   // become the job's owner, changes the claim to the user's own job.
   Result<std::shared_ptr<Job>> begin_for(uid_t uid, JobClaim& claim, UserAccount& account, bool shared_uids);
-  // Returns the reason why the caller gets another job than it has named, for messages; "" if it
-  // gets the job.
+  // Returns the reason why the caller gets a job other than the one that it has named, for messages;
+  // "" if it gets the named job.
   std::string reason(const JobClaim& claim) const;
 
  private:

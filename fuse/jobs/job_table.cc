@@ -121,8 +121,8 @@ std::map<uid_t, std::vector<JobTable::Place>> JobTable::surplus() {
   return surplus;
 }
 
-// A job that only the table has cannot get another user meanwhile: find() waits for the mutex, and a request reaches a
-// job without it only by a node.
+// While the mutex is held, no thread can get a shared_ptr to a job that only the table has: find() waits for the mutex,
+// and without find() a request reaches a job only through one of its nodes.
 std::vector<std::shared_ptr<Job>> JobTable::forget_ended(UserLimits& limits) {
   std::vector<std::shared_ptr<Job>> forgotten;  // destroyed after the mutex is released
   std::vector<std::shared_ptr<Job>> left;

@@ -41,9 +41,9 @@ class JobTable {
     Outcome outcome;
   };
   std::vector<State> states() const;
-  // Forgets ended jobs of users who have more than kMostEnded: those that were used last the longest ago. A job whose
-  // nodes the kernel knows, or to which another class has a shared_ptr, stays; returns these jobs, and charges their
-  // users for them as for active ones.
+  // Forgets the ended jobs of each user beyond kMostEnded, the least recently used ones first. Keeps a job whose nodes
+  // the kernel knows, or to which another object has a shared_ptr. Returns the jobs that it keeps beyond kMostEnded,
+  // and charges their users for them as for active jobs.
   std::vector<std::shared_ptr<Job>> forget_ended(UserLimits& limits);
   // The opens of all jobs that bypassed the mount.
   std::uint64_t direct_opens() const;
@@ -55,7 +55,7 @@ class JobTable {
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
   void set_quota(const LayerQuota& quota) { quota_ = &quota; }
   void set_invalidator(Invalidator& invalidator) { invalidator_ = &invalidator; }
-  // `on_many` is called when forget_ended() may have something to do: with locks held, so it must not block.
+  // `on_many` is called when forget_ended() may have something to do. It is called with locks held and must not block.
   void set_on_many(std::function<void()> on_many) { on_many_ = std::move(on_many); }
 
   // Makes the only job of a plain overlay. Its view is the whole mount. It is never active, so it
@@ -63,7 +63,7 @@ class JobTable {
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
   // Takes over the layers that dead daemons of this compute node left, because their jobs may still
-  // be running. These jobs end by job_idle like any other.
+  // be running. Like any other job, they end when they have been unused for job_idle.
   void adopt_orphans();
 
   // The layers below every job's layer: the store's base.

@@ -18,7 +18,7 @@ class JobUse {
 
   void touch() { last_use_ = Clock::now(); }
   Clock::time_point last_use() const { return last_use_; }
-  // Returns true at most five times a second in the long run, and 25 times at once
+  // Returns true at most five times a second on average, in bursts of at most 25
   // (OwnTree::must_look_again()).
   bool may_redirect() {
     const Clock::time_point now = Clock::now();

@@ -27,8 +27,8 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   const bool is_lock = !in_upper && is_closed_lock(st);
   if (is_lock) shown.st_mode = S_IFREG | 0666;
   if (is_root) {
-    // Closed even while the view has no owner: before the kernel denies access it requests the
-    // attributes again (fuse_permission), and the daemon thereby detects the first user.
+    // Closed even while the view has no owner: before the kernel denies access, it requests the
+    // attributes again (fuse_permission), and that request shows the daemon who the first user is.
     shown.st_mode = S_IFDIR | 0700;
   } else if (!in_upper && !S_ISLNK(st.st_mode) && !is_lock && !may_read(st)) {
     return shown;

@@ -99,8 +99,8 @@ class JobViews {
   // Makes `uid` the owner of the first view before the user's first access. Returns false if the
   // view belongs to another user.
   bool reserve(uid_t uid) EXCLUDES(mutex_);
-  // Returns true if the job's first view belongs to another user than `uid`, and the job does not share uids. Such a
-  // user, even root, must not get the files of the layer.
+  // Returns true if the job's first view belongs to a user other than `uid`, and the job does not share uids. The user
+  // `uid`, even root, must then not get the files of the layer.
   bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
   // Whether the uid may change the job itself: true for root and for the owners of the job's views.
   bool may_change(uid_t uid) const EXCLUDES(mutex_);

@@ -12,7 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// The group that the kernel shows for a group that the daemon's user namespace does not map.
+// The default overflow gid, which the kernel shows for each group that the daemon's user namespace
+// does not map (user_namespaces(7)).
 constexpr gid_t kUnknownGroup = 65534;
 
 }  // namespace

@@ -30,7 +30,7 @@ class RunDirectory {
   RunDirectory(RunDirectory&& other) noexcept;
   ~RunDirectory();
 
-  // For direct opens: binds the base, an open directory, read-only and without symlinks, and
+  // For direct opens: bind-mounts the base, an open directory, read-only and nosymfollow, and
   // creates the directories of filters and counters. Errors: EPERM without privilege over the mount
   // namespace.
   Status offer_base(int base, const std::vector<Profile>& profiles);

@@ -21,7 +21,8 @@ bool UnsettledWrites::is_being_written(dev_t device, ino_t inode) const {
   return writers_.contains({device, inode});
 }
 
-// The kernel sends RELEASE after close(2) has returned, so the rename that follows a close may overtake the RELEASE.
+// close(2) does not wait until the daemon has processed the RELEASE, so a rename that follows the close may overtake
+// the RELEASE.
 bool UnsettledWrites::wait_until_closed(dev_t device, ino_t inode) {
   const auto deadline = std::chrono::steady_clock::now() + release_delay_;
   const MutexLock lock(mutex_);

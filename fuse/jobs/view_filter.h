@@ -111,7 +111,7 @@ class ViewFilter {
   // Direct answers from the base since this object was made.
   struct Counts {
     std::uint64_t opens = 0;
-    std::uint64_t looks = 0;
+    std::uint64_t lookups = 0;
   };
   Counts counts() const;
 

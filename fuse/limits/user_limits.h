@@ -81,7 +81,7 @@ class Charge {
 
   // Errors: the errno value in the limit's row; EAGAIN if the row has none.
   static Result<Charge> take(UserAccount* account, Limit limit, std::uint64_t count = 1);
-  // Makes the charge `count` units large. Returns false, and changes nothing, if the limit does not permit it.
+  // Changes the charge to `count` units. Returns false, and changes nothing, if the limit does not permit that many.
   // Shrinking never fails.
   [[nodiscard]] bool resize(std::uint64_t count);
   // As resize(), but regardless of the limit.

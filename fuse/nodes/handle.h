@@ -99,7 +99,7 @@ using Handle = std::variant<std::monostate, std::unique_ptr<FileHandle>, std::un
 // Handles by their number, which the kernel sends as `fh`.
 class HandleTable {
  public:
-  // `charge` pays for the handle, as long as it is in the table.
+  // The table holds `charge` as long as it has the handle.
   std::uint64_t add(Handle handle, Charge charge) {
     const std::uint32_t index = arena_.allocate();
     arena_.get(index) = {std::move(handle), std::move(charge)};

@@ -33,9 +33,9 @@ struct HeldObject {
 // The O_PATH descriptors that nodes hold of their objects.
 //
 // The node of a common file holds a descriptor from the file's lookup on. The kernel keeps such nodes long after their
-// files are closed. Therefore, once nodes hold more than kMostHeld such descriptors, the one whose last lookup is the
-// oldest is released. The descriptor of an object without a name stays until the object gets a name, or its node is
-// freed.
+// files are closed. Therefore, once nodes hold more than kMostHeld such descriptors, the descriptor of the least
+// recently looked-up file is released. The descriptor of an object without a name stays until the object gets a name,
+// or its node is freed.
 //
 // The caller closes the released descriptors once it has released the table's lock, since the last close of a file may
 // take long. Not thread-safe: part of the node table, guarded by its lock.

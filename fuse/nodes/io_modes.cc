@@ -14,7 +14,7 @@ void IoModes::begin(Inode& inode, const Opening& opening) {
   inode.backing_id = wire::register_backing(device_, opening.fd);
   inode.backing_device = opening.st.st_dev;
   inode.backing_inode = opening.st.st_ino;
-  refused_ = inode.backing_id == 0;
+  if (inode.backing_id == 0) refused_ = true;
 }
 
 Result<std::uint32_t> IoModes::open(NodeId inode, const Opening& opening) {

@@ -28,7 +28,7 @@ struct Node {
   Job* job = nullptr;
   std::unique_ptr<char[]> name;  // NUL-terminated
   std::unique_ptr<Extra> extra;
-  NodeIndex parent = 0;        // 0 for a node without a name
+  NodeIndex parent = 0;        // 0 for the root, and for a node without a name
   NodeIndex next = 0;          // of the same job; 0 at the end
   NodeIndex previous = 0;
   std::uint32_t children = 0;  // the number of names whose parent this node is

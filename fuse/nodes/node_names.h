@@ -53,8 +53,8 @@ class NodeNames {
   // root, its directories and common files. Returns the number of names, including those of
   // directories and common files.
   std::size_t drop_all(const Job* job, NodeIndex view_root);
-  // Returns the first name of every object of a job except its root. An object with several names
-  // occurs once for each of them.
+  // Returns the first name of every object of a job except its root. An object with n names occurs n
+  // times, each time with its first name.
   struct NamedNode {
     NodeIndex node;
     NodeIndex parent;

@@ -13,9 +13,9 @@
 
 namespace cacheshim {
 
-// Records which object of the layer or the base a node stands for. This changes when copy-up,
-// publishing or a rename moves the node's data. The node then keeps its inode number. If open
-// handles must open the data again, the node begins a new epoch, which the handles see.
+// Records which object of the layer or the base a node stands for. When copy-up, publishing or a
+// rename moves the node's data, the node stands for another object, but keeps its inode number. If
+// open handles must open the data again, the node begins a new epoch, which the handles see.
 //
 // Thread-safe. Hold the job's Overlay::mutex() exclusively when you call a function that makes changes.
 class NodeObjects {

@@ -41,8 +41,8 @@ class NodeTree {
   // Charges `account` for the job's nodes, those that it has now and later ones.
   void charge_to(const Job* job, UserAccount& account) REQUIRES(mutex);
   bool is_charged_to(const Job* job, const UserAccount& account) const REQUIRES_SHARED(mutex);
-  // Forgets the job, if `view_root` is its only node and nothing has looked that up except the job's own table, which
-  // holds one lookup. Otherwise returns false and changes nothing.
+  // Forgets the job if `view_root` is its only node and the job table holds the only lookup of this node. Otherwise
+  // returns false and changes nothing.
   bool forget_job(const Job* job, NodeIndex view_root) REQUIRES(mutex);
   // Frees the node if it has no lookups and no children. Then does the same for its parent, and so on
   // upwards.
@@ -93,7 +93,7 @@ class NodeTree {
   Arena<Node> nodes_;
   NameIndex by_name_ GUARDED_BY(mutex);
   std::size_t freed_ GUARDED_BY(mutex) = 0;
-  // The nodes of a job. Those of no job have a list too.
+  // The nodes of one job; for the key null, the nodes that belong to no job.
   struct NodesOfJob {
     NodeIndex first = 0;
     std::uint64_t count = 0;

@@ -10,17 +10,17 @@
 
 namespace cacheshim {
 
-// Completes one pending request of the kernel exactly once. A Completion that is destroyed before
-// complete() completes the request with EIO. `R` is a Result. A completion consists of the
-// dispatcher's identification of the request and the functions that reply to it, so it allocates
-// nothing. Move-only. Any thread may complete it; call with no lock held.
+// Completes one pending request of the kernel exactly once: if complete() is not called, the
+// destructor replies with EIO. `R` is a Result. A completion consists of the dispatcher's pointer to
+// the request, and a pointer to the functions that reply to it, so it allocates nothing. Move-only.
+// Any thread may complete it; call with no lock held.
 template <class R>
 class Completion {
  public:
   struct Replier {
     void (*reply)(void* request, const R& result);
-    // Makes each later interrupt of the request call waiter->interrupt(). With nullptr, ends this, and blocks until a
-    // call in progress has returned.
+    // Makes each later interrupt of the request call waiter->interrupt(). With nullptr, removes the waiter, and blocks
+    // until a call in progress has returned.
     void (*watch)(void* request, Interruptible* waiter) = nullptr;
   };
 

@@ -14,12 +14,12 @@ namespace {
 
 using std::chrono::seconds;
 
-// The number of consecutive requests of one client before the receiver determines the client's
-// core, which takes one read of /proc and two system calls.
+// The number of consecutive requests of one client before the receiver moves to the client's core,
+// which takes one read of /proc and two system calls.
 constexpr unsigned kStreak = 64;
 // The receiver leaves the client's core if the client moves to another core more than kMostMoves
-// times within kWindow requests. Following the client once takes as long as a request on another
-// core.
+// times within kWindow requests. Following the client once takes as long as one round trip between
+// two cores.
 constexpr unsigned kWindow = 256;
 constexpr unsigned kMostMoves = 32;
 constexpr seconds kFirstPause{1};
@@ -117,7 +117,7 @@ void ClientCore::Guest::enter() {
   }
   moves_ = 0;
   core_.ended_ = Ended::kNot;
-  // The client may be allowed on other cores than the daemon.
+  // go_to_core() fails if the daemon may not run on the client's core.
   if (!go_to_core(at_) || !set_policy(0, SCHED_IDLE)) leave();
 }
 

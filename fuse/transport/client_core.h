@@ -16,9 +16,9 @@ bool go_to_core(int core);
 
 // Lets the receiver run on the core of its only client.
 //
-// In a round trip between a client thread and a receiver, most of the time goes into waking each other on another core:
-// a few µs on bare metal, 30 µs in some virtual machines, where the answer itself takes 4 µs. On one core, a wake-up is
-// only a context switch. The scheduler leaves the client on this core only if the core counts as idle, that is, if only
+// A client thread and a receiver on different cores spend most of a round trip on waking each other: a few µs on bare
+// metal, 30 µs in some virtual machines, where the answer itself takes 4 µs. On the same core, a wake-up is only a
+// context switch. The scheduler leaves the client on this core only if the core counts as idle, that is, if only
 // SCHED_IDLE threads run on it (sched(7); sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver
 // becomes a guest on the client's core: it runs there as SCHED_IDLE, as long as requests follow each other without a
 // pause and all come from one thread. Load balancing moves the client to another core every few hundred requests; the

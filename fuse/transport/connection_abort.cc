@@ -20,7 +20,7 @@ namespace {
 // Not SIGTERM: a service manager sends that to all processes of the service, while the daemon still answers requests.
 constexpr int kParentDied = SIGUSR2;
 
-// Runs in the forked process, which may have been forked from one with several threads, so it makes only
+// Runs in the forked child. The parent may have had several threads at the fork, so the child makes only
 // async-signal-safe calls.
 [[noreturn]] void guard(int control, pid_t daemon) {
   sigset_t all;
@@ -36,8 +36,8 @@ constexpr int kParentDied = SIGUSR2;
   sigemptyset(&died);
   sigaddset(&died, kParentDied);
   siginfo_t signal{};
-  // The kernel names the dead thread's process as the sender. That process remains the parent while one of its threads
-  // is blocked.
+  // The signal's sender is the process of the thread that has died. getppid() alone does not suffice, because that
+  // process remains the parent while one of its threads is blocked.
   while (::getppid() == daemon && signal.si_pid != daemon) (void)::sigwaitinfo(&died, &signal);
   (void)abort_connection(0);
   ::_exit(EXIT_SUCCESS);

@@ -8,10 +8,10 @@
 
 namespace cacheshim {
 
-// Aborts a FUSE connection: requests that wait for an answer, and all later ones, then fail with ENOTCONN. The kernel
-// itself aborts the connection when its last descriptor is closed. But a dying daemon's descriptors stay open while one
-// of its threads is blocked in write(2) to /dev/fuse. The write blocks while a client's call holds the lock of the
-// directory that the write invalidates.
+// Aborting a FUSE connection makes the requests that wait for an answer fail with ECONNABORTED, and all later ones with
+// ENOTCONN. The kernel itself aborts the connection when its last descriptor is closed. But a dying daemon's
+// descriptors stay open while one of its threads is blocked in write(2) to /dev/fuse. The write blocks while a client's
+// call holds the inode lock of the directory that the write invalidates.
 
 // Mounts fusectl, visible to no other process, and opens the control file of the mount with this device number. Only
 // root of the initial user namespace can mount fusectl. A later abort needs no privilege.

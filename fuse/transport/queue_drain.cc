@@ -101,7 +101,7 @@ bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   if (auto question = ask_(core)) {
     queue.questions.push_back(std::move(question));
   } else {
-    queue.asked_at.reset();  // so that it is tried again
+    queue.asked_at.reset();  // so that a later check tries again
   }
   return false;
 }

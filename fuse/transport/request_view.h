@@ -40,7 +40,7 @@ class RequestView {
     std::memcpy(bytes_ + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
-  // Whether the request is a read-ahead of the kernel, so that the client continues while the daemon copies the data.
+  // Whether the request is a read-ahead by the kernel. The client then continues while the daemon copies the data.
   // Larger reads count as requests that may_last().
   bool is_read_ahead() const {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;

@@ -208,8 +208,8 @@ void RingLoop::run(Core& core, Receiver& self) {
   std::_Exit(kExitUnavailable);  // fails all waiting requests, perhaps one of the daemon's own
 }
 
-// Returns true if the kernel has unmounted. The error of a ring does not show this, because during
-// the unmount giving an entry back may fail with any error.
+// Returns true if the kernel has unmounted. A ring's error does not show this, because during the
+// unmount, the return of an entry may fail with any error.
 bool RingLoop::is_unmounted() const {
   pollfd event{fuse_session_fd(session_), 0, 0};
   return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
@@ -269,11 +269,11 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
 }
 
 // Interrupts the request if its client has received a signal that the kernel does not report to the daemon. The kernel
-// reports a signal that comes after the daemon has received the request. Up to Linux 6.18, it does not report an
-// earlier signal if the request came through a ring (through /dev/fuse, dev_do_read() does). The client's state in
-// /proc shows the signal: request_wait_answer() sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from
-// then on. A client that is not yet asleep may not have checked yet whether the daemon has the request. Returns false
-// if the caller must check again.
+// reports a signal that comes after the daemon has received the request. Over /dev/fuse, it also reports an earlier
+// signal (fuse_dev_do_read()); over io_uring, it does not, up to Linux 6.18. The client's state in /proc shows such a
+// signal: request_wait_answer() sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from then on. A
+// client that still runs ('R') may not have checked yet whether the daemon has the request. Returns false if the caller
+// must check again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);

@@ -143,8 +143,8 @@ void Session::detach() {
 
 void Session::stop() {
   detach();
-  // Stops the last source first: the reply to FUSE_INIT goes through it and starts the others, which must not happen
-  // after they have been stopped.
+  // Stops the last source first. It receives FUSE_INIT, and the reply to FUSE_INIT starts the other sources, which must
+  // not be started after they have been stopped.
   std::for_each(sources_.rbegin(), sources_.rend(), [](const auto& source) { source->stop(); });
 }
 

@@ -21,7 +21,7 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
 }
 
 // Reads the node's information again, under the overlay's mutex, because another request may have removed or replaced
-// the name since the kernel resolved it. The attributes are those of the node's own object.
+// the name since the kernel resolved it. Errors: ESTALE if another object has the name by now.
 Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
   return Objects::find_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
@@ -48,8 +48,9 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   if (!mount_.nodes.objects().is_current(ref.node, found->st, found->in_upper))
     return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  // The kernel checks permissions against the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. This
-  // request may be the daemon's only sign of a user who enters the view, so the kernel must repeat it.
+  // A process with CAP_DAC_OVERRIDE passes the kernel's permission check against the cached mode. A GETATTR of the root
+  // may then be the daemon's only sign that another user has entered the view, so the kernel must not cache the
+  // attributes for long.
   const bool is_private_root = info.is_view_root && info.job->views.are_private();
   const double keep =
       is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(lookup, *found, ref);

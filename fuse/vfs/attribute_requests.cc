@@ -56,8 +56,8 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
   return sys::set_times(fd, times);
 }
 
-// Returns the attributes that the mount ignores in a setattr. With owner=squash, a chown has no effect. The kernel has
-// already checked the caller's permission against the shown owner.
+// Returns the attributes that the mount ignores in a setattr. It ignores a new owner or group with owner=squash, and if
+// it shows a fixed one (OwnerMode). The kernel has already checked the caller's permission against the shown owner.
 int ignored_attrs(const OwnerMode& owners) {
   int ignored = FATTR_CTIME;  // the backing file system sets the change time
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
@@ -94,8 +94,8 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
     return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
   }
   // A user usually enters a view by a lookup of the view's name. No such lookup happens if the view or one of its
-  // directories is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This request
-  // then records the user. A file does not count: its user may have received an open descriptor.
+  // directories is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This GETATTR
+  // then records the user. A GETATTR of a file records nobody, because the caller may have received an open descriptor.
   Job& job = *info.job;
   if (info.is_view_root && !fh && own_tree_.must_look_again(request.caller, job)) {
     return completion.complete(Errno(ESTALE));
@@ -121,8 +121,8 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
       [answer, pending = share(std::move(completion)), found = *attr] { answer(*pending, found); });
 }
 
-// A resize clears a file's set-id bits. So does a chown, even if it is ignored or changes nothing. A SETATTR without
-// any attribute either is a chown that changes nothing, or precedes a write or fallocate.
+// A resize clears a file's set-id bits. So does a chown, even if it is ignored or changes nothing. The kernel sends a
+// SETATTR without any attribute for a chown that changes nothing, and before a write or fallocate.
 Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request& request,
                                                                    NodeRef ref,
                                                                    const NodeInfo& info,

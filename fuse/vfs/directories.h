@@ -14,7 +14,8 @@ class Directories {
       : mount_(mount), objects_(objects), own_tree_(own_tree) {}
 
   Result<OpenedFile> opendir(const Request& request, NodeId ino);
-  // Passes the entries from `offset` on to `take`, each with the offset of the next one, until `take` returns false.
+  // Calls `take` for each entry, starting at `offset`, until `take` returns false. `take` also gets the offset of the
+  // next entry.
   Status readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
                  const EntrySink& take);
   void releasedir(std::uint64_t fh);

@@ -84,8 +84,9 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
     mount_.layer_meter.silent_growth().add(handle, st);
     mount_.request_measuring();
   }
-  // Other jobs write to lock files as well. If another handle of the inode has opened a backing file, only
-  // FOPEN_DIRECT_IO makes the kernel send this handle's reads and writes to the daemon.
+  // A lock file needs direct I/O because other jobs write to it as well. A handle with flags that the backing file
+  // would keep needs it if another handle of the inode has opened a backing file: only FOPEN_DIRECT_IO then makes the
+  // kernel send the reads and writes of this handle to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   // A write through a mapping does not update the attributes that the kernel has cached.
   if (handle.may_be_mapped_for_writing()) {

@@ -18,8 +18,11 @@ class FlightRequests {
 
   // As SingleFlight::note_step().
   void note_step(NodeRef parent, const std::string& name);
-  // Returns the reply to a lookup that found nothing: a placeholder if another process is building the entry; the entry
-  // if it has just appeared; otherwise an uncached absence if the name takes part in single flight, else `missed`.
+  // Returns the reply to a lookup that found nothing:
+  // - a placeholder, if another process is building the entry;
+  // - the entry, if it has just appeared;
+  // - `missed`, if the name does not take part in single flight;
+  // - in all other cases, an absence that the kernel must not cache.
   Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
                             const std::string& name, const Entry& missed);
   // Whether the node may be a placeholder, so that requests for it must wait.

@@ -75,7 +75,7 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   // noatime, relatime and strictatime are values of one field, which must be cleared as a whole.
   const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
   change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
-  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // follows unmounts of the originals
+  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // a slave follows unmounts of the originals
   if (::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
     return Errno::last();
   }

@@ -64,7 +64,8 @@ Status Objects::settle_name(const Job& job, NodeIndex node) {
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
-    // No charge: the node has an open handle, which is paid for. The node may have further names.
+    // No charge: the node has an open handle, which is charged already. The loop continues because the node may have
+    // further names.
     mount_.nodes.names().lose_name(node, {std::move(object), Charge()});
   }
 }

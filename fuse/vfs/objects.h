@@ -61,9 +61,9 @@ class Objects {
   // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Opens the object that is about to lose its name, for processes that have it open or use it as their working
-  // directory. Returns nothing if the kernel has no node of that name, if the name leads to another object by now, or
-  // for a common file, whose node already holds a descriptor. Also opens nothing if `uid`, who is charged for the
-  // descriptor, has reached the limit. Calls on the removed object then fail with ESTALE, unless it is open.
+  // directory. Returns nothing if no node has that name, if the name leads to another object by now, or for a common
+  // file, whose node already holds a descriptor. Also opens nothing if `uid`, who is charged for the descriptor, has
+  // reached the limit. Calls on the removed object then fail with ESTALE, unless it is open.
   NodeNames::Removed keep_object(const Overlay& overlay, NodeName name, const std::string& path,
                                  uid_t uid) const REQUIRES_SHARED(overlay.mutex());
   // As keep_object(), for a request that removes the name. If the file has further names, also
@@ -92,8 +92,8 @@ class Objects {
   Mount& mount_;
 };
 
-// Whether the kernel looked up a common file for a job that may no longer use it. The job uses a file of its own with
-// that name, which the kernel finds at its next lookup.
+// Whether the node is a common file, and its job may no longer use common files. The job then uses a file of its own
+// with that name, which the kernel finds at its next lookup.
 bool is_outdated(const NodeInfo& info);
 // Opens the object of a node that has lost its name, by the descriptor that the node holds. Errors: ESTALE if it holds
 // none.

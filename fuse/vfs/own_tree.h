@@ -19,13 +19,13 @@ class OwnTree {
  public:
   OwnTree(Mount& mount, ControlFiles& control) : mount_(mount), control_(control) {}
 
-  // Looks up a name in one of these directories except .jobs.
+  // Looks up a name in any of these directories except .jobs.
   Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
                            const std::string& name);
   // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
   // by one of the job's own processes starts the job if it is not active. If `make` is true, so does the lookup by any
-  // other caller to whom JobRights gives the job. Without `make`, a process that claims this job, but to which
-  // JobRights gives another one, gets a symlink to that one.
+  // other caller to whom JobRights gives the job. If `make` is false, and the caller claims this job but gets another
+  // one from JobRights, returns a symlink to the other one.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
@@ -44,9 +44,9 @@ class OwnTree {
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
   Result<std::shared_ptr<Job>> job_of(const Request& request);
-  // Whether the kernel must repeat this caller's lookup of the job's view: the kernel has used the name that it caches
+  // Whether the kernel must repeat this caller's lookup of the job's view, because it has used the name that it caches
   // for the view's owner, but lookup_job() gives this caller a symlink. Returns true at most a few times a second for
-  // each job, because the kernel also drops the names that it has cached below the owner's view.
+  // each job, because each repetition also makes the kernel drop the names that it caches below the owner's view.
   bool must_look_again(const Caller& caller, Job& job) const;
 
  private:

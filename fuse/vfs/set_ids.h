@@ -8,8 +8,8 @@
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/owner_mode.h"
 
-// The rules for set-user-id and set-group-id bits that the kernel leaves to the daemon. The backing file system cannot
-// apply them: the daemon acts there with its own credentials for every caller.
+// The checks and changes of set-user-id and set-group-id bits that the kernel leaves to the daemon. The backing file
+// system cannot make them, because the daemon accesses it with its own credentials for every caller.
 namespace cacheshim {
 
 // Clears the bits that a change to the file's data by this caller must clear. `fd`: any descriptor of the file;

@@ -12,8 +12,8 @@
 #   2. Any other job is ended by a process that outlives this script and waits for the job's final state. Only COMPLETED
 #      counts as a success: any other state is a failure, and so is a state that SLURM does not report in time.
 #
-# An epilog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit, even if
-# SIGKILL does not end its process, because the process waits for a reply of a daemon that hangs.
+# An epilog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
+# holds even for a process that SIGKILL does not end, because it waits for the reply of a daemon that hangs.
 
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set none
 readonly mount=/ci-cache

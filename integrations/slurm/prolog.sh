@@ -5,8 +5,8 @@
 # script, the id belongs to the first user who uses it and, on a node where SLURM has no cgroups, that can be any user.
 # The SLURM job's user then still gets a separate cacheshim job, under another id.
 #
-# A prolog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit, even if
-# SIGKILL does not end its process, because the process waits for a reply of a daemon that hangs.
+# A prolog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
+# holds even for a process that SIGKILL does not end, because it waits for the reply of a daemon that hangs.
 
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set none
 readonly mount=/ci-cache

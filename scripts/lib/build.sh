@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# The installed targets. Building only these takes a third of the time.
-readonly product=(cli/cacheshim shim/libcacheshim.so)
-
 # Builds build/dist/bin/cacheshim and build/dist/lib/libcacheshim.so.
+
+# The targets that are installed. To build only these takes a third of the time that all targets take.
+readonly product=(cli/cacheshim shim/libcacheshim.so)
 
 readonly dist=$repo/build/dist
 

@@ -30,9 +30,9 @@ _covered_units() { # JUNIT
         --timeout-multiplier 4
 }
 
-# Processes of other users must be able to update the coverage files, so the files are created beforehand, and every
-# user may write them. The processes use the lab's path, because the repository may lie in a directory that only root
-# can enter. A process that cannot reach the files, as in a container, prints no warning.
+# Processes of other users must be able to update the coverage files, so this function creates the files beforehand, and
+# lets every user write to them. The processes use the lab's path, because the repository may be in a directory that
+# only root can enter. A process that cannot reach the files, as in a container, prints no warning.
 _covered_mounts() { # JUNIT [VARIABLE=VALUE…]
     local junit=$1 depth library=$coverage_build/dist/lib/libcacheshim.so
     shift

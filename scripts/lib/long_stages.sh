@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# The stages of `scripts/test --long`. stages.toml lists them, each with the sources that it depends on;
-# the stage NAME is the function stage_NAME here.
+# The stages of `scripts/test --long`. tests/stages.toml lists them, each with the sources that it depends on. The stage
+# NAME is the function stage_NAME here.
 
 # With -O1 and -g1, a sanitizer build takes a third of the time that it takes with -O2 and -g.
 # With the address sanitizer, GCC 12 warns of variables in std::regex that it believes uninitialized (GCC bug 105562).
@@ -52,8 +52,7 @@ stage_killed_holders() {
         mount_tests mount long "$results/kills.xml"
 }
 
-# Runs 64 threads for a minute without a tool, a minute under ThreadSanitizer and a minute under
-# valgrind.
+# Runs 64 threads three times, each time for a minute: without a tool, under ThreadSanitizer and under valgrind.
 stage_threads() {
     stage '64 threads, watched' "$results/thread-storm.xml" \
         _thread_storm "$results/thread-storm.xml"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows and records the long stages of scripts/test and when each last passed completely.
+"""Lists the long stages of scripts/test, and records when each last passed completely.
 
     stage_table.py REPOSITORY show              prints the table
     stage_table.py REPOSITORY names [--due]     prints one name per line; --due: only those without a valid pass

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up the test cases of all stages of scripts/test.
 
-Reads a table with one line per stage: name, exit status, JUnit file, separated by tabs. A stage that failed without a
-failed case, ran no test, or left no results, counts as one failure, so that no failure is lost. The last line printed
-is `N passed, N failed`, followed by `, N skipped` if there are any.
+Reads a table with one line per stage: name, exit status and JUnit file, separated by tabs. Counts a stage as one
+failure if it failed without a failed case, ran no test, or left no results, so that no failure is lost. The last line
+printed is `N passed, N failed`, followed by `, N skipped` if any test was skipped.
 """
 
 from __future__ import annotations

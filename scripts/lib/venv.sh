@@ -5,8 +5,8 @@
 readonly triton_version=3.9.0
 # Version 2.1.0 names temporary files by pid and `random`, 3.0.0 by pid and UUID; later versions use directories.
 readonly old_triton_versions=(2.1.0 3.0.0)
-# torch with only what `import torch` and its compiler need without a GPU: 4 GB instead of 6. The wheel is linked with
-# these CUDA libraries, in exactly these versions; it loads others only on use.
+# torch with only the packages that `import torch` and torch's compiler need without a GPU: 4 GB instead of 6. The wheel
+# is linked with exactly these versions of these CUDA libraries; torch loads other libraries only when it uses them.
 readonly torch_requirements=(
     --no-deps torch==2.15.0
     nvidia-cublas==13.4.1.3 nvidia-cuda-cupti==13.2.86 nvidia-cuda-nvrtc==13.2.86

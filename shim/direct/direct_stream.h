@@ -21,7 +21,7 @@
 namespace cacheshim::direct {
 
 struct Stream {
-  // All zero, so that the table takes no space in the library's file.
+  // Every initial value is zero, so that the table is in .bss.
   constexpr Stream() : none(0) {}
 
   std::atomic<DIR*> stream{nullptr};

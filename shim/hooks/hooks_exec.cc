@@ -89,8 +89,7 @@ int exec_search(const char* file, char* const* arguments, char* const* environme
   return -1;
 }
 
-// Writes the script name that the kernel would give the interpreter for a script started by
-// execveat.
+// Writes the path that the kernel would pass to the interpreter of a script that execveat(2) starts.
 bool name_script(int dirfd, const char* path, PathBuffer& out) {
   if (*path == '/' || dirfd == AT_FDCWD) return cacheshim::join_path(out, {path}) != 0;
   cacheshim::FdLink link;

@@ -11,9 +11,10 @@
 // caller's RPATH or RUNPATH; for $ORIGIN, the caller's directory; for both functions, the caller's
 // namespace. If a wrapper called libc, libc would use the RPATH, directory and namespace of this
 // library. Idea: a few instructions check the path and then jump to libc, with all arguments and
-// the caller's return address in place. A routed path is absolute and contains no $ORIGIN, so the
-// caller does not matter (glibc searches the library's dependencies by the library's own RUNPATH),
-// and an ordinary function calls libc.
+// the caller's return address in place. For a routed path, which is absolute and contains no
+// $ORIGIN, an ordinary function calls libc. One difference remains: if the routed library has no
+// RUNPATH, glibc also searches the caller's RPATH for its dependencies, and the caller is then this
+// library.
 
 namespace {
 

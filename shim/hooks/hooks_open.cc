@@ -58,7 +58,7 @@ FILE* open_stream(const char* path, const char* mode) {
       [=](const char* p) { return real_fopen(p, mode); });
 }
 
-// A freopen cannot be repeated, because it has closed the stream even if it fails.
+// A failed freopen(3) cannot be repeated, because it has closed the stream.
 template <class Real>
 FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE* stream) {
   if (!cacheshim::runtime::may_match(path)) return real_freopen(path, mode, stream);
@@ -74,8 +74,9 @@ FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE
 }  // namespace
 
 // A hook for one of libc's open functions, exported under that function's name. libc declares "..."
-// for the mode. Both of our ABIs pass it where a named argument would be (System V AMD64, AAPCS64),
-// and only with a named parameter can the hook end with a jump (routed_call.h).
+// for the mode. The hook has a named parameter instead, because only then can it end with a tail call
+// (routed_call.h). Both of our ABIs (System V AMD64, AAPCS64) pass a variadic and a named argument at
+// this position in the same register.
 #define CACHESHIM_OPEN(function)                                        \
   CACHESHIM_EXPORT int hook_##function(const char* path, int flags,     \
                                        mode_t mode) __asm__(#function); \

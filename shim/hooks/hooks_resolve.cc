@@ -45,7 +45,7 @@ bool may_begin_with(std::string_view text, std::string_view prefix) {
   return std::memcmp(text.data(), prefix.data(), std::min(text.size(), prefix.size())) == 0;
 }
 
-// Converts the target of the link at `path`, of which `out` holds the first `got` bytes.
+// Converts the target of the symlink at `path`. `out` holds the first `got` bytes of the target.
 ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, ssize_t got) {
   const std::string_view text(out, static_cast<std::size_t>(got));
   const direct::View* const view = direct::last_view();

@@ -84,8 +84,8 @@ Result<std::size_t> receive(int fd, char* out, std::size_t capacity, int timeout
 
 }  // namespace
 
-// Calls clone(2) by number, because fork(3) would run the program's handlers and its child would
-// send SIGCHLD. A child that is abandoned may leave a zombie, which wait(2) ignores.
+// Calls clone(2) by number, because libc's fork() would run the program's pthread_atfork(3) handlers,
+// and the child would send SIGCHLD. An abandoned child may leave a zombie, which wait(2) ignores.
 Result<std::size_t> read_file_in_time(const char* path, char* out, std::size_t capacity,
                                       int timeout_ms) {
   int ends[2];

@@ -61,7 +61,7 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
   const MountPage* const page = got ? mount_page_over(bytes, *got) : nullptr;
   if (page == nullptr || !is_alive(alive_word(page, page->alive_offset))) return std::nullopt;
 
-  // A kernel that does not know mount roots does not know AT_STATX_DONT_SYNC for FUSE either.
+  // A kernel that reports mount roots also honors AT_STATX_DONT_SYNC for FUSE; an older one may not.
   struct statx st;
   if (real::statx(fd.get(), "", AT_EMPTY_PATH, STATX_TYPE, &st) != 0 ||
       (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) {

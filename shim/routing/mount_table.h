@@ -27,8 +27,8 @@ struct MountState {
   uid_t owner = static_cast<uid_t>(-1);
 };
 
-// Reads mountinfo in pieces of any size: lines can be long (an overlay of 100 layers), but their
-// first bytes contain all needed fields.
+// Reads mountinfo in pieces of any size. A line can be long (an overlay of 100 layers), but all fields
+// that a line of a cacheshim mount must have are in its first 8 KiB.
 class MountScanner {
  public:
   // `path`: absolute and plain; must outlive the scanner.

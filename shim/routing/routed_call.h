@@ -9,9 +9,9 @@
 // The body of nearly all hooks: calls libc with the routed path, and then with the default path if
 // the first call shows that the mount is gone.
 //
-// The lambda of a hook captures by value. Then nothing refers to the hook's frame, and the hook ends
-// with a jump to libc if the path is foreign. With [&], the hook would return through a frame that
-// it pushed before the system call. Many processors mispredict this return, and a misprediction
+// The lambda of a hook captures by value. So nothing refers to the hook's stack frame, and the hook
+// makes a tail call to libc if the path is foreign. With [&], the hook would return through a frame
+// that it pushed before the system call. Many processors mispredict this return, and a misprediction
 // takes 10 to 20 ns.
 //
 // errno is set to 0 for the call. If the call leaves it 0, errno gets its old value back. So the

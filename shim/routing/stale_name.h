@@ -3,14 +3,13 @@
 
 #include "shim/runtime.h"
 
-// Makes the kernel look up again a name that the base has, but that the kernel still caches as absent. Such a name
-// arises as follows:
+// Makes the kernel repeat the lookup of a name that exists in the base, but for which the kernel still has a negative
+// dentry. This can happen as follows:
 //
-//   1. A process looks up a name in the mount. The kernel caches for a minute that it is absent.
-//   2. Another job publishes the name.
-//   3. A direct answer (direct.h) shows that the name exists: mkdir(2) returns EEXIST.
-//   4. The process creates a file in the directory of this name. The kernel returns ENOENT, without a request to the
-//      daemon.
+//   1. A process looks up an absent name in the mount. The kernel keeps a negative dentry for up to a minute.
+//   2. Another job publishes a directory of this name.
+//   3. The process calls mkdir(2) for the name. A direct answer (direct.h) returns EEXIST.
+//   4. The process creates a file in the directory. The kernel returns ENOENT, without a request to the daemon.
 //   5. The daemon's invalidation reaches the kernel.
 namespace cacheshim {
 

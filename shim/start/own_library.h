@@ -9,10 +9,10 @@ namespace cacheshim {
 // Colons and spaces separate the words.
 std::string_view find_word(const char* list, std::string_view path);
 
-// Writes the name of this library for another process's LD_PRELOAD. `preload` is our own
-// LD_PRELOAD, which may contain $LIB: if its word for this library is an absolute path, the name is
-// that word, and otherwise the path from which the library was loaded. Returns the length, or 0 if
-// `preload` does not name this library or the path is unknown.
+// Writes the name of this library for another process's LD_PRELOAD. `preload` is this process's
+// LD_PRELOAD. If its word for this library is an absolute path, which may contain $LIB, writes that
+// word, otherwise the path from which the library was loaded. Returns the length, or 0 if `preload`
+// does not name this library or the path is unknown.
 std::size_t name_own_library(const char* preload, PathBuffer& out);
 
 }  // namespace cacheshim

@@ -39,7 +39,7 @@ bool any_is_set(const Environment& environment, std::string_view names) {
 
 enum class Family {
   kLeftAlone,  // the user has chosen another place
-  kUnset,      // the library may set it
+  kUnset,      // the library may set the family's variable
   kMoved,      // its variable already leads to the mount
 };
 

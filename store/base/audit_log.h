@@ -28,8 +28,8 @@ struct AuditFile {
 };
 
 struct AuditRecord {
-  // kPublish: files were added to the base. kEvict and kRepair: a unit was moved to trash. kEvict:
-  // a limit was exceeded, or a job's build has replaced the unit. kRepair: the unit was damaged.
+  // kPublish: files were added to the base. kEvict: a unit was moved to trash because a limit was
+  // exceeded, or because a job's build has replaced it. kRepair: a damaged unit was moved to trash.
   enum class Event { kPublish, kEvict, kRepair };
 
   Event event = Event::kPublish;

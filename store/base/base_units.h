@@ -22,7 +22,8 @@ struct BaseUnit {
   std::vector<std::string> paths;  // the directory, or the files
   std::uint64_t bytes = 0;         // on disk
   std::uint64_t files = 0;         // names, including directories, as an inode quota counts them
-  std::time_t last_use = 0;        // the latest time of a read or write of its files
+  // The latest atime or mtime of its files; for an empty directory, its mtime.
+  std::time_t last_use = 0;
 };
 
 // Returns the unit named `unit` with its paths, but without its size and last use.

@@ -19,7 +19,7 @@ struct BaseChange {
   enum class Kind {
     kName,           // `name` in `directory` was created, removed or replaced
     kDirectoryName,  // as kName, for a directory that was moved with everything below it
-    kContent,  // data or attributes of `name` in `directory`, or of `directory` if `name` is "", changed
+    kContent,  // the data or attributes of `name` in `directory` changed; "" is `directory` itself
     kUnknown,  // changes were lost: anything may have changed
   };
   Kind kind;

@@ -42,7 +42,7 @@ std::optional<std::string> below(const std::string& root, const std::string& pat
   return path.substr(prefix.size());
 }
 
-// The watched directories that are on one mount, through which their paths are found.
+// A mount, and the watched directories on it. Handles of its file system are opened through `fd`.
 struct WatchedMount {
   UniqueFd fd;  // of the first directory; open_by_handle_at(2) does not accept an O_PATH descriptor
   std::uint64_t id = 0;
@@ -50,7 +50,7 @@ struct WatchedMount {
   std::vector<int> directories;
 };
 
-// Returns nothing if the kernel does not report enough to find the directory of an event.
+// Returns nothing if the directory cannot be opened, or its mount cannot be determined.
 std::optional<WatchedMount> mount_of(int directory) {
   auto fd = sys::open_beneath(directory, "", O_RDONLY | O_DIRECTORY);
   struct statfs file_system {};
@@ -126,8 +126,8 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
       add_change(changes, {BaseChange::Kind::kContent, directory, name});
     }
   }
-  // If a directory was moved within a watched directory, into it or out of it, the cached paths of
-  // the directories below it are wrong. The paths of this event are still right.
+  // If a directory was moved within, into or out of a watched directory, the cached paths of the
+  // moved directory and of those below it are wrong. The paths of this event are still right.
   if (moved && !directories.empty()) directories_.clear();
 }
 

@@ -9,12 +9,12 @@
 
 namespace cacheshim {
 
-// The kernel pads an event only to a multiple of 4 bytes, although fanotify_event_metadata needs an alignment of 8
-// bytes. The longest event has one handle and one name.
+// Enough for the longest event, which has one handle and one name.
 constexpr std::size_t kMostEventBytes = 4096;
 
 // Calls `take` with each event in `bytes`, which read(2) has returned. An event's information records follow it in
-// memory.
+// memory. Copies each event, because fanotify_event_metadata needs an alignment of 8 bytes, but the kernel pads an
+// event only to a multiple of 4 bytes.
 template <class Take>
 void for_each_event(std::string_view bytes, Take&& take) {
   alignas(fanotify_event_metadata) char event[kMostEventBytes] = {};

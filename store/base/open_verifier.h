@@ -18,11 +18,11 @@
 
 namespace cacheshim {
 
-// verify_on_open: compares each code file (*.so, *.cubin) with its recorded digest before any
-// process reads the file: once per inode, and again when the file has changed. The first lookup of
-// an entry's file verifies all code files of the entry, because a program that has found one file
-// of an entry must find the others. A damaged entry goes to trash, so that programs find it missing
-// and build it again.
+// Implements the option verify_on_open: compares each code file (*.so, *.cubin) with its recorded
+// digest before any process reads the file. Compares an inode once, and again only after it has
+// changed. The first lookup of an entry's file verifies all code files of the entry, because a
+// program that has found one file of an entry must find the others. A damaged entry goes to trash,
+// so that programs find it missing and build it again.
 //
 // Thread-safe. No thread waits while another one reads a code file, so two threads may read the
 // same file. Memory: a few hundred bytes for each code file of the base.

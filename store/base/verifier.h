@@ -21,7 +21,7 @@ struct DamagedFile {
 struct VerifyReport {
   std::uint64_t files = 0;  // files that are as recorded
   std::uint64_t bytes = 0;
-  // units that were not published here, such as those of an older cache
+  // units without a record, such as files that were there before the directory became a store
   std::uint64_t unrecorded = 0;
   std::vector<DamagedFile> damaged;
   std::vector<std::string> repaired;  // units that were moved to trash
@@ -33,9 +33,9 @@ inline constexpr const char* kMissing = "missing";
 // checks that it exists. Errors: ECANCELED (slices.h).
 Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted = {});
 
-// Returns what is wrong with a base file (EntryRule::paths_in) that names paths outside its cache's directory in the
-// mount, whether or not a daemon published the file. Returns "" for any other file, for a file that cannot be read, and
-// if `mount_path` is empty.
+// If a base file that holds paths (EntryRule::paths_in) names a path outside its cache's directory in the mount,
+// returns a message. Returns "" for any other file, for a file that cannot be read, and if `mount_path` is empty. Also
+// checks files without a record.
 std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
                           const std::string& path);
 

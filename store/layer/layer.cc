@@ -39,8 +39,9 @@ Status check_own_dir(int layers, const std::string& path) {
   return sys::is_private_dir(st, top.st_uid) ? Status() : Errno(EPERM);
 }
 
-// Makes the directory `path` of a layer, and that of its job. A thread that has removed the job's last
-// layer may remove the job's directory until it contains the new layer.
+// Makes the directory `path` of a layer, and that of its job. Tries again if the job's directory
+// disappears: a thread that has removed the job's last layer also removes that directory, unless
+// the new layer is in it already.
 Status ensure_layer_dir(int layers, const std::string& job, const std::string& path) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     CACHESHIM_CHECK(ensure_dir(layers, job, kPrivateMode));
@@ -208,8 +209,8 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // Uses the new publish policy. `vouched` and `refused` of the previous record still apply, because the layer still
-    // has the files that they describe.
+    // The new publish policy applies. But the layer still has the files that the previous record describes, so it stays
+    // refused, and it is vouched only if both records say so.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;

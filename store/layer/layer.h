@@ -46,7 +46,7 @@ struct LayerRecord {
 };
 
 std::string to_json(const LayerRecord& record);
-// Errors: EINVAL for text that is not a JSON object, or has a field of another type.
+// Errors: EINVAL for text that is not a JSON object, or has a field of a wrong type.
 Result<LayerRecord> parse_layer_record(std::string_view json);
 
 // Holds the layer's owner.lock during its lifetime. Move-only.

@@ -13,13 +13,13 @@
 
 namespace cacheshim {
 
-// Returns the name of the file in leases/ for `path`: the file of the lease, or the file that takes
-// the locks of the baton `path`.
+// Returns the name of the file in leases/ for `path`: the file of the lease, or the file that
+// stands in for the baton `path` when a job locks the baton.
 std::string lease_name(std::string_view path);
 
 // The leases of a store's daemons: files in STORE/.cacheshim/leases, named by the hash of the path
-// that is built. The builder's daemon holds an flock(2) on the file, so the lease is released when
-// that daemon dies, on any node. Thread-safe.
+// that is built. The builder's daemon holds an flock(2) lock on the file, so the lease is released
+// when that daemon dies, on any node. Thread-safe.
 class LeaseFiles {
  public:
   // `directory` stays open; -1: every lease is granted.
@@ -40,8 +40,8 @@ class LeaseFiles {
     std::chrono::seconds since;
   };
   std::optional<Builder> builder_of(std::string_view path) const;
-  // Removes the files that no process has locked, neither by flock(2) nor by fcntl(2): files that a
-  // dead daemon has left, and files for the locks of batons (NamedLockFiles).
+  // Removes the files that no process has locked by flock(2) or fcntl(2): files that a dead daemon
+  // has left, and files that stand in for batons (NamedLockFiles).
   void sweep() const;
 
  private:

@@ -11,9 +11,9 @@
 
 namespace cacheshim {
 
-// Defines which users may open a lock file of the base outside the mount, by its path in the store
-// or in the base that is bound in the run directory. A process that can open a file, even only for
-// reading, can lock it and block others.
+// Defines which users may open a lock file of the base outside the mount: by its path in the store,
+// or by its path in the run directory's bind mount of the base. A process that can open a file,
+// even only for reading, can lock it and block others.
 //
 // If every local user may publish, all users may open it (mode 0666). If `[publish] allow` is set,
 // only root, the service account, and the users and groups that `allow` names may open it: the mode

@@ -20,9 +20,9 @@ inline constexpr off_t kMostLockBytes = 4096;
 // of these files outside the mount. Thread-safe. Paths are as in paths.h.
 class LockDirectory {
  public:
-  // From this call on, the lock files belong to `base`, a writable directory that stays open; -1: they are ordinary
-  // files of the layer. `staging` is a directory on the base's file system, for files that are to be renamed into the
-  // base. `access` must outlive this object, and defines which users may lock a lock file outside the mount.
+  // From this call on, the lock files belong to `base`, a writable directory that stays open. If `base` is -1, they are
+  // ordinary files of the layer. `staging` is a directory on the base's file system, for files that are to be renamed
+  // into the base. `access` must outlive this object, and defines which users may lock a lock file outside the mount.
   void share(int base, const LockAccess* access = nullptr, int staging = -1);
   bool is_shared() const { return base_ >= 0; }
   int staging() const { return staging_; }

@@ -20,8 +20,8 @@ namespace cacheshim {
 // belongs to the base: one inode for all jobs and for processes outside the mount. Every job may
 // open it; LockAccess defines which other processes may. A lock file is never copied up and never
 // published, and may exist before the entry whose directory contains it. Files of class `shared`
-// also belong to the base; they may have any size, and a rename of another shared name may replace
-// them.
+// also belong to the base; they may have any size, and may be replaced by a rename from another
+// name of this class.
 //
 // Thread-safe. Paths are as in paths.h; an object that is not a regular file is not a lock,
 // whatever its name.

@@ -39,8 +39,9 @@ Status LockRenames::prepare_arrival(int object) const {
   return {};
 }
 
-// Call after a rename or link of a file to `path` with the result `named`. The job then sees the
-// file of this name: its own, or one that exists already and that other processes may have locked.
+// Call after an attempt to rename or link a file to `path`; `named` is the result. Shows the name
+// to the job if it exists. The file is then the job's own or, after EEXIST, one that other
+// processes may have locked.
 Status LockRenames::settle_arrival(const std::string& path, const Status& named) {
   if (named || named.failed_with(EEXIST)) hidden_.show(path);
   return named;

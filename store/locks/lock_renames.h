@@ -15,7 +15,7 @@ namespace cacheshim {
 
 // Renames and links of the base's lock files (LockFiles): within the base, and between the base and
 // a job's layer. Unless rename_in() has to copy the file, the object stays the same and keeps its
-// locks. If the job has hidden a name that a file gets in the base, the name becomes visible again.
+// locks. If a file gets a name in the base that the job has hidden, the name becomes visible again.
 //
 // Thread-safe. Paths are as in paths.h.
 class LockRenames {

@@ -11,11 +11,11 @@
 
 namespace cacheshim {
 
-// Files of the base that take the locks of a job's own file, and have no other purpose. The job's
-// file is a small `*.lock` in a cache without a profile, or a baton. The file for a `*.lock` has
-// the same path. The file for a baton is in leases/. If it had the baton's own path, processes that
-// use the base without a mount would take it for the baton itself, and would wait until it is
-// removed.
+// Files of the base that stand in for a job's own file when the job locks it, and have no other
+// purpose. The job's file is a small `*.lock` in a cache without a profile, or a baton. The file
+// for a `*.lock` has the same path. The file for a baton is in leases/. If it had the baton's own
+// path, processes that use the base without a mount would take it for the baton itself, and would
+// wait until it is removed.
 //
 // Thread-safe. Paths are those of the job's files, as in paths.h.
 class NamedLockFiles {

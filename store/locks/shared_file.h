@@ -49,7 +49,7 @@ class SharedFile {
   const std::string path_;
   bool is_new_ GUARDED_BY(mutex);
   bool was_killed_ GUARDED_BY(mutex) = false;
-  std::string name_ GUARDED_BY(mutex);  // of the copy, in staging
+  std::string name_ GUARDED_BY(mutex);  // the name of the copy in staging; "" if nothing is staged
 };
 
 }  // namespace cacheshim

@@ -33,8 +33,8 @@ Status make_node(Overlay& overlay, const std::string& path, const NewObject& wan
 Status make_symlink(Overlay& overlay, const std::string& path, const std::string& target,
                     const NewObject& wanted = 0777) REQUIRES_SHARED(overlay.mutex());
 // If `new_path` is the name of a lock file, the layer's file becomes a lock file. Errors for lock
-// files: EPERM if the layer is on another file system than the base, and for names of class
-// `shared`; EFBIG for a file that is too large.
+// files: EPERM if layer and base are on different file systems, and for names of class `shared`;
+// EFBIG for a file that is too large.
 Status link(Overlay& overlay, const std::string& path, const std::string& new_path)
     REQUIRES(overlay.mutex());
 // make_tmpfile() creates a file without a name in the directory `dir` (O_TMPFILE). link_object()

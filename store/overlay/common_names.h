@@ -21,10 +21,11 @@ bool is_shared_lock(const Overlay& overlay, const std::string& path);
 // regular file.
 Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, int flags)
     REQUIRES_SHARED(overlay.mutex());
-// Returns the base's file that takes the locks of the file at `path` (NamedLockFiles::open()). If
-// there is none and `makes` is true, creates it with the directories above it. Errors: those of
-// NamedLockFiles::open(); EACCES if a directory to be created is closed to other users in the view:
-// the daemon would create it open, and all users could read what the job publishes in it.
+// Returns the base's file that stands in for the file at `path` when a job locks it
+// (NamedLockFiles::open()). If there is none and `makes` is true, creates it with the directories
+// above it. Errors: those of NamedLockFiles::open(); EACCES if a directory to be created is closed
+// to other users in the view: the daemon would create it open, and all users could read what the
+// job publishes in it.
 Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path, bool makes)
     REQUIRES_SHARED(overlay.mutex());
 // Hides the lock file from the view (HiddenLocks::hide()).

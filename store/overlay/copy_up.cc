@@ -149,7 +149,7 @@ Status copy_up_file(Overlay& overlay, const std::string& path, const struct stat
   return name_copy(overlay, path, claim.copy, base, parent.get());
 }
 
-// Copies up a further name of a file of which the layer has a copy: links the copy to `path`.
+// Copies up another name of a file that the layer already has a copy of: links the copy to `path`.
 Status link_up(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(overlay.state.grow(0, 1));

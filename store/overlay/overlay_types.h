@@ -21,7 +21,7 @@ struct Found {
   // For a copy: the lower's object that was copied. The view shows the copy with that object's
   // inode number.
   std::optional<OriginLog::Origin> origin = std::nullopt;
-  UniqueFd lock = UniqueFd();  // of a lock file (LockFiles): an O_PATH descriptor of it
+  UniqueFd lock = UniqueFd();  // for a lock file (LockFiles): its O_PATH descriptor
 };
 
 struct Opened {
@@ -37,7 +37,7 @@ struct Located {
   struct stat st;
   Where where;      // kIndex: a name of the base whose data LinkIndex has
   std::string key;  // the file's key in LinkIndex; empty if none was needed
-  UniqueFd lock;    // kLock: an O_PATH descriptor of it
+  UniqueFd lock;    // kLock: the lock file's O_PATH descriptor
 };
 
 using ListedEntry = sys::DirEntry;

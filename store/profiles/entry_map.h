@@ -54,8 +54,8 @@ class EntryMap {
   // Whether all jobs share the locks of a small file of this name from the first lock request on:
   // `*.lock` in a cache without a profile, and batons.
   bool may_become_lock(std::string_view path) const;
-  // Whether a file of `size` bytes and this name can only be a lock: it is empty and
-  // may_become_lock().
+  // Whether a file of `size` bytes and this name can only be a lock: it is empty, and
+  // may_become_lock() is true.
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }

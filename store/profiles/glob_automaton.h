@@ -11,11 +11,12 @@
 // Finds all combinations in which words can match sets of globs. The words have any small alphabet:
 // bytes of a name, or names of a path.
 //
-// A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of
-// states is a set of bits. Two rules keep the number of these sets small. A state with a loop replaces the states before
-// it in its chain, because it accepts all that they accept. The last state of a glob that ends with a star replaces the
-// other globs of its set, because the set then always matches. A star before many '?' still doubles the number of sets
-// with each '?', so the search is bounded.
+// A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of states
+// is a set of bits. Two rules keep the number of these sets small:
+// 1. A state with a loop replaces the states before it in its chain, because it accepts all that they accept.
+// 2. The last state of a glob that ends with a star replaces the other globs of its set, because the set then always
+//    matches.
+// A star before many '?' still doubles the number of sets with each '?', so the search is bounded.
 namespace cacheshim {
 
 class GlobAutomaton {
@@ -59,7 +60,7 @@ class GlobAutomaton {
   States loops_;
   struct Move {
     Symbol symbol;    // the first of the symbols with the same effect
-    States readable;  // the states to which it leads from the state before
+    States readable;  // the states to which it leads, each from the state before it
   };
   std::vector<Move> moves_;
 };

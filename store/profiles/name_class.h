@@ -23,7 +23,7 @@ struct NameClassRow {
   std::string_view name;             // in a profile
   std::string_view never_published;  // the reason, for messages; "": it may be published
   bool covers_below = false;         // the names below a name of this class belong to it as well
-  bool needs_evidence = false;       // profiles with evidence "guess" cannot have it
+  bool needs_evidence = false;       // has no effect in a profile with evidence "guess"
   bool is_common = false;            // the base's file is common to all jobs
   bool is_a_file_alone = false;      // belongs to no unit of eviction, except in an entry that is a directory
   // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies, an entry with

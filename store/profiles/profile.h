@@ -83,7 +83,7 @@ struct Profile {
   std::vector<std::string> unless;         // if one of these variables is set, the cache is not redirected
   std::vector<std::string> default_paths;  // "~/.triton/cache"
   std::vector<EntryRule> entries;          // the first rule that matches applies
-  // The first pattern that matches applies; scratch names are first.
+  // The first pattern that matches applies; the classes are in the order of kNameClasses.
   std::vector<std::pair<NameClass, PathPattern>> classes;
   // The program creates its files by mkstemp(3), which always gives mode 0600. They are published readable for all
   // users if the directory that contains the entry is open to all users (o+rx).

@@ -217,10 +217,10 @@ class ProfileCheck {
     }
   }
 
-  // Returns an entry of the rule `inner` that is in a directory that the later rule `outer` matches. A "**" in one of
-  // the two patterns also matches directories that the program never creates; then returns an entry only if every
-  // entry of `inner` is in a directory that `outer` matches. Ignores entries below a scratch name, and entries in a
-  // directory that a rule between the two matches: that rule has its own finding.
+  // Returns an entry of the rule `inner` that is in a directory of the later rule `outer`. A "**" also matches
+  // directories that the program never creates. So if one of the two patterns has a "**", returns an entry only if
+  // every entry of `inner` is in a directory of `outer`. Ignores entries below a scratch name, and entries in a
+  // directory of a rule between the two: that rule has its own finding.
   std::optional<std::string> entry_within(std::size_t inner, std::size_t outer) const {
     const std::string& directories = profile_.entries[outer].path.text();
     const std::string& entries = profile_.entries[inner].path.text();
@@ -346,8 +346,8 @@ class ProfileCheck {
     if (row_of(name_class).is_awaited) check_flight(pattern.text(), report);
   }
 
-  // Returns an earlier class if the earlier classes have all paths that `pattern` matches, so that none of these paths
-  // is of class `name_class`.
+  // If the earlier classes together match all paths that `pattern` matches, returns one of these classes: none of the
+  // paths is then of class `name_class`.
   std::optional<NameClass> shadowing_class(NameClass name_class, const std::string& pattern) const {
     Question question(profile_);
     std::vector<PathLanguages::Id> before;

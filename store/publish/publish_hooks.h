@@ -29,8 +29,8 @@ class PublishHooks {
   // Called if the base has other content for this unit. Returns false if the daemon already knew
   // this.
   virtual bool note_conflict(const std::string& unit) = 0;
-  // Called if the unit stays in the layer for this reason or, if `reason` is "", has been
-  // published. Returns false if the daemon already knew this.
+  // Called when the unit stays in the layer, with the reason, and when the unit has been published,
+  // with the reason "". Returns false if the daemon already knew this.
   virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
   // Returns "" if the job's files may be published, otherwise the reason why not, for messages. The
   // publisher calls this again, with Overlay::mutex() held exclusively, before it changes the base.

@@ -4,8 +4,7 @@
 
 #include "store/publish/publish_stage.h"
 
-// Plans publishing: does all the steps that come before the base is changed, and discards the
-// result.
+// Plans publishing: stages each unit and compares it with the base, then discards the stage.
 namespace cacheshim {
 namespace {
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMostFiles = 16384;
 
 // A process without cacheshim may be building an incomplete entry in the base. If the entry's files
-// have not changed for this time, no process is.
+// have not changed for this time, the publisher assumes that no process is building it.
 constexpr std::time_t kQuietSeconds = 600;
 
 bool can_complete(const EntryRule& rule, std::string_view name) {
@@ -57,8 +57,8 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 
 }  // namespace
 
-// Whether a file that contains absolute paths, according to its profile, is useless at the recorded
-// mount path.
+// Whether the file is one that holds paths (EntryRule::paths_in), and names paths that do not lead
+// into its cache at the recorded mount path.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->holds_paths(base_name(path))) return false;

@@ -135,9 +135,10 @@ std::string Publisher::completed_entry(const Overlay& overlay, const std::string
   return overlay.has_layer() && is_complete(overlay, *ref, false) ? ref->unit() : "";
 }
 
-// Whether the entry must be published now. If its names cannot show that it is complete, or if its
-// profile is a guess, it is published when the job has succeeded; an entry with `built_under` must
-// then also have the files that its rule requires, unless the profile is a guess.
+// Whether the entry must be published now:
+// 1. If its names show when it is complete, and its profile is no guess: when it is complete.
+// 2. Otherwise, when the job has succeeded. Unless the profile is a guess, an entry with
+//    `built_under` must then also have the files that its rule requires.
 bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
   if (ref.profile->may_publish_early() && ref.rule->says_when_complete()) {
     return is_complete(overlay, ref, true);

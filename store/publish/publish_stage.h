@@ -60,7 +60,7 @@ struct Publisher::Stage {
   // content is read from `source`.
   Result<bool> are_equal(const StagedFile& file, int source, int theirs) const;
 
-  std::string unit;       // of an entry that consists of several files: their directory
+  std::string unit;       // the unit's path; for an entry of several files, their directory
   bool is_group = false;  // the unit is an entry of several files
   // Whether all users may read the published files, even those that others could not read in the
   // layer.

@@ -252,8 +252,8 @@ Status Publisher::collect_directory(Stage& stage, const std::string& rest,
   return {};
 }
 
-// The file is also a lock if an empty file of the base took its locks. Its contents (such as a
-// process id) then belong to the job.
+// Even a file with contents, such as a process id, counts as a lock if the base has an empty file at
+// its path: the base's file stands in for it when jobs lock it (NamedLockFiles).
 bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
   if (!S_ISREG(st.st_mode)) return false;
   if (entries_.is_bare_lock(path, st.st_size)) return true;

@@ -110,7 +110,8 @@ bool is_wanted_first(const std::string& xattr) {
   return xattr.starts_with("user.") && !is_overlay_xattr(xattr);
 }
 
-// Whether to copy the xattr after owner and mode, because chown(2) and chmod(2) change it.
+// Whether to copy the xattr after the owner and the mode: chown(2) removes file capabilities, and
+// chmod(2) changes the access ACL.
 bool is_wanted_last(const std::string& xattr) {
   return xattr == "system.posix_acl_access" || xattr == "system.posix_acl_default" ||
          xattr == "security.capability";
@@ -146,7 +147,7 @@ std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes) {
 
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {
   const auto listed = sys::list_xattrs(source);
-  // If the file system has no xattrs, there is nothing to copy.
+  // If the xattrs cannot be listed, the file system most likely has none: copies none.
   const std::vector<std::string> names = listed ? *listed : std::vector<std::string>();
   CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_first));
   mode_t mode = st.st_mode & 07777;

@@ -24,15 +24,16 @@ struct CopyOptions {
   IsWanted is_wanted = {};
 };
 
-// Makes the empty regular file `target`, open for writing, a copy of `source`: data (by reflink if
-// the file system shares extents, otherwise copy_file_range(2), otherwise read and write; holes are
-// preserved if the file system reports them), user.* xattrs (except overlayfs's), mode and times.
-// The offsets of both descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED
-// (slices.h), those of the system calls, including ENOSPC; `target` is then incomplete.
+// Copies the regular file `source` to `target`, an empty regular file that is open for writing:
+// data, mode, times and user.* xattrs, except overlayfs's. Copies the data by reflink if the file
+// system shares extents, otherwise by copy_file_range(2), otherwise by read and write. Preserves
+// holes if the file system reports them. The offsets of both descriptors are undefined afterwards.
+// Thread-safe. Errors: ECANCELED (slices.h), those of the system calls, including ENOSPC; `target`
+// is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
-// Returns the maximum number of bytes that a copy of the file occupies; `st` describes the file.
-// Holes occupy none.
+// Returns how many bytes of data a copy of the file has at most, not counting holes. `st` describes
+// the file.
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile);
 
 // Copies everything that copy_file() copies, except the data. `st` describes the source. Either

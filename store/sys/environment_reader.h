@@ -14,15 +14,17 @@ namespace cacheshim {
 
 // Reads the environments of processes, with a time limit.
 //
-// A process can block every read of its /proc/PID/environ, for as long as it likes, because the read takes the lock of
-// the process's memory map. One thread of the process holds this lock while it waits for a page of a FUSE file whose
-// server, run by the same user, does not answer (fault_flag_allow_retry_first() in the kernel's mm.h: a second attempt
-// keeps the lock), and a second thread waits for the lock in order to change the map. Only a fatal signal ends the
-// read.
+// A process can block every read of its /proc/PID/environ for as long as it likes, because the read takes the process's
+// mmap lock:
+// 1. A thread of the process faults on a page of a FUSE file whose server, run by the same user, does not answer. At
+//    the second attempt, the thread keeps the mmap lock while it waits (fault_flag_allow_retry_first() in the kernel's
+//    mm.h).
+// 2. A second thread waits to take the lock for writing, for example in mmap(2).
+// 3. The read waits behind the second thread. Only a fatal signal ends the read.
 //
-// So separate threads read the files, one thread per user at a time. A read that takes too long blocks its thread. The
-// reader then fails for this user at once, until the read returns and for `exclusion` after it. So a user delays others
-// only once.
+// So separate threads read the files, one thread per user at a time. A read that takes too long keeps its thread. From
+// then on, requests for this user fail at once, until the read returns and for `exclusion` afterwards. So within each
+// such period, a user delays others only once.
 //
 // Thread-safe. Threads that a process blocks outlive this object.
 class EnvironmentReader {
@@ -41,8 +43,9 @@ class EnvironmentReader {
   EnvironmentReader& operator=(const EnvironmentReader&) = delete;
 
   // Returns the variables that the process got at its exec, each with a final NUL. `uid`: the real user of the process.
-  // Errors: ETIMEDOUT if the file cannot be read in time, and for all processes of an excluded user; those of open(2)
-  // and read(2). Does not limit the time for processes of root, which a user cannot make hang. Call with no lock held.
+  // Errors: ETIMEDOUT if the file cannot be read in time, if no thread is free, and for all processes of an excluded
+  // user; otherwise those of open(2) and read(2). Does not limit the time for processes of root, because no user can
+  // make them hang. Call with no lock held.
   Result<std::string> read(pid_t pid, uid_t uid, const std::string& proc = "/proc");
 
  private:

@@ -10,25 +10,25 @@
 
 namespace cacheshim {
 
-// Determines how many bytes the users of a file system may still take. A file system keeps blocks for root
-// (statvfs.f_bavail excludes them), and a daemon that runs as root must not give these to the users that it serves. The
-// kernel does not prevent this. take() measures the file system again after kLifetime, and earlier if half of the bytes
-// that were available have been taken. Thread-safe; takes no lock.
+// Determines how many bytes the users of a file system may still take. A file system reserves blocks for root
+// (statvfs.f_bavail excludes them). A daemon that runs as root must not use these for the users that it serves, but the
+// kernel lets it. take() measures the file system again after kLifetime, and earlier if half of the bytes that were
+// available have been taken. Thread-safe; takes no lock.
 class FreeSpace {
  public:
   struct State {
-    std::uint64_t available = 0;  // bytes, without those that are kept for root
+    std::uint64_t available = 0;  // bytes, without those that are reserved for root
     std::uint64_t total = 0;      // bytes; 0: the file system does not say
   };
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLifetime{100};
-  // The sources of the two values, for unit tests.
+  // The measurement and the clock, which unit tests replace.
   struct System {
     std::function<Result<State>(int directory)> measure;
     std::function<Clock::time_point()> now;
   };
 
-  // `directory`: an open directory of the file system, which must stay open; -1: no file system, so nothing is full.
+  // `directory`: an open directory of the file system, which must stay open; -1: take() always returns true.
   explicit FreeSpace(int directory);
   FreeSpace(int directory, System system) : directory_(directory), system_(std::move(system)) {}
 

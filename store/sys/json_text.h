@@ -10,8 +10,8 @@
 // JSON from other processes, and JSON with names that other processes have chosen.
 //
 // nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string
-// that is not UTF-8. File names and requests are arbitrary bytes, and each of the two has crashed
-// the daemon.
+// that is not UTF-8. File names and requests are arbitrary bytes, so both the recursion and the
+// exception have crashed the daemon.
 namespace cacheshim {
 
 struct JsonLimits {

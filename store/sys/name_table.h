@@ -10,9 +10,9 @@
 
 namespace cacheshim {
 
-// Maps names that a client chooses to values. The names and values use at most about `most_bytes`,
-// so a client cannot exhaust the daemon's memory: further names get no records. Each class that
-// owns a table says what the lack of a record means. Not thread-safe.
+// A map whose keys are names that a client chooses. Names and values use at most about
+// `most_bytes`, and further names are not added, so that a client cannot exhaust the daemon's
+// memory. Each class that owns a table says what a missing name means. Not thread-safe.
 template <class Value>
 class NameTable {
  public:

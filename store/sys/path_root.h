@@ -17,8 +17,8 @@ namespace cacheshim {
 // Makes system calls on paths below a directory without following symlinks. A symlink within the
 // path gives ELOOP; the last component may be a symlink.
 //
-// Of the system calls, only openat2(2) can forbid symlinks. Any other call needs three: open the
-// parent, use the name in it, close the parent. If the directory's mount is copied with
+// Of the system calls, only openat2(2) can forbid symlinks. Any other operation takes three calls:
+// open the parent, use the name in it, close the parent. If the directory's mount is copied with
 // nosymfollow, no lookup in the copy follows a symlink, so one call suffices. A stat then takes 1.0
 // instead of 2.4 µs, and a miss 0.6 instead of 1.1 µs. The copy requires privilege over the mount
 // namespace, and Linux 5.14. Without the copy, and for paths of PATH_MAX bytes or more, three calls

@@ -26,10 +26,10 @@ struct ProcessOrigin {
 ProcessOrigin origin_of(pid_t process);
 bool is_alive(const ProcessOrigin& origin);
 
-// Returns the living processes that may descend from a dead one. When a process dies, its children
-// get one of its ancestors as their parent (a subreaper, otherwise init). So of a descendant and
-// the processes above it, the topmost one that started after `origin` is a child of one of
-// `origin.ancestors`. Also returns unrelated processes for which this is true, such as newer
+// Returns the living processes that may descend from a dead one. When a process dies, one of its
+// ancestors (a subreaper, otherwise init) becomes the parent of its children. So for each
+// descendant, go up through the parents that started after `origin`: the last one is a child of one
+// of `origin.ancestors`. Also returns unrelated processes for which this is true, such as newer
 // children of an init that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 

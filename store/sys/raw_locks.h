@@ -9,8 +9,8 @@ namespace cacheshim {
 
 // Whether, according to /proc/locks, another process holds or waits for a lock on the file, by
 // flock or fcntl. /proc/locks shows only locks of this machine and of visible PID namespaces.
-// Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Returns
-// false if /proc/locks cannot be read. Thread-safe.
+// Ignores OFD locks, because the kernel names no process for them. Returns false if /proc/locks
+// cannot be read. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);
 // As above, for the text `table` of /proc/locks; for tests.
 bool is_locked_elsewhere(std::string_view table, dev_t device, ino_t inode, pid_t self);

@@ -388,7 +388,7 @@ Status hoist(int directory, const std::string& name, unsigned& moved, const IsWa
     Status status;
     do {
       const std::string free_name = ".cacheshim-removed-" + std::to_string(moved++);
-      // rename(2) also replaces an empty directory
+      // rename(2) may replace an empty directory, which is harmless here
       status = rename_at(deeper.get(), entry.name, directory, free_name);
     } while (status.failed_with(EEXIST) || status.failed_with(ENOTEMPTY) ||
              status.failed_with(ENOTDIR));

@@ -111,7 +111,7 @@ Result<std::vector<DirEntry>> read_dir(int dir);
 // Whether only root, the service account and `owner` can change the contents of this directory.
 bool is_private_dir(const struct stat& st, uid_t owner);
 
-// The service account, constant while the process lives.
+// Return the ids of the service account, which do not change while the process lives.
 uid_t own_uid();
 gid_t own_gid();
 

@@ -8,13 +8,13 @@
 #include "common/result.h"
 #include "store/sys/sys.h"
 
-// Walks a directory tree of any depth, in a time that grows only with the number of its objects.
+// Walks a directory tree of any depth, in time linear in the number of its objects.
 //
 // A job decides how deep and how wide its trees are. Opening a directory by its path takes time
-// that grows with its depth, so a walk by paths takes quadratic time: a tree of 9,000 nested
-// directories kept a thread busy for a minute. This walk opens each directory by its name in its
-// parent. It uses no recursion, and at most kMostOpen + 1 descriptors: it closes those of the
-// uppermost directories, and opens them again by "..".
+// linear in its depth, so a walk by paths takes quadratic time: a tree of 9,000 nested directories
+// kept a thread busy for a minute. This walk opens each directory by its name in its parent. It
+// uses no recursion, and at most kMostOpen + 1 descriptors: it closes those of the uppermost
+// directories, and opens them again by "..".
 namespace cacheshim {
 
 struct WalkedDirectory {
@@ -29,10 +29,11 @@ using VisitDirectory = std::function<Status(const WalkedDirectory& directory)>;
 
 inline constexpr std::size_t kMostOpen = 32;
 
-// Visits the directory `top`, relative to the directory `root`, and those below it for which the
-// visitor asks, each before those that it contains. Symlinks are not followed. Skips a directory
-// that another process removes or replaces meanwhile. Errors: that of the visitor; otherwise the
-// first error of a directory that could not be read, after all others were visited.
+// Visits the directory `top`, a path below the open directory `root`, and the directories below
+// `top` that the visitor adds to `further`. A directory is visited before its subdirectories.
+// Symlinks are not followed. Skips a directory that another process removes or replaces meanwhile.
+// Errors: that of the visitor; otherwise the first error of a directory that could not be read,
+// after all others were visited.
 Status walk_tree(int root, const std::string& top, const VisitDirectory& visit);
 
 // Whether the entry is a directory. `directory` contains it; stats it if the file system has not

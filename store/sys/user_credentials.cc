@@ -17,8 +17,8 @@ constexpr uid_t kNobody = 65534;
 constexpr std::uint32_t kResource = 1U << CAP_SYS_RESOURCE;
 constexpr long kF2fs = 0xf2f52010;
 
-// Whether the file system keeps blocks for a user id. On other file systems, the user id makes no
-// difference.
+// Whether file systems of this type may reserve blocks for a user id. On other file systems, the
+// user id makes no difference.
 bool keeps_blocks(int fd) {
   struct statfs st {};
   if (::fstatfs(fd, &st) == -1) return false;

@@ -20,7 +20,7 @@ struct DetachedQueue::Shared {
 
   Mutex mutex;  // not held while a task runs
   CondVar ended;
-  std::deque<Task> tasks GUARDED_BY(mutex);  // the first one runs
+  std::deque<Task> tasks GUARDED_BY(mutex);  // the front task runs, and leaves when it ends
   bool stopping GUARDED_BY(mutex) = false;
 };
 
@@ -45,7 +45,7 @@ void DetachedQueue::run(const std::shared_ptr<Shared>& shared) {
     Task task = std::move(shared->tasks.front());
     lock.unlock();
     (void)run_guarded("a task", [&] { task(is_wanted); });
-    task = nullptr;  // the destructors of what it holds may take locks
+    task = nullptr;  // without the lock: destructors of captured objects may take locks
     lock.lock();
     shared->tasks.pop_front();
   }

@@ -9,12 +9,12 @@
 
 namespace cacheshim {
 
-// A thread for work that nobody waits for, because a user's process can block it in the kernel for as long as the user
-// likes. It exists while there are tasks. Tasks run in the order of try_post(), with the error handling of TaskQueue.
-// Thread-safe.
+// A thread for work that a user's process can block in the kernel for as long as the user likes. Nobody waits for such
+// work. The thread exists while there are tasks. Tasks run in the order of try_post(); if a task throws, the exception
+// is logged. Thread-safe.
 class DetachedQueue {
  public:
-  // Gets a function that returns false after stop(); see slices.h.
+  // The task's argument is a function that returns false after stop(); see slices.h.
   using Task = std::function<void(const IsWanted&)>;
 
   DetachedQueue();
@@ -22,11 +22,11 @@ class DetachedQueue {
   DetachedQueue(const DetachedQueue&) = delete;
   DetachedQueue& operator=(const DetachedQueue&) = delete;
 
-  // Returns false, and drops the task, if `most` tasks run or wait already, after stop(), and if no thread can be
+  // Returns false and drops the task if `most` tasks already run or wait, if stop() was called, or if no thread can be
   // started. The thread may outlive this object, so the task must own all that it uses.
   bool try_post(Task task, std::size_t most);
-  // Drops the tasks that have not begun. Returns false if the current one does not end within 0.1 s; its thread then
-  // ends when the kernel lets it. Idempotent.
+  // Drops the waiting tasks. Returns false if the current task does not end within 0.1 s; the thread then ends when the
+  // task does. Idempotent.
   bool stop();
 
  private:

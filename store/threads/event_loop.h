@@ -24,7 +24,7 @@ class EventLoop {
   // The work of one service. The objects that `run` uses, and the loop, must outlive the task.
   class Task {
    public:
-    // Called on the loop's thread, with no lock held; for the first time after a call to wake(), or once a watched
+    // Called on the loop's thread, with no lock held. The first call comes after a call to wake(), or once a watched
     // descriptor is readable. `readable` has the ids of the watched descriptors that have become readable. Returns the
     // time of the next call; a call to wake(), or a readable descriptor, brings that time forward.
     using Run = std::function<Clock::time_point(const std::vector<std::uint64_t>& readable)>;
@@ -42,8 +42,8 @@ class EventLoop {
     // one call to `run`, and none if the descriptor is closed first. Returns false if `fd` cannot be watched
     // (fs.epoll.max_user_watches). Takes no lock.
     [[nodiscard]] bool watch(int fd, std::uint64_t id) const;
-    // Ends the task: waits for a call in progress, and prevents later ones. Call with no lock held that `run` takes,
-    // and not from `run`. Idempotent.
+    // Ends the task: waits for a call in progress, and prevents later ones. Requires: the caller holds no lock that
+    // `run` takes, and is not `run` itself. Idempotent.
     void stop();
 
    private:

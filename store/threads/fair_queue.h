@@ -21,8 +21,8 @@
 // the tasks.
 namespace cacheshim {
 
-// Identifies the turns that a task takes: those of a user, or those of root's work for this user. Root's work waits
-// neither for the user's own tasks nor for root's work for other users.
+// Identifies the lane of a task. Each user has one lane for the user's own tasks and one for root's work for this user.
+// So root's work waits neither for the user's own tasks nor for root's work for other users.
 struct FairUser {
   FairUser(uid_t the_uid, bool is_by_root = false) : uid(the_uid), by_root(is_by_root) {}
   uid_t uid;
@@ -33,7 +33,9 @@ struct FairUser {
 struct FairTask {
   FairUser user;
   std::function<void()> run;
-  IsWanted is_wanted = {};  // if it returns false before the task starts, the task is dropped
+  // If it returns false before the task starts, the task is dropped. May be called on any thread,
+  // with the queue's mutex held.
+  IsWanted is_wanted = {};
 };
 
 // The order of the tasks. Not thread-safe.

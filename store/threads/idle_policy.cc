@@ -12,8 +12,7 @@ bool set_policy(pid_t thread, int policy) {
   return ::sched_setscheduler(thread, policy, &parameter) == 0;
 }
 
-// Whether a SCHED_IDLE thread may become SCHED_OTHER again. Tests this on a separate thread, because a thread that may
-// not would stay SCHED_IDLE.
+// Makes the attempt on a separate thread: if the thread may not leave SCHED_IDLE, it simply exits.
 bool may_leave_idle_policy() {
   bool returned = false;
   std::thread([&returned] {

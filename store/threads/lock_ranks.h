@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// The lock order of the daemon, the only place where it is written down.
+// The lock order of the daemon. It is written down only here.
 //
 // Indented below each lock are the locks that a thread may take while it holds that lock; `…` stands for a subtree that
 // is shown elsewhere. No lock is held across a reply to the kernel, nor while a callback runs, unless the callback's
@@ -53,8 +53,8 @@
 //       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_, UserLimits::mutex_,
 //       LayerUse::mutex_, DetachedQueue
 //
-// All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer, EnvironmentReader,
-// EventLoop, OpenVerifier, SharedFiles, transport/.
+// All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer,
+// EnvironmentReader, EventLoop, OpenVerifier, SharedFiles, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and no other lock of the same rank.

@@ -137,7 +137,7 @@ class SCOPED_CAPABILITY ReaderLock {
   SharedMutex& mutex_;
 };
 
-// std::condition_variable. A wait may end without a notification: call it in a loop that tests the
+// Wraps std::condition_variable. A wait may wake spuriously: call it in a loop that tests the
 // condition. No overload takes the condition as a lambda, because the analysis does not know which
 // locks a lambda's caller holds.
 class CondVar {

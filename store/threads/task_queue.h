@@ -69,7 +69,7 @@ class TaskQueue {
       tasks_.pop_front();
       lock.unlock();
       (void)run_guarded("a task", task);
-      task = nullptr;  // the destructors of what it holds may take locks
+      task = nullptr;  // without the lock: destructors of captured objects may take locks
       lock.lock();
     }
   }

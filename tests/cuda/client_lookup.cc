@@ -9,10 +9,15 @@
 #include "common/loaded_symbol.h"
 #include "tests/cuda/client.h"
 
-// client_lookup ROUTE LOAD FILE [OPTION…]: is not linked to the driver, and finds its functions by the route:
-//  dlsym, dlvsym, default (RTLD_DEFAULT), v1 and v2 (everything by cuGetProcAddress; v2 as
-//  the CUDA runtime does), v2-v1 (v2 looks up v1, which looks up the rest), torch (RTLD_NOLOAD),
-//  dlmopen (a second copy beside the first), raw (reads the ELF tables, which no hook can detect).
+// client_lookup ROUTE LOAD FILE [OPTION…]
+//
+// This client is not linked to the driver. ROUTE says how it finds the driver's functions:
+//  dlsym, dlvsym; default: dlsym(RTLD_DEFAULT)
+//  v1, v2: all functions by this version of cuGetProcAddress (the CUDA runtime uses v2)
+//  v2-v1: cuGetProcAddress_v2 finds version 1, which finds the other functions
+//  torch: dlsym on a handle from dlopen(RTLD_NOLOAD)
+//  dlmopen: in a second copy of the driver
+//  raw: from the ELF tables, without a call that a hook could intercept
 
 using cacheshim::test::Api;
 
@@ -62,8 +67,8 @@ void open_driver(const std::string& route) {
   handle = ::dlopen("libcuda.so.1", RTLD_NOW | scope);
   if (route == "torch") handle = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (route == "dlmopen") {
-    // Calls the first copy's cuInit, so that its hooks exist. The hooks of the second copy must not
-    // call the first copy.
+    // Calls the first copy's cuInit, so that the first copy's hooks exist. The hooks of the second
+    // copy must not call the first copy.
     auto* const init = reinterpret_cast<decltype(&::cuInit)>(::dlsym(handle, "cuInit"));
     if (init == nullptr || init(0) != CUDA_SUCCESS) std::exit(1);
     handle = ::dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);

@@ -22,16 +22,17 @@
 //
 // A context has one lock. Loading a function takes the lock and, with the lock held, waits until no
 // spin kernel is resident. A copy also takes the lock, and only a copy ends the spin kernel before
-// its timeout. The launch of a kernel that is not loaded yet first loads it. So if a spin kernel is
-// resident, such a launch hangs until the timeout, as on a GPU.
+// its timeout. With lazy loading, the first launch of a kernel loads the kernel, so the launch hangs
+// until the timeout if a spin kernel is resident, as on a GPU.
 //
 // An image is the text "NAME;NAME…" of its kernels. The library is linked with -Bsymbolic, and its
 // cuGetProcAddress uses a table of its own, so that none of its own calls reaches a hook.
 //
-// Built with FAKE_CUDA_OLD, it lacks the functions added after CUDA 11.6. FAKE_CUDA_TRACE=FILE
-// writes a line for each call, with the name of the calling library. FAKE_CUDA_SPIN_MS is the
-// timeout. With FAKE_CUDA_STUBBORN=1, the driver loads lazily even if the environment asks for
-// eager loading.
+// If FAKE_CUDA_OLD is defined, the library lacks the functions added after CUDA 11.6. Variables:
+//  FAKE_CUDA_TRACE=FILE: appends to FILE a line for each call of most functions, with the name of
+//    the calling library, and a line for each load of a kernel
+//  FAKE_CUDA_SPIN_MS: the timeout
+//  FAKE_CUDA_STUBBORN=1: loads lazily even if the environment asks for eager loading
 
 struct CUfunc_st {
   std::string name;

@@ -29,8 +29,8 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned 
                              void** parameters, void** extra);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream);
 
-// These two functions do not exist in a real driver. fake_wait_for_launches() returns once each of
-// `launches` launches has either succeeded or is waiting for its module to load.
+// These two functions do not exist in a real driver. fake_wait_for_launches() waits until at least
+// `launches` launches have either succeeded or begun to load their kernel.
 void fake_wait_for_launches(int launches);
 // Waits for the end of the spin kernel. Returns 1 if its timeout ended it.
 int fake_spin_timed_out();

@@ -10,7 +10,7 @@ MAIN_ROUTES = {"direct", "dlsym", "v2"}  # tested with each way to load; the oth
 
 
 class Policy:
-    """The settings of a process, and the results that they must have: whether it passes (`passes`), the value of
+    """The settings of a process and the expected results: whether the process passes (`passes`), the value of
     CUDA_MODULE_LOADING (`mode`), and whether the hooks are active (`hooks`)."""
 
     def __init__(self, passes, mode, hooks=True, preload="library", options=(), **variables):

@@ -34,7 +34,7 @@ class Run:
         return next((words[1] for words in self.trace if words[0] == "cuInit"), None)
 
     def loads(self, kernel):
-        """Returns for each load of the kernel when it happened: "before-spin" or "beside-spin"."""
+        """Returns, for each load of the kernel, when it happened: "before-spin" or "beside-spin"."""
         return [words[2] for words in self.trace if words[:2] == ["load", kernel]]
 
     def is_hooked(self, function):
@@ -47,8 +47,8 @@ class Run:
 
 
 def run(command, preload=(), driver="", spin_ms=PATIENT_MS, prefix=(), **variables):
-    """Runs a client of the build directory on the fake driver, or on the libcuda.so.1 in its subdirectory `driver`.
-    `prefix`: the words of a command that runs the client."""
+    """Runs a client from the build directory on the fake driver, or on the libcuda.so.1 in the build directory's
+    subdirectory `driver`. `prefix`: the words of a command that runs the client."""
     with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
         image = pathlib.Path(scratch, "image")
         image.write_text("tail;other")
@@ -58,7 +58,7 @@ def run(command, preload=(), driver="", spin_ms=PATIENT_MS, prefix=(), **variabl
             "LD_LIBRARY_PATH": f"{build}/{driver}:{build}",
             "FAKE_CUDA_TRACE": str(trace),
             "FAKE_CUDA_SPIN_MS": str(spin_ms),
-            "CACHESHIM_WARNED": "1",  # there is no mount: suppresses the message about that
+            "CACHESHIM_WARNED": "1",  # suppresses the message that there is no mount
             "CACHESHIM_MOUNT": f"{scratch}/mount",
         }
         if preload:
@@ -110,7 +110,7 @@ def run_all(jobs):
 
 
 def main():
-    """Runs the tests of a script: SCRIPT BUILD_DIRECTORY LIBRARY HOOKS_ONLY [unittest's arguments]."""
+    """Runs the tests of the calling script. Usage: SCRIPT BUILD_DIRECTORY LIBRARY HOOKS_ONLY [unittest's arguments]."""
     global build, library, hooks_only  # pylint: disable=global-statement
     build, library, hooks_only = (os.path.abspath(path) for path in sys.argv[1:4])
     del sys.argv[1:4]

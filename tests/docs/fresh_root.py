@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates a fresh machine for the documents' commands, with shells of its users."""
+"""Simulates a fresh machine, on which each user runs the documents' commands in a shell."""
 
 import fcntl
 import os
@@ -48,8 +48,8 @@ class Shell:
                  "LANG=C.UTF-8", "bash", "--norc", "-c", f"exec 8>&{statuses} 9<&{commands} "
                  f"{statuses}>&- {commands}<&-\n{SHELL}"]
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
-        # Opened only for writing: the library takes a file that is also open for reading for a program's data, and
-        # would not print its messages there.
+        # Open for writing only: if stderr is a regular file that is also open for reading, the library assumes that it
+        # contains a program's data, and prints no messages to it.
         out, err = (open(path, "a", encoding="utf-8") for path in self._texts)
         with out, err:
             self._process = subprocess.Popen([*enter, *become, *words], stdin=subprocess.DEVNULL,

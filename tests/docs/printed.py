@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Defines for each block of the documents which user runs it, or why it is not run.
 
-A row names a block by its heading and its first words. The test fails if a block has no row, or a row no block.
+A row names a block by its heading and its first words. The test fails if a block has no row, or if a row matches no
+block.
 """
 
 import dataclasses
@@ -12,13 +13,13 @@ class Run:
     """Commands that run one after the other in this user's shell."""
 
     user: str
-    given: str = ""       # what root does before, because the document assumes that it is done
-    setting: str = ""     # what this user does before, in the same shell
+    given: str = ""       # what root does first, because the document assumes it
+    setting: str = ""     # what this user does first, in the same shell
     placeholders: dict = dataclasses.field(default_factory=dict)  # placeholder: the value that replaces it
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
     prints: str = ""      # a part of what the commands print
     says: str = ""        # each line on stderr contains this; "": stderr is empty
-    then: tuple = ()      # (user, command, text that it prints), …: run afterwards, to verify the document's statements
+    then: tuple = ()      # commands that then verify the document: (user, command, a part of its output), …
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Configuration:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A profile, which the user's home directory contains at `path` before the document's first block is run."""
+    """A profile. The test writes it to `path` in the user's home directory before it runs the first block."""
 
     user: str
     path: str
@@ -48,7 +49,7 @@ class Fstab:
     """A line of /etc/fstab, which mount(8) then mounts."""
 
     mount_point: str
-    given: str = ""  # what root does before
+    given: str = ""  # what root does first
     after: str = ""
 
 
@@ -66,7 +67,7 @@ class Quoted:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """C++ that compiles between `before`, which begins a function, and `after`."""
+    """C++ code that must compile between `before`, which begins a function, and `after`, which ends it."""
 
     before: str
     after: str = "}\n"
@@ -82,7 +83,7 @@ class Listed:
 MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
 OUTPUT = Listed("what a command has printed, no command")
 GROUP = "__grp__k.json"
-# Prints the files that `meson install` would install and that the stand-in has not.
+# Prints the files that `meson install` would install but that are missing after its stand-in.
 NOT_INSTALLED = """
 import json, os, subprocess
 plan = subprocess.check_output(["meson", "introspect", "--installed", "build-release"])
@@ -262,7 +263,7 @@ DOCUMENTS = {
     "docs/man/cacheshim-cuda.7": {("FILES", "[cuda]"): Configuration()},
 }
 
-# For each example of `cacheshim --help`, in their order: the user who runs it, and what root does before.
+# For each example of `cacheshim --help`, in order, the user who runs it, and what root does first.
 EXAMPLES = {
     "cacheshim mount": ("root", "mkdir -p /ci-cache /data/ci-cache"),
     "cacheshim run python": ("alice", ""),

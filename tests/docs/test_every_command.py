@@ -28,7 +28,7 @@ class Row:
     lines: int = 0         # the most lines on stderr in that case, if the command succeeds
 
 
-# In the order in which the tests call them on one mount.
+# The tests run the commands in this order, all on one mount.
 ROWS = {
     "mount": Row("--store {other} {point}", user=None, none=0),
     "unmount": Row("{point}", user=None, none=0),
@@ -87,8 +87,9 @@ class Caller:
         return jobs.as_user(self._uid, argv, env=self._env, timeout=IN_TIME_S)
 
     def call_all(self, code_of, lines_of):
-        """Calls each command for which code_of(row) is not None. Returns a line for each that exits with another code,
-        or prints more lines on stderr than lines_of(row), or more than one if it fails."""
+        """Calls each command for which code_of(row) is not None. Returns a line for each command that exits with
+        another code or prints too many lines on stderr: more than lines_of(row), or more than one if the command
+        fails."""
         wrong = []
         for name, row in ROWS.items():
             code = code_of(row)

@@ -21,7 +21,7 @@ DOCTOR = "cacheshim doctor"
 
 
 def rows_of(name):
-    """Returns a list of (block, its row or None) for a document, and the rows that no block has."""
+    """Returns a list of (block, its row or None) for a document, and the keys of the rows that match no block."""
     rows = dict(printed.DOCUMENTS.get(name, {}))
     found, used = [], set()
     for block in blocks_of(DOCUMENTS[name], name):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates a program with one Triton kernel: looks the kernel up in the cache, and builds it if it is missing, with
-Triton's calls."""
+"""Simulates a program with one Triton kernel: looks the kernel up in the cache, and builds it if it is missing. Makes
+the system calls that Triton makes."""
 
 import json
 import os

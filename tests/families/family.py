@@ -20,7 +20,7 @@ class Family:
     """A family: its program, its cache, and the limits of its tests. Each user runs `user.py` in the family's directory
     (shared/steps.py)."""
 
-    title: str                       # the title in the table, as title.format(version)
+    title: str                       # the title in the table, with {version} for the version
     directory: pathlib.Path
     profile: str                     # the cache's directory below the mount
     variable: str

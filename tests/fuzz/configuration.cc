@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles, the configuration file, and mount options. The first byte chooses what the rest is.
+// Fuzzes the parsers of profiles, the configuration file, mount options, durations and sizes. The
+// first byte of the input selects the parser.
 #include "cli/configuration/config.h"
 #include "cli/configuration/mount_options.h"
 #include "cli/configuration/overlay_options.h"
@@ -13,7 +14,7 @@
 namespace cacheshim::fuzz {
 namespace {
 
-// A path such as a job may choose, for the profile's patterns.
+// A path that a job might choose, to be matched against the profile's patterns.
 constexpr const char* kPath = "aa/b.tmp/KEY.lock/done-1/__grp__x.json";
 
 void read_profile(std::string_view text) {
@@ -29,7 +30,7 @@ void read_profile(std::string_view text) {
   require(bool{RouteTable::parse(routes)});
 }
 
-// The command prints a Failure and ends.
+// Calls `function`. A Failure is not a finding: the command prints it and exits.
 template <class Function>
 void refuse(Function&& function) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to the control file. The input consists of lines, each a request; its first byte chooses the caller.
+// Fuzzes requests to the control file. Each line of the input is a request, and its first byte selects the caller.
 #include "fuse/control/control_session.h"
 #include "tests/fuzz/fuzzed_mount.h"
 #include "tests/fuzz/target.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the kernel, from the parser of the bytes down to the layer. The input is a series of messages, each after
-// its length in two bytes. If the highest bit of the length is set, the message keeps the length in its header.
+// Fuzzes the daemon with messages of the kernel, from the parser of the bytes down to the layer. The input is a series
+// of messages. Two bytes before each message give its length. If the highest bit of these bytes is clear, the fuzzer
+// writes this length into the message's header; otherwise the header's own length stays.
 #include <linux/fuse.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace cacheshim::fuzz {
 namespace {
 
 constexpr int kMostMessages = 64;
-constexpr std::uint64_t kMostAllocated = 1 << 16;  // bytes, because RLIMIT_FSIZE does not limit them
+constexpr std::uint64_t kMostAllocated = 1 << 16;  // bytes; RLIMIT_FSIZE does not limit every fallocate(2)
 constexpr unsigned kKeepsLength = 0x8000;
 
 template <class Body, class Change>

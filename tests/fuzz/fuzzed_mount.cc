@@ -24,14 +24,14 @@
 #include "fuse/transport/wire.h"
 #include "tests/fuzz/target.h"
 
-// libfuse keeps an interrupt whose request is not pending, and does not free it at the end. ReplySink detects requests
-// without a reply, which libfuse would leak too.
+// Suppresses libfuse's leaks: libfuse keeps an interrupt whose request is not pending, and does not free it at the end.
+// libfuse also leaks requests without a reply; ReplySink detects these.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libfuse3.so"; }
 
 namespace cacheshim::fuzz {
 
-// Accepts every reply. A second reply to a request is a finding, and so is a missing one at the end.
+// Accepts every reply. A second reply to a request is a finding, and so is a reply that is still missing at the end.
 class ReplySink final : public RequestSource {
  public:
   void start() override {}
@@ -66,7 +66,7 @@ namespace {
 
 constexpr std::uint64_t kNumberStep = 2;  // as in the kernel: the lowest bit marks interrupts
 constexpr rlim_t kMostFileBytes = rlim_t{16} << 20;
-constexpr std::uint64_t kMostOfUser = 12;           // of each thing that a user consumes
+constexpr std::uint64_t kMostOfUser = 12;           // of each countable resource of a user
 constexpr std::uint64_t kMostLayerBytes = 1 << 18;  // in a user's layers
 
 ReplySink* sink = nullptr;
@@ -112,7 +112,7 @@ std::string init_message() {
   return message;
 }
 
-// One family, "fam". A directory in it is an entry, complete with a file "done-*".
+// Returns one family, "fam". Each directory in it is an entry, which is complete once it contains a file "done-*".
 std::vector<Profile> fuzzed_profiles() {
   const auto parsed = parse_profile(
       "name = 'fam'\ndefault_paths = ['~/fam']\nevidence = 'run'\n[[entry]]\npath = '*'\ncomplete = ['done-*']\n"
@@ -129,7 +129,7 @@ Store make_store(const Scratch& scratch) {
   return std::get<Store>(Store::open(scratch / "store", ""));
 }
 
-// So small that an input can reach each of them.
+// Returns limits that are small enough for an input to reach each of them.
 LimitValues fuzzed_limits() {
   LimitValues limits{};
   for (std::size_t row = 0; row < limits.size(); ++row) {
@@ -207,14 +207,14 @@ void FuzzedMount::deliver(std::string message) {
   if (message.size() < sizeof header) return;  // ReceiveLoop drops such a message
   std::memcpy(&header, message.data(), sizeof header);
   if (header.opcode != FUSE_INTERRUPT) header.unique = last_ += kNumberStep;
-  // The daemon reads /proc only about this process.
+  // Makes this process the caller, so that the daemon reads no other process's files in /proc.
   if (header.pid != 0) header.pid = static_cast<std::uint32_t>(::getpid());
   std::memcpy(message.data(), &header, sizeof header);
   const RequestView request(message.data(), message.size());
-  const bool is_known = header.opcode != FUSE_NOTIFY_REPLY;  // libfuse drops one that it has not requested
+  const bool is_known = header.opcode != FUSE_NOTIFY_REPLY;  // libfuse drops a reply that it has not requested
   if (is_known && request.expects_reply()) sink->expect(header.unique);
   handle_request(session_, request);
-  wire::begin_request(nullptr);  // the message ends here
+  wire::begin_request(nullptr);  // `message` is about to be destroyed
 }
 
 }  // namespace cacheshim::fuzz

@@ -16,12 +16,12 @@ struct fuse_session;
 
 namespace cacheshim::fuzz {
 
-// Takes from this process what a fuzzer must not use: the capability to create devices, and files larger than 16 MiB.
-// Call once.
+// Restricts this process: drops the capabilities that a fuzzer must not use, such as that to create devices, and limits
+// files to 16 MiB. Call once.
 void confine();
 
 // A mount over a temporary store, without a kernel and without receivers: deliver() handles a request on the calling
-// thread, and the replies go to a sink. Each input gets a new one, so that a finding depends on one input alone.
+// thread, and the replies go to a sink. Each input gets a new mount, so that a finding depends on one input alone.
 class FuzzedMount {
  public:
   FuzzedMount();
@@ -29,7 +29,8 @@ class FuzzedMount {
   FuzzedMount(const FuzzedMount&) = delete;
   FuzzedMount& operator=(const FuzzedMount&) = delete;
 
-  // Handles the bytes as one message of the kernel. Gives a complete header a new number.
+  // Handles the bytes as one message of the kernel, or drops them if they are shorter than a header. Gives each request
+  // except FUSE_INTERRUPT a new number.
   void deliver(std::string message);
 
   // Fails waiting requests and finishes queued tasks.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon reads about a caller in /proc, all of which the caller controls. The first byte chooses the file.
+// Fuzzes the parsers of job ids and of a caller's files in /proc, whose content the caller influences. The first byte
+// of the input selects the parser.
 #include "common/job_id.h"
 
 #include "common/names.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a run directory that the preloaded library maps: the state with its name rules, a filter, the routes.
-// Another user may have written them. The first byte chooses the file.
+// Fuzzes the readers of the files in a run directory that the preloaded library maps: the state with its name rules, a
+// shadow filter, the routes. Another user may have written these files. The first byte of the input selects the file.
 #include <cstdlib>
 #include <cstring>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path router, and what a process's start decides from its environment. The input consists of lines: the mount, the
-// job, CACHESHIM_ROUTES, HOME, the text of mountinfo, and then paths. A NUL in place of a newline ends the lines.
+// Fuzzes the path router, and the choice of routes from a process's environment. The input consists of one line each
+// for the mount, the job, CACHESHIM_ROUTES and HOME, then the text of mountinfo up to a NUL, and then a path per line.
 #include <cstring>
 #include <memory>
 

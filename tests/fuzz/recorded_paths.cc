@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of an entry that hold paths (`paths_in`), such as Triton's __grp__ files. The input is the file.
+// Fuzzes the search for paths in the files that a profile lists in `paths_in`, such as Triton's __grp__ files. The
+// input is the file's content.
 #include "store/base/recorded_paths.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records that daemons write into the store and its layers. The first byte chooses the kind of record.
+// Fuzzes the parsers of the records that daemons write into the store and its layers. The first byte of the input
+// selects the kind of record.
 #include <fcntl.h>
 
 #include "store/base/audit_log.h"
@@ -15,7 +16,7 @@
 namespace cacheshim::fuzz {
 namespace {
 
-// What was parsed is written and parsed again.
+// Writes each record that was parsed and parses it again: the two records must be equal.
 void parse_layer(std::string_view text) {
   const auto record = parse_layer_record(text);
   if (!record) return;

@@ -23,7 +23,7 @@ CORPORA = pathlib.Path(__file__).resolve().parent / "corpus"
 # Seconds for one input. The slowest valid one waits a second for the end of a mount.
 TIMEOUT_S = 10
 MOST_BYTES = 4096
-# A disk makes the fuzzers that mount ten times as slow.
+# On a disk, the fuzzers that use a FuzzedMount take ten times as long.
 MEMORY = pathlib.Path("/dev/shm")
 
 
@@ -45,8 +45,8 @@ def fuzz(build: pathlib.Path, target: str, options: argparse.Namespace) -> pathl
             status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
                                     env=environment).returncode
             if status == 0 and options.keep:
-                # The smallest inputs that reach code which the corpus does not reach. Without counters, because inputs
-                # that only repeat a loop more often would make it ten times as large.
+                # Adds to the corpus the smallest inputs that reach new code. -use_counters=0 leaves out inputs that
+                # only repeat a loop more often: with them, the corpus would be ten times as large.
                 subprocess.run([program, "-merge=1", "-set_cover_merge=1", "-use_counters=0", CORPORA / target, grown],
                                stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=True, env=environment)
         shutil.copytree(grown, kept, dirs_exist_ok=True)

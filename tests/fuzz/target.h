@@ -17,7 +17,7 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {static_cast<const char*>(static_cast<const void*>(data)), size};
 }
 
-// Ends the program if `holds` is false. For promises that no sanitizer checks.
+// Aborts the program if `holds` is false. For invariants that no sanitizer checks.
 inline void require(bool holds) {
   if (!holds) std::abort();
 }
@@ -30,7 +30,7 @@ inline std::string take_until(std::string_view& rest, char delimiter) {
   return part;
 }
 
-// Makes the reads of a text's bytes depend on all of them, so that the sanitizer sees a view that is out of bounds.
+// Reads every byte of `text`, so that AddressSanitizer reports a view that is out of bounds.
 inline void touch(std::string_view text) {
   volatile unsigned sum = 0;
   for (const char c : text) sum = sum + static_cast<unsigned char>(c);

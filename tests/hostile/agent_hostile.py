@@ -69,8 +69,8 @@ def write_at(path, offset, data):
 
 
 def complete_entry(directory, count):
-    """Creates the file that completes an entry of Triton with the files that publish_holes() creates, as Triton does:
-    in a temporary directory."""
+    """Completes an entry of Triton for which publish_holes() has created `count` files: writes the group file in a
+    temporary directory and renames it into the entry, as Triton does."""
     children = {f"k{number}.cubin": f"{directory}/k{number}.cubin" for number in range(count)}
     os.mkdir(f"{directory}/tmp.pid_1")
     with open(f"{directory}/tmp.pid_1/file", "w", encoding="utf-8") as file:
@@ -80,7 +80,8 @@ def complete_entry(directory, count):
 
 
 def publish_holes(cache, key, count, size, complete=True):
-    """Creates an entry of Triton with `count` files that are holes of `size` bytes. Returns when it is published."""
+    """Creates an entry of Triton with `count` files, each of which is a hole of `size` bytes. If `complete` is true,
+    also completes the entry, and returns when it is published."""
     directory = f"{cache}/{key}"
     os.makedirs(directory)
     for number in range(count):
@@ -91,7 +92,8 @@ def publish_holes(cache, key, count, size, complete=True):
 
 
 def make_deep(top, most, names=("d",)):
-    """Creates up to `most` nested directories with these names in turn, as deep as possible. Returns their depth."""
+    """Creates nested directories, named `names` in turn, until there are `most` or the next mkdir fails. Returns their
+    number."""
     before = os.getcwd()
     os.chdir(top)
     depth = 0
@@ -134,10 +136,10 @@ def lock_all_below(top):
 
 
 class Buffer:
-    """A mapping of a file whose file system, a FUSE server of this process's user, never returns its data. A system call
-    that copies data to the mapping, or from it, hangs until end().
+    """A mapping of a file on a FUSE file system whose server, a child of this process, never answers a read. A system
+    call that copies data to or from the mapping hangs until end().
 
-    The server mounts in namespaces of its own, as any user can, and these become the namespaces of this process."""
+    The constructor moves this process to new user and mount namespaces, in which an ordinary user can mount."""
 
     PAGE = 4096
     PAGES = 16
@@ -147,7 +149,7 @@ class Buffer:
     _CLONE_NEWUSER, _CLONE_NEWNS, _PR_SET_PDEATHSIG, _MAP_FIXED = 0x10000000, 0x20000, 1, 0x10
 
     def __init__(self, mount_point="/mnt", fails_first=False):
-        """`fails_first`: the server fails the first read of each page, and hangs at the second one."""
+        """If `fails_first` is true, the server answers the first read of each page with EIO; only later reads hang."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.mmap.restype = ctypes.c_void_p
         self._libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
@@ -182,8 +184,9 @@ class Buffer:
         self._hang_in(getdents64, directory, page, self.PAGE)
 
     def map_extents_into(self, file):
-        """Starts a thread that gets the extents of the file (FIEMAP), and returns once it hangs. Only the first thread of
-        a buffer can do so. Raises OSError if the file system has no FIEMAP."""
+        """Starts a thread that gets the extents of the file (FIEMAP), and returns once it hangs. The thread uses the
+        first page of the mapping, so it must be the buffer's first thread. Raises OSError if the file system has no
+        FIEMAP."""
         request = struct.pack("<QQIIII", 0, 1 << 40, 0, 0, 16, 0)  # struct fiemap, without the extents
         header = self._start - len(request)
         ctypes.memmove(header, request, len(request))
@@ -206,10 +209,15 @@ class Buffer:
             time.sleep(0.001)
 
     def access_with_locked_map(self, path, page):
-        """Starts a process that calls access(2) for the path while the kernel holds the lock of its memory map: one
-        thread holds the lock in the second attempt of a page fault, and another thread waits for the lock in order to
-        change the map. Every later reader of the map waits behind the second thread. The process must not change its
-        map otherwise, so its threads only make system calls."""
+        """Starts a process that calls access(2) for the path while one of its threads holds the process's mmap lock:
+
+        1. The first thread faults on the page `page`. The first read of the page fails, and the kernel retries the
+           fault. The second read hangs, and now the thread holds the mmap lock for reading.
+        2. The second thread calls mmap(2), and waits for the mmap lock for writing.
+        3. Every later reader of the memory map waits behind the second thread.
+
+        Between these steps the threads make only system calls, because any other change to the memory map would also
+        wait."""
         mmap = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
         private_anonymous, set_dumpable = 0x22, 4
         ready, fault, change, access, sink = (os.pipe() for _ in range(5))
@@ -346,7 +354,8 @@ def ask_for_attributes(path):
 
 
 def change_attributes(path, times):
-    """Changes mode and attributes of a file again and again, so that some changes come while the daemon publishes it."""
+    """Changes the mode and an xattr of a file repeatedly, so that some changes happen while the daemon publishes the
+    file."""
     for number in range(times):
         for call in (lambda: os.chmod(path, 0o6777), lambda: os.setxattr(path, "user.note", b"%d" % number),
                      lambda: os.chmod(path, 0o644)):
@@ -355,7 +364,7 @@ def change_attributes(path, times):
 
 
 def error_in_the_deepest(top, depth):
-    """Returns the errno of creating a further directory below `depth` nested ones."""
+    """Tries to create a directory below `depth` nested ones; returns the errno, or 0 on success."""
     before = os.getcwd()
     os.chdir(top)
     for _ in range(depth):
@@ -370,13 +379,13 @@ def error_in_the_deepest(top, depth):
 
 
 def link_names(top, begin, count):
-    """Creates empty files with `count` numbered names."""
+    """Creates `count` empty files whose names are consecutive numbers from `begin` on."""
     for number in range(begin, begin + count):
         os.close(os.open(f"{top}/{number}", os.O_CREAT | os.O_WRONLY, 0o644))
 
 
 def make_and_remove_batons(top, begin, count):
-    """Creates batons in directories with long names, each of which is new, and removes both."""
+    """Creates `count` batons, each in a new directory with a long name, and removes each baton and its directory."""
     for number in range(begin, begin + count):
         directory = top + b"/" + b"%d" % number + b"n" * 200
         os.mkdir(directory)

@@ -63,7 +63,7 @@ def reserve(path, mib):
 
 
 def stat_each(paths):
-    """Stats files, each again until it succeeds. Returns the number of calls that failed."""
+    """Stats each file, and repeats the call as long as it fails with ENFILE. Returns the number of failed calls."""
     failed = 0
     for path in paths:
         while True:
@@ -89,7 +89,7 @@ def let_go():
 
 
 def remove_in_use(directory, count):
-    """Creates and removes files, of which only O_PATH descriptors remain open: the kernel reports no such open."""
+    """Creates and removes files, but keeps an O_PATH descriptor of each. For O_PATH, the kernel sends no OPEN."""
     def remove(number):
         path = f"{directory}/{number}"
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
@@ -124,7 +124,7 @@ def relock_last():
 def ask_for_locks_in_children(path, count):
     """Makes an F_GETLK request in each of `count` processes on one open file: each process is a separate lock owner.
     Returns the number of requests that fail."""
-    fd = os.open(path, os.O_RDONLY)  # read-only, so the kernel does not report its closes
+    fd = os.open(path, os.O_RDONLY)  # read-only, so that the kernel sends no FLUSH when it is closed
     _held.append(fd)
     request = b"\1\0" + b"\0" * 30  # struct flock of F_WRLCK
     ready, done = os.pipe()
@@ -153,7 +153,8 @@ def _begin(entry, done):
 
 
 def begin_entries(directory, processes, threads):
-    """In each thread of the processes, begins an entry and looks a name up in it, which gives the process the lease."""
+    """Starts processes with `threads` threads each. Each thread creates an entry's directory and looks up a name in it,
+    which gives the process the lease."""
     for process in range(processes):
         ready, done = os.pipe()
         child = os.fork()

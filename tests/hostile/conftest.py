@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests in which one user attacks others. Their processes run under uids without accounts, in this
-run's mount namespace."""
+"""Fixtures of the tests in which one user attacks others. The users are uids without accounts; their processes run in
+the mount namespace of the test run."""
 
 import contextlib
 import pathlib
@@ -41,7 +41,7 @@ def mount_limiting(mount_store, store, scratch):
 
 @pytest.fixture
 def disk(scratch):
-    """disk("store", 64) mounts a new ext4 of 64 MiB at scratch/store, with an eighth of it reserved for root."""
+    """disk("store", 64) mounts a new ext4 file system of 64 MiB at scratch/store; 12 % of it is reserved for root."""
     def mount(name, mib):
         image, top = scratch / f"{name}.img", scratch / name
         with open(image, "wb") as file:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of jobs and entries that are not UTF-8, or contain quotes, newlines and control characters, break no answer and
-no record of the daemon."""
+"""The daemon's answers and records stay valid if names of jobs and entries are not UTF-8, or contain quotes, newlines
+or control characters."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def test_a_baton_of_such_a_name_is_watched_by_the_next_daemon(mount, job_of, mou
 
 
 def test_records_of_batons_have_a_limit(mount, job_of):
-    """A job creates and removes batons whose names are always new: the file of their records does not exceed 1 MiB."""
+    """While a job creates and removes batons with ever new names, the file of their records does not exceed 1 MiB."""
     job = job_of(mount, "j", USER)
     job("os.makedirs", in_view(job, BATON))
     for begin in range(0, 3000, 500):

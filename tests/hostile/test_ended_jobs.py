@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user who begins and ends any number of jobs takes neither the daemon's memory nor the records of other users'
-jobs."""
+"""A user who begins and ends any number of jobs neither exhausts the daemon's memory nor makes the daemon forget other
+users' jobs."""
 
 import os
 import pathlib

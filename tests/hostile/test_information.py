@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user learns nothing about the private files of other users, neither from requests nor from the daemon's log."""
+"""Neither requests nor the daemon's log tell a user anything about the private files of other users."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_the_list_of_jobs_names_no_layer_of_others(mount):
     assert listed(STRANGER)["layer"] is None and listed(STRANGER)["uid"] == OWNER
 
 
-def test_the_reason_why_a_job_may_not_publish_is_its_users(mount_allowing, job_of):
+def test_strangers_do_not_learn_why_a_job_may_not_publish(mount_allowing, job_of):
     mount = mount_allowing("{}")
     job_of(mount, "mine", OWNER).write("triton/x", b"x")
     assert ask(mount, OWNER, op="job-show", job="mine")["job"]["refused"]
@@ -233,7 +233,7 @@ def test_explain_and_plans_print_no_control_characters(mount, job_of, options):
         assert_printable(told)
 
 
-def test_json_has_the_names_all_the_same(published):
+def test_json_output_has_the_original_names(published):
     [damaged] = json.loads(run_raw(published, "verify", "--json"))["damaged"]
     assert bytes.fromhex(damaged["entry_hex"]) == b"triton/" + EVIL
     assert damaged["entry"] == "triton/" + EVIL.decode(errors="replace")

@@ -197,7 +197,7 @@ def test_the_kernel_forgets_names_of_a_user_near_the_limit(mount_limiting, many_
 def test_entries_that_wait_for_publishing_are_limited(mount_store, disk, scratch, job_of):
     store, layers, config = disk("store", 64), scratch / "layers", scratch / "limits.toml"
     layers.mkdir()
-    config.write_text("flight_timeout = 0\n[limits]\nmax_publishing = 1\n")  # leases are files of the store
+    config.write_text("flight_timeout = 0\n[limits]\nmax_publishing = 1\n")  # 0: no leases in the frozen store
     mount = mount_store(store, "--config", config, "--layers", layers)
     slow, job = job_of(mount, "j", HOSTILE), job_of(mount, "j", HOSTILE)
     for key in ("SLOW", "FAST"):

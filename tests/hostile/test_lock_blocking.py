@@ -31,8 +31,8 @@ def take(job, name):
 
 
 def let_go(job, fd):
-    """Unlocks the file, then closes it. After close(2) alone, the daemon may hold the lock on the store's file for a
-    short time longer."""
+    """Unlocks the file, then closes it. After close(2) alone, the daemon may keep the lock on the store's file for a
+    short time."""
     job("fcntl.flock", fd, fcntl.LOCK_UN)
     job("os.close", fd)
 
@@ -104,7 +104,7 @@ def test_publishers_exclude_each_other_beside_the_mount(mount_allowing, job_of,
     assert "Permission denied" in as_user(STRANGER, flock).stderr
 
 
-def test_every_user_locks_a_lock_file_in_his_view(mount_allowing, job_of, lock_name):
+def test_every_user_can_lock_a_lock_file_in_the_users_view(mount_allowing, job_of, lock_name):
     """While a publisher holds the lock on the base's file, another user's view shows the file with that user as the
     owner and mode 0666, and the user can lock and write it there."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")

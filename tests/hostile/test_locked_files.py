@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user whose process holds the lock of a base file delays nobody who opens the file.
+"""A user whose process holds the inode lock of a base file delays nobody who opens the file.
 
 FIEMAP holds this lock while it copies the extents into the caller's buffer. The attacker's buffer is a mapping of a file
 on the attacker's own FUSE file system, which never returns the data. Every user who may read a file may call FIEMAP."""
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("device")
 
 @pytest.fixture
 def locked(mount, attacker, job_of):
-    """The mount, while the attacker holds the lock of a published file that nobody has used for long."""
+    """The mount, while the attacker holds the inode lock of a published file whose last use is long ago."""
     job_of(mount, "user", USER).put_group("KEY", {"k.cubin": b"x" * 8192})
     os.sync()  # allocates the file's blocks
     os.utime(mount.base(FILE), (LONG_AGO, LONG_AGO))
@@ -47,7 +47,7 @@ def test_an_open_does_not_wait(locked, job_of):
 
 def test_a_signal_ends_the_daemon(locked, attacker, job_of):
     """SIGTERM removes the mount and releases the store, although a thread of the daemon is blocked. Calls on files that
-    others have open there fail with ENOTCONN. The kernel keeps the daemon's process until the attacker's goes on."""
+    others have open there fail with ENOTCONN. The kernel keeps the daemon's process until the attacker's call ends."""
     reader = job_of(locked, "reader", READER)
     reader.read(FILE)
     reader.write("triton/mine", b"mine")

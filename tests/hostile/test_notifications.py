@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user whose process holds the lock of a directory delays nobody else.
+"""A user whose process holds the inode lock of a directory delays nobody else.
 
 getdents(2) holds this lock while it copies names into the caller's buffer. The attacker's buffer is a mapping of a file
 on the attacker's own FUSE file system, which never returns the data. The kernel then blocks every invalidation of a
@@ -47,7 +47,7 @@ def attacked(mount, attacker):
 
 def test_publishing_of_others_does_not_wait(attacked, job_of):
     user, reader = job_of(attacked, "user", USER), job_of(attacked, "reader", READER)
-    assert not reader.exists("triton/KEY0")  # the kernel caches this
+    assert not reader.exists("triton/KEY0")  # the kernel caches that the name is absent
     for number in range(5):
         assert seconds(lambda key=f"KEY{number}": user.put_group(key, NAMES)) < SOON_S
         assert attacked.base(f"triton/KEY{number}").exists()
@@ -94,8 +94,8 @@ def test_the_attackers_views_show_what_others_have_published(attacked, attacker,
 
 
 def test_a_changed_file_is_seen_after_the_attack(attacked, attacker, job_of):
-    """Some time after the attacker has released the directory, the kernel caches the attacker's views, and the daemon
-    invalidates them, as before."""
+    """Some time after the attacker has released the directory, the kernel caches the attacker's views again, and the
+    daemon invalidates what others change."""
     attacked.base("triton/file").write_bytes(b"one")
     attacker("agent_hostile.end_buffer")
     wait_until(lambda: attacker.exists("triton/file"), what="the file")
@@ -122,7 +122,7 @@ def hold_unlinked(attacker, _user):
 
 
 def test_calls_of_others_end_with_a_killed_daemon(mount, attacker, job_of):
-    """A thread that is blocked in the kernel survives SIGKILL, and with it all descriptors of the daemon."""
+    """A thread that is blocked in the kernel survives SIGKILL, and keeps all descriptors of the daemon open."""
     user, reader = job_of(mount, "user", USER), job_of(mount, "reader", READER)
     hold_published(attacker, user)
     os.kill(mount.daemon_pid(), signal.SIGKILL)
@@ -136,7 +136,7 @@ def test_calls_of_others_end_with_a_killed_daemon(mount, attacker, job_of):
 @pytest.mark.parametrize("hold", [hold_published, hold_unlinked])
 def test_a_signal_ends_the_daemon(mount, attacker, job_of, hold):
     """SIGTERM removes the mount and releases the store, for the next daemon. Calls on files that others have open there
-    fail with ENOTCONN. The kernel keeps the daemon's process as a zombie until the attacker's process goes on."""
+    fail with ENOTCONN. The kernel keeps the daemon's process as a zombie until the attacker's call ends."""
     user, reader = job_of(mount, "user", USER), job_of(mount, "reader", READER)
     reader.write("triton/mine", b"mine")
     opened = reader("os.open", reader.path("triton/mine"), os.O_RDONLY)

@@ -33,8 +33,8 @@ def mount_with_io_uring(mount_store, store):
 
 @contextlib.contextmanager
 def traced(pid, scratch):
-    """Traces statfs and umount2 calls of a process and its children during the block. Then the yielded list contains
-    the calls of the process's own threads, and finally the number of all traced calls."""
+    """Traces statfs and umount2 calls of a process and its children during the block. After the block, the yielded list
+    contains the calls that the process's own threads made, followed by the number of all traced calls."""
     log = scratch / "calls"
     tracer = subprocess.Popen(["strace", "-f", "-e", "trace=statfs,umount2", "-o", log,
                                "-p", str(pid)], stderr=subprocess.PIPE, text=True)

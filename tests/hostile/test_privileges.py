@@ -18,8 +18,8 @@ from privileges import capabilities, capabilities_in_the_document, capabilities_
 USER = 20001
 NEEDED, NEEDED_WITH_OWNERS_KEPT = capabilities_in_the_document()
 
-# Shows the privileges of each thread of the daemon that serves the mount, and of the guard that it has started, and
-# then those of this shell.
+# Prints the privileges of each thread of the mount's daemon, then those of the daemon's guard process, then those of
+# this shell.
 SHOW = r"""
 pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "${CACHESHIM_MOUNT:-/ci-cache}/.cacheshim/status")
 cat /proc/"$pid"/task/*/status
@@ -31,7 +31,7 @@ cat /proc/$$/status
 
 
 def check(statuses, given, needed=NEEDED):
-    """Asserts that threads have only the needed ones of the `given` capabilities."""
+    """Asserts that each thread has exactly those of the `given` capabilities that it needs, and cannot gain others."""
     assert statuses
     for status in statuses:
         for which in ("Prm", "Eff", "Bnd"):

@@ -131,7 +131,7 @@ def test_a_set_id_bit_by_another_name_of_a_lock_file(mount, job_of):
 
 
 def test_a_set_id_bit_of_a_lock_file_that_leaves_the_base(mount, job_of):
-    """A descriptor that was opened in the base still runs the file after the daemon has moved it into a layer."""
+    """A process with a descriptor of the base's file can execute the file even when it has moved to a layer."""
     job = job_of(mount, "j", USER)
     job("os.makedirs", job.path("triton/KEY"))
     job("write_file", job.path(LOCK), b"#!/bin/sh\nid -u\n")
@@ -176,8 +176,9 @@ def test_owners_modes_and_capabilities_with_owner_keep(mount_store, store, job_o
     assert assert_plain(mount) >= 4
 
 
-def test_locks_of_the_own_file_still_work(mount, job_of):
-    """A program creates its lock by a link (uv, portalocker): both names are one file, and others find it locked."""
+def test_locks_of_a_linked_lock_file_still_work(mount, job_of):
+    """A program creates its lock file as a link to a temporary file (uv, portalocker). Both names are one file, and
+    other processes find it locked."""
     one, two = job_of(mount, "j", USER), job_of(mount, "k", USER)
     for job in (one, two):
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)

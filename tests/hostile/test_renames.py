@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""During a rename between two directories, the kernel lets no other such rename on the whole mount proceed. So no user
-can make such a rename last long."""
+"""During a rename between two directories, the kernel holds a mutex of the whole mount (s_vfs_rename_mutex), for which
+every other such rename waits. So the daemon must not let a user make such a rename take long."""
 
 import errno
 

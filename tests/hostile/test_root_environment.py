@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables that sudo has kept from a user do not lead root's processes to mounts, directories and files of that
-user."""
+"""Variables of a user's environment that sudo preserves do not lead root's processes to mounts, directories and files
+of that user."""
 
 import os
 import pathlib
@@ -82,7 +82,7 @@ def test_the_library_follows_no_symlink_to_a_mount(mount, theirs, preloaded):
 
 @pytest.fixture
 def covered_run():
-    """An empty /run in this run's mount namespace, as in a container that cannot see the run directory."""
+    """Mounts an empty /run in the tests' mount namespace, as in a container that cannot see the run directory."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "run", "/run"], check=True)
     yield
     subprocess.run(["umount", "-l", "/run"], check=True)
@@ -90,7 +90,7 @@ def covered_run():
 
 @pytest.fixture
 def their_routes(mount_store, store, scratch):
-    """The text of compiled routes with the variable LD_LIBRARY_PATH."""
+    """The content of a `routes` file that makes the library set LD_LIBRARY_PATH."""
     profiles = scratch / "site/profiles.d"
     profiles.mkdir(parents=True)
     (profiles / "evil.toml").write_text('name = "evil"\nvariable = "LD_LIBRARY_PATH"\nevidence = "run"\n'

@@ -142,7 +142,7 @@ def test_a_process_that_becomes_another_user_leaves_roots_job(mount_allowing, jo
 
 
 @pytest.mark.parametrize("job", ["uid-0", f"uid-{OTHER}"])
-def test_the_own_job_of_another_user_cannot_be_begun(mount, job_of, job):
+def test_another_users_own_job_cannot_be_begun(mount, job_of, job):
     stranger = job_of(mount, job, STRANGER)
     assert stranger("os.readlink", stranger.path("triton")).endswith(f"uid-{STRANGER}/triton")
     for call in ("os.listdir", "os.mkdir"):

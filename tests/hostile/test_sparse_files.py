@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with large holes, which any user can create in no time and without using space, do not delay other users.
+"""Files with large holes, which any user can create instantly and without using space, do not delay other users.
 
-The holes are so large that the daemon needs seconds for the digest of one: all tests compare the order in which
-requests end. A daemon that serves one request after the other exceeds the time limit of a call."""
+The holes are so large that the daemon needs seconds for the digest of one. So the tests measure no times, but compare
+the order in which requests end. A daemon that served one request after the other would exceed the time limit of a
+call."""
 
 import json
 import os
@@ -29,13 +30,14 @@ def publishers(mount, job_of):
     staged = mount.base(".cacheshim/staging")
     wait_until(lambda: len(list(staged.glob("*/*/tree"))) == 4, what="four staged entries")
     yield processes
-    # Aborts the connection: a killed daemon exits only when no client holds a directory that it invalidates.
+    # Aborts the connection: a killed daemon does not exit while a client holds the lock of a directory in which it
+    # invalidates a name.
     subprocess.run(["umount", "-f", "-l", mount.path], check=True)
 
 
 @pytest.fixture
 def hole(mount, job_of):
-    """A process of STRANGER, in whose layer the file triton/H/hole has 1 TiB and no data."""
+    """A process of STRANGER. In its layer, the file triton/H/hole is a hole of 1 TiB."""
     job = job_of(mount, "h", STRANGER)
     job("os.makedirs", job.path("triton/H"))
     job("agent_hostile.make_hole", job.path("triton/H/hole"), TIB)
@@ -51,7 +53,7 @@ def control(mount):
 
 
 def is_waiting(job):
-    """Whether the call that job.start() has sent has not returned."""
+    """Returns true if the call that job.start() has sent has not returned yet."""
     return not select.select([job.stdout_fd], [], [], 0)[0]
 
 
@@ -77,7 +79,8 @@ def test_publishing_the_same_entry_waits_for_no_other_user(mount, job_of, publis
 
 
 def test_requests_for_holes_delay_no_other_users_request(mount, job_of, hole):
-    """24 requests of one user take at least six times as long as one. Another user's request is answered earlier."""
+    """24 requests of one user take at least six times as long as one. Another user's request is answered before the
+    last of them."""
     hole("agent_hostile.hold_requests", control(mount), 24, explain("triton/H/hole", "h"))
     victim = job_of(mount, "v", USER)
     victim.put("V", "k.cubin", b"1234")

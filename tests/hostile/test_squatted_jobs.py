@@ -96,7 +96,7 @@ def test_the_library_serves_the_owner_directly(mount_store, store, job_of, shimm
 
 
 def test_the_library_leaves_the_view_when_another_user_has_come_first(mount, shimmed_job_of, job_of):
-    owner = shimmed_job_of(mount, ID, OWNER)  # it has named the job, and not used it yet
+    owner = shimmed_job_of(mount, ID, OWNER)  # its environment names the job, but it has not used the job yet
     squatter = job_of(mount, ID, SQUATTER)
     squatter.write(KEY, b"of a stranger")
     assert squatter("os.listdir", squatter.view("triton")) == ["k.so"]

@@ -17,7 +17,7 @@ from jobs import environment, state_of, threads, wait_until
 ATTACKER = mounts.REPOSITORY / "build/tests/hostile/attacker/attacker"
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "1800"))
 SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(1 << 31)))
-# The users, and the jobs as which their processes run in turn ("-": without a job). "team" admits several users.
+# The users, and the jobs in which each user's processes run, in turn ("-": without a job). "team" admits several users.
 # 20001 and 20003 may publish.
 USERS = {20001: ["team", "one", "-"], 20002: ["team", "-", "two"], 20003: ["one", "team", "three"],
          20004: ["-", "uid-20001", "x y", "two"]}
@@ -151,8 +151,8 @@ class Attackers:
 
 
 def change_base(daemon, source):
-    """Another process on this machine removes and adds files of the base. The daemon may evict or replace them
-    meanwhile."""
+    """Removes and adds files of the base, as another process on this machine could. The daemon may evict or replace
+    them meanwhile."""
     shutil.rmtree(daemon.store / source.choice(["triton/KEY0", "triton/KEY2", "other/a"]), ignore_errors=True)
     with contextlib.suppress(OSError):
         fill(daemon.store)

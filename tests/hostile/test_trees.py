@@ -69,7 +69,7 @@ def plant_files(directory, count):
 
 @pytest.fixture
 def wide(mount, job_of):
-    """Four jobs of STRANGER, each with MANY files in its layer, which need a second to be removed."""
+    """Four jobs of STRANGER, each with MANY files in its layer, whose removal takes a second."""
     four = [job_of(mount, f"wide{number}", STRANGER) for number in range(4)]
     for job in four:
         job("os.makedirs", job.path("mine"), exist_ok=True)
@@ -113,8 +113,8 @@ def test_a_view_answers_while_its_old_layer_is_removed(mount, wide):
 
 @pytest.mark.timeout_s(60)
 def test_requests_about_a_tree_that_is_too_deep(mount, job_of, mount_store, store):
-    """Each walk takes a time that grows with the number of directories only. (In an earlier version, it grew with the
-    square of the depth, and reached a minute.)"""
+    """The time of each walk is linear in the number of directories. (In an earlier version, it grew with the square of
+    the depth, and reached a minute.)"""
     job = job_of(mount, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)
     job.write("mine/file", b"x")
@@ -172,7 +172,8 @@ def test_a_lock_file_makes_no_deep_directories_in_the_base(alive, job_of):
 
 @pytest.mark.timeout_s(240)
 def test_a_directory_with_many_names(alive, job_of):
-    """The daemon holds the answer with a plan until its client reads it."""
+    """An answer lists only part of a large plan, because the daemon keeps the answer in memory until the client reads
+    it."""
     count = MOST_LISTED + 2000
     job = job_of(alive, "j", USER)
     job("os.makedirs", job.path("mine"), exist_ok=True)

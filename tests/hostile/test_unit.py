@@ -61,7 +61,7 @@ def test_systemds_own_rating_of_the_unit():
 
 
 class Service:
-    """The unit, started, with a store, a mount point and a program of the test."""
+    """The unit with the test's store, mount point and program, under a separate systemd."""
 
     def __init__(self, program, scratch):
         self.store, self.point = scratch / "store", scratch / "point"
@@ -135,7 +135,7 @@ def test_each_thread_is_restricted(service):
 def test_a_job_builds_and_publishes(service):
     built = service.as_user(BUILD, "builder")
     assert built.returncode == 0, built.stderr
-    # The kernel sends the last close of a file after close(2) has returned.
+    # The kernel sends FUSE_RELEASE for the last close of a file after close(2) has returned.
     wait_until((service.store / "triton/KEY/k.cubin").exists, what="the entry")
     assert (service.store / "triton/KEY/k.cubin").read_text() == "code\n"
     read = service.as_user('cat "$0/triton/KEY/k.cubin"; ls -l "$0/triton"', "reader")
@@ -143,7 +143,7 @@ def test_a_job_builds_and_publishes(service):
 
 
 def test_users_can_enter_the_directories_that_the_daemon_makes(service):
-    """UMask=0077 must not close them."""
+    """The unit's UMask=0077 must not make them inaccessible."""
     assert (service.store / "triton").stat().st_mode & 0o777 == 0o755
     read = service.as_user('ls "$0/.cacheshim/jobs" /run/cacheshim/*/base', "reader")
     assert read.returncode == 0, read.stderr
@@ -156,7 +156,8 @@ def test_the_daemon_watches_by_fanotify(service):
 
 CLONE_NEWUSER = 0x10000000
 READ_WRITE_EXECUTE, PRIVATE_ANONYMOUS = 7, 0x22
-# Calls on x86_64 that fail without the unit for another reason, or that succeed, and what they fail with in the unit.
+# Calls on x86_64, and the errors with which they fail in the unit. Without the unit, they succeed, or fail for another
+# reason.
 FORBIDDEN = {
     "unshare": ((272, CLONE_NEWUSER), errno.EPERM),
     "setns": ((308, 0, 0), errno.EPERM),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon remembers for a while that a file with several names has lost one (PendingUnlinks). The directory of that
-name may be gone meanwhile."""
+name may be removed meanwhile."""
 
 USER, VICTIM = 20001, 20002
 CHUNK = 4096  # Arena::kChunk: the daemon frees the memory of nodes in chunks of this size
 
 
 def test_the_directory_and_the_memory_of_its_node_are_gone(mount, job_of):
-    """The nodes of three chunks are freed, and then a file is looked at that has lost a name in one of them."""
+    """Frees the nodes of three chunks, then stats a file that has lost a name in a directory of one chunk."""
     job = job_of(mount, "j", USER)
     job.write("triton/kept", b"x")
     many = [job.path(f"triton/many/{number}") for number in range(3 * CHUNK)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How caches write and look up their files: as Triton does, and as DeepGEMM does."""
+"""Writes and looks up files of caches as Triton and DeepGEMM do."""
 
 import ctypes
 import json
@@ -38,7 +38,7 @@ def triton_put_2_1(entry, name, data):
 def triton_put_groups(top, keys, builder):
     """Looks up each key as Triton does, and writes the missing entries; returns the errors as text.
 
-    An entry consists of five files, which start with the builder's name, and their group file.
+    An entry consists of five files, whose contents start with the builder's name, and the group file of these files.
     """
     wrong = []
     for key in keys:

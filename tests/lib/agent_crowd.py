@@ -8,7 +8,7 @@ import random
 from agent_files import write_file, read_file
 
 
-# The errors that processes cause each other on any file system if they share names.
+# The errors that processes can cause for each other on any file system if they share names.
 EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
@@ -32,8 +32,8 @@ def move_about(top, moves):
 
 
 def look_at_the_moved(top):
-    """Opens each existing file and reads it and its attributes through the descriptor, until `stop` exists; then once
-    more.
+    """Repeatedly opens each existing file and reads its data and attributes through the descriptor, until `stop`
+    exists, and then once more.
 
     An open file must keep its inode and its size when its name is renamed or removed. Returns the errors.
     """
@@ -62,7 +62,7 @@ def look_at_the_moved(top):
 
 
 class CrowdMember:
-    """Makes random operations: on names shared with others, and on its own names, whose contents it checks."""
+    """Performs random operations on names shared with others, and on its own names, whose contents it checks."""
 
     def __init__(self, top, seed):
         self.top, self.seed = top, seed

@@ -284,8 +284,8 @@ def work_below_repeatedly(directory, times):
 
 
 def hide_environment():
-    """Overwrites this process's environment, as programs do that store their title there: /proc/PID/environ then no
-    longer shows it."""
+    """Overwrites this process's environment, as programs that store their process title there do. /proc/PID/environ
+    then no longer shows the variables."""
     fields = open("/proc/self/stat", encoding="utf-8").read().rpartition(")")[2].split()
     begin, end = int(fields[47]), int(fields[48])
     ctypes.memset(begin, 0, end - begin)

@@ -3,7 +3,7 @@
 visible.
 
 Each checker completes a round before the first change, one between the last two changes, and one after the last
-change: the writer waits for the first two. So a run cannot pass because a checker was too slow to check anything.
+change: the writer waits for the first two. So a run cannot pass only because a checker was too slow to check anything.
 """
 
 import collections

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on locks whose file is unlinked at each release, as filelock 3.24 to 3.29 do it."""
+"""Operations on locks whose file is unlinked at each release, as in filelock 3.24 to 3.29."""
 
 import collections
 import errno

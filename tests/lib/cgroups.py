@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories in the kernel's cgroup tree."""
+"""Creates cgroups, and puts processes into them."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import uuid
 
 
 def find_tree():
-    """Returns the top of a cgroup tree in which directories can be made, or None."""
+    """Returns the mount point of a cgroup file system in which this process can create cgroups, or None."""
     return next((line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()
                  if line.split()[2] in ("cgroup", "cgroup2")
                  and os.access(line.split()[1], os.W_OK) and _can_make_in(line.split()[1])), None)
@@ -26,8 +26,8 @@ def _can_make_in(top):
 
 @contextlib.contextmanager
 def directories(top, own):
-    """Yields make("a/job_1"), which creates directories below `own` in the tree, gives the last one to a user, and
-    returns its cgroup.procs. Removes the directories at the end."""
+    """Yields make("a/job_1", owner), which creates the cgroup OWN/a/job_1 and its parents below `top`, makes a user the
+    owner of OWN/a/job_1, and returns the path of its cgroup.procs. Removes the cgroups at the end."""
     made = []
 
     def make(path, owner=0):

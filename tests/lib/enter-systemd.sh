@@ -17,17 +17,17 @@ join() { # GROUP
     local path joined=
     while read -r path _; do
         mkdir -p "$path/$1" 2> /dev/null || continue
-        # A cgroup of "cpuset" needs settings before it accepts processes.
+        # A new cgroup of the version 1 controller "cpuset" accepts no process until cpus and mems are set.
         if echo $$ 2> /dev/null > "$path/$1/cgroup.procs"; then joined=yes; else rmdir "$path/$1"; fi
     done <<< "$(hierarchies)"
     [ -n "$joined" ] || exit 77
 }
 
-mount_cgroups() { # shows each hierarchy from this process's cgroup on
+mount_cgroups() { # mounts each hierarchy again, with this process's cgroup as its root
     local before path type options name
     before=$(hierarchies)
     umount -l "$top"
-    # Version 2 alone is mounted at the top, version 1 in directories.
+    # If there is only version 2, it is mounted at $top itself; version 1 hierarchies are in directories below.
     grep -q "^$top cgroup2 " <<< "$before" || mount -t tmpfs -o mode=0755 tmpfs "$top"
     while read -r path type options; do
         mkdir -p "$path"

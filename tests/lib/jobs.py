@@ -13,7 +13,7 @@ import time
 
 PYTHON = "/usr/bin/python3"  # a Python that every user can run
 CALL_TIMEOUT_S = 60
-FEWEST_LOOKS = 20  # polls before wait_until() fails: a busy machine may pause a process for longer than the timeout
+FEWEST_LOOKS = 20  # the fewest polls before wait_until() fails: a busy machine may pause this process for seconds
 
 
 class JobHung(AssertionError):

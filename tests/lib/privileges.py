@@ -24,7 +24,7 @@ def names_in(mask):
 
 
 def status_of(task):
-    """Returns the fields of /proc/PID/status, or of a thread's, from its directory in /proc."""
+    """Returns the fields of the `status` file of a process or thread, given its directory in /proc."""
     lines = pathlib.Path(task, "status").read_text().splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 

@@ -77,7 +77,7 @@ class Systemd:
         return 0
 
     def close(self):
-        self._child.kill()  # ends the first process of the namespaces, and so all others
+        self._child.kill()  # ends the first process of the PID namespace, and thus all others
         self._child.wait(_KILL_TIMEOUT_S)
         self._log.close()
         deadline = time.monotonic() + _KILL_TIMEOUT_S

@@ -142,7 +142,7 @@ TEST_F(FileLocks, AMoveOntoItselfChangesNothing) {
   EXPECT_EQ(raw(LOCK_EX), EWOULDBLOCK);
 }
 
-TEST_F(FileLocks, TheFileStaysTheSameOne) {
+TEST_F(FileLocks, TheLockFileIsReused) {
   ino_t inode = 0;
   for (int round = 0; round < 3; ++round) {
     FileLock lock = made();
@@ -197,7 +197,7 @@ TEST_F(FileLocks, AChildKeepsAnInheritedLockUntilItExits) {
   EXPECT_EQ(raw(LOCK_EX), 0);
 }
 
-TEST_F(FileLocks, ExecClosesIt) {
+TEST_F(FileLocks, ExecClosesTheLockFile) {
   FileLock lock = made();
   ASSERT_FALSE(lock.lock());
   EXPECT_NE(::fcntl(lock.fd(), F_GETFD) & FD_CLOEXEC, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //  runtime_cache save PATH TIMEOUT_MS ENTRY      adds an entry; exits with 75 if the lock times out
-// runtime_cache add PATH ROUNDS NAME            adds entries NAME-0, NAME-1, … one by one
+//  runtime_cache add PATH ROUNDS NAME            adds entries NAME-0, NAME-1, … one by one
 //  runtime_cache load PATH                       prints the entries
 #include <cstdio>
 #include <cstdlib>

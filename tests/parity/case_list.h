@@ -47,8 +47,8 @@ void add_difference_cases(CaseList& list, bool as_root);
 void add_permission_cases(CaseList& list);
 void add_acl_cases(CaseList& list);
 
-// Returns all cases. `several_users` includes those in which root acts as several users, on files
-// of kOwnerId.
+// Returns all cases. Leaves out those in which root acts as several users, on files of kOwnerId,
+// unless `several_users` is true.
 CaseList all_cases(bool several_users);
 
 }  // namespace cacheshim::parity

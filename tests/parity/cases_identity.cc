@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file remains the same through copy-up, rename and unlink: inode numbers and descriptors.
+// Tests that a file keeps its inode number and that its descriptors stay valid through copy-up,
+// rename and unlink.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

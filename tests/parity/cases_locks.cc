@@ -114,7 +114,7 @@ int set_record(int fd, short type, off_t start, int command) {
 }
 
 // POSIX: closing any descriptor of a file releases the process's record locks on it, even if the
-// descriptor was opened before the first lock. Locks of open file descriptions are not released.
+// descriptor was opened before the first lock. OFD locks are not released.
 void close_after_record_lock(Side& side, const std::string& name, int flags, bool duplicate) {
   const std::string path = side.path_of(name);
   UniqueFd earlier = side.open(name, flags);
@@ -138,8 +138,8 @@ void close_after_record_lock(Side& side, const std::string& name, int flags, boo
   other(F_SETLK);
 }
 
-// Each of two processes holds a lock and requests the other's. One of the requests must get
-// EDEADLK.
+// Each of two processes holds a lock and requests the other's. Exactly one of the requests must
+// fail with EDEADLK.
 void deadlock(Side& side, const std::string& first, const std::string& second) {
   const off_t bytes[2] = {0, 1};
   const UniqueFd fds[2] = {side.open(first, O_RDWR), side.open(second, O_RDWR)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests open(2) by flags and state of the name, and the use of the descriptor.
+// Tests open(2) with different flags on names in every state, and calls on the descriptor.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -118,7 +118,7 @@ void add_status_flag_cases(CaseList& list) {
   }
 }
 
-// Drops the kernel's cached pages and then reads, so that a FUSE file system receives a read
+// Drops the file from the page cache and then reads it, so that a FUSE file system receives a read
 // request.
 void read_uncached(Side& side, int fd) {
   (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);

@@ -204,8 +204,8 @@ void set_ids_are_dropped(Side& side, const std::string& name) {
   });
 }
 
-// Without group-execute permission, set-group-id once marked mandatory locking. A write then clears
-// the bit only if the writer is not in the file's group.
+// On a file without group-execute permission, the set-group-id bit once requested mandatory
+// locking. A write to such a file clears the bit only if the writer is not in the file's group.
 void bare_set_group_id(Side& side, const std::string& name) {
   with_mode(side, name, 02766,
             [&] { as_user(side, kStranger, [&](Side& mine) { write_to(mine, name); }); });

@@ -9,8 +9,8 @@
 #include "tests/parity/data_step.h"
 #include "tests/parity/mapping.h"
 
-// The files under test, and their expected contents in memory. Performs each step on both, and
-// compares the results at once.
+// DataFiles holds the files under test, and their expected contents in memory. It performs each
+// step on both, and compares the results immediately.
 namespace cacheshim::parity {
 
 // A description of a wrong result; empty if the result is right.

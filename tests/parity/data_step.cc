@@ -84,7 +84,7 @@ const auto& random_row(std::mt19937& random) {
   return *row;
 }
 
-// Prefers small offsets and those near a page's edge, where errors are likely.
+// Prefers small offsets and those near a page boundary, where errors are likely.
 std::size_t random_offset(std::mt19937& random) {
   const std::size_t most = random() % 3 == 0 ? kMostBytes : 12 * kBlock;
   const std::size_t any = random() % most;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded into the parity program to cause one error for each of its models, in views only: chmod
-// gives others no right to read, and a pwrite across the end of the third page loses its last byte.
+// never grants others read permission, and a pwrite across the end of the third page loses its last
+// byte.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -26,7 +26,7 @@ class ModelAction {
   unsigned number_ = 0;  // a size, an offset or a mode, depending on the kind
 };
 
-// Returns a random name of a small set, so that operations often use the same name.
+// Returns a random name from a small set, so that operations often use the same name.
 std::string random_model_name(std::mt19937& random);
 
 }  // namespace cacheshim::parity

@@ -32,7 +32,7 @@ int on_overlay(Overlay& overlay, const Action& action);
 
 // Returns true if, for the tree in `dir`, the kernel would pass the action to the file system. For
 // example, the kernel itself refuses to move a directory into itself, to link or write a directory,
-// and names below an object that is not a directory.
+// and to use a path that leads through a file.
 bool reaches_the_overlay(int dir, const Action& action);
 
 }  // namespace cacheshim::parity

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes random changes to a plain directory and to an Overlay, without FUSE: both must have the same
-// tree after each, including hard links. At times the overlay is created again from its layer on
-// disk, as by the next daemon. The lowers, one to three depending on the seed, must be unchanged at
-// the end.
+// Makes random changes to a plain directory and to an Overlay, without FUSE. After each change,
+// both must have the same tree, including hard links. Sometimes the program creates the Overlay
+// again from its layer on disk, as the next daemon would. The lowers, one to three depending on the
+// seed, must be unchanged at the end.
 //
 //   overlay_model [FIRST_SEED [SEEDS]]
 #include <dirent.h>
@@ -96,7 +96,7 @@ void walk_overlay(const Overlay& overlay, const std::string& path, std::vector<L
   }
 }
 
-// Replaces cacheshim's markers in the tree `dir` by those of the kernel's overlayfs.
+// Replaces cacheshim's markers in the tree `dir` with those of the kernel's overlayfs.
 void use_markers_of_the_kernel(int dir) {
   const auto entries = sys::list_dir(dir);
   for (const auto& entry : *entries) {

@@ -19,7 +19,7 @@ struct Options {
   unsigned rounds = 20;
   unsigned actions = 400;      // the number in each round
   std::string script;          // a file with the steps of one round, used instead of random steps
-  unsigned attempt = 0;        // the number of the attempt to shrink a script; 0 if this is none
+  unsigned attempt = 0;        // the number of this attempt to shrink a script; 0: no attempt
   bool keeps_owners = false;   // the view is mounted with owner=keep
   bool several_users = false;  // includes the cases that need owner=keep and root
   bool is_plain = false;       // the view is a plain directory too, so nothing may differ

@@ -23,10 +23,11 @@ void write_script(const Script& script, const std::string& path);
 // `options`.
 Options for_script(const Options& options);
 
-// Runs a script that has failed under the command `run` again with fewer and fewer steps, unless
-// this process is an attempt itself or was given the script. Prints the shortest script found that
-// still fails, with its output. Each attempt is a process with a separate job, so its view starts
-// from the base; the attempt's number is part of the name of its native directory.
+// Shortens a script with which the command `run` has failed: attempts `run` with fewer and fewer of
+// its steps, and prints the shortest script found that still fails, with its output. Does nothing
+// if this process is an attempt itself, or was given the script. Each attempt is a process with a
+// separate job, so its view starts from the base; the attempt's number is part of the name of its
+// native directory.
 void shrink_and_print(const Options& options, const std::string& run, Script script);
 
 // Return the directories of a round. An attempt has separate native directories, which it creates

@@ -60,8 +60,8 @@ class Place:
 
 
 def tree(top, times=True, skip=()):
-    """Returns {path: properties} for every path below `top`, with all properties that a copy must preserve; all names
-    of one file refer to the same name.
+    """Returns {path: properties} for every path below `top`, with all properties that a copy must preserve. The hard
+    links to one file all have the same name in "same file as".
 
     The process must be able to read all files. Leaves out the names in `skip`, and everything below them.
     """

@@ -12,7 +12,7 @@ MODULES = ["os", "posix", "shutil", "tempfile", "zipfile", "sqlite3", "mmap", "f
            "fileinput", "tarfile"]
 MODULE_TIMEOUT_S = 400
 
-# What a view does differently, and why. For each module: the tests whose results differ as root.
+# For each module, the tests whose results differ in a view if root runs them, and the reason.
 OWN = "all in a view is its user's own: chown is accepted from root and changes nothing"
 USER_ATTRIBUTES = "a view keeps attributes of the kind user.* alone, and they try trusted.* first"
 KNOWN_AS_ROOT = {

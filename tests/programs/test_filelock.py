@@ -90,8 +90,8 @@ def suite(request, all_scratch):
 
 
 def runs():
-    """Yields the parameters (version, family, shimmed): 3.20.0 with all four WAYS, of which those of inductor are long
-    tests, and each other version, as long tests, with two of them, to save time."""
+    """Yields the parameters (version, family, shimmed). Version 3.20.0 is tested in all four WAYS; those of inductor
+    are long tests. To save time, each other version is tested in only two of the WAYS, in long tests."""
     for number, (version, mark) in enumerate(zip(VERSIONS, params("3.20.0"))):
         is_short = not mark.marks
         for family, shimmed in WAYS if is_short else WAYS[number % 2::2]:
@@ -107,8 +107,8 @@ def without_parameters(names):
 @pytest.mark.timeout_s(2 * SECONDS + RERUNS * RERUN_SECONDS + 20)
 @pytest.mark.parametrize("suite, family, shimmed", list(runs()), indirect=["suite"])
 def test_filelocks_own_tests_have_native_results(suite, mount_store, store, scratch, family, shimmed):
-    """Tests that wait for fractions of a second may fail on a busy machine. So the tests with another result than
-    natively are run again RERUNS times, and must then have the native result each time."""
+    """Tests that wait for fractions of a second may fail on a busy machine. So the tests whose results differ from the
+    native ones are run again RERUNS times, and must then have the native result each time."""
     directory = mount_store(store, name="m").path / family / "f"  # a short path, because one test binds a socket
     found, output = suite.outcomes(directory, scratch / "results.xml", shimmed)
     different = suite.differing(found)

@@ -4,7 +4,7 @@
 import places
 import pytest
 
-# With given names and dates, equal trees make equal commits. With one thread, git packs in one order.
+# With fixed names and dates, equal trees give equal commit ids. With one thread, git packs objects in a fixed order.
 ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C",
     "GIT_COMMITTER_EMAIL": "c@example.org", "GIT_AUTHOR_DATE": "2024-01-02T03:04:05+0000",

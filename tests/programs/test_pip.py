@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pip installs the same files into a view as natively, and replaces them by those of another version."""
+"""pip installs the same files into a view as natively, and replaces them with those of another version."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs SQLite with several processes at once: its locks, its journals and its shared memory."""
+"""Tests SQLite's locks, journals and shared memory with several processes at once."""
 
 import concurrent.futures
 

@@ -96,7 +96,7 @@ for part in leaf branch caller; do
 done
 program calls tests/shim/calls_*.cc -- -ldl
 # Does not use qemu's -L, with which qemu would look up every path below $root first. Preloads the library only into the
-# emulated program. CACHESHIM_JOB must be in qemu's own environment, because the daemon reads root's job there.
+# emulated program. CACHESHIM_JOB must be in qemu's own environment, which is where the daemon reads the process's job.
 call_all() { # DIRECTORY [LIBRARY [NAME=VALUE…]]
     local directory=$1 preload=()
     [ $# = 1 ] || preload=(-E "LD_PRELOAD=$2")
@@ -110,7 +110,7 @@ mkdir -p "$scratch/store" "$mount" "$HOME"
 "$cacheshim" mount --store "$scratch/store" "$mount" || exit 1
 for mode in here thread fork; do
     plain=$scratch/$mode
-    # The paths must have the same length, because some calls return it.
+    # The paths must have the same length, because some calls return the length of a path.
     while [ "${#plain}" -lt "$((${#HOME} + 14))" ]; do plain+=p; done
     mkdir -m 755 "$plain"
     call_all "$plain" > "$scratch/expected"

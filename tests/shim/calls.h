@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <string>
 
-// Calls functions by their dynamic names and prints a line with the result of each call. The lines
-// must be the same with and without the library. "@" stands for the directory under test.
+// Finds functions by name with dlsym, calls them, and prints a line with the result of each call.
+// The lines must be the same with and without the library. "@" stands for the directory under test.
 namespace calls {
 
 // The directory under test.
@@ -43,7 +43,7 @@ auto call(const char* name, Function function, Arguments... arguments) {
   ::calls::call(        \
       #name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)) __VA_OPT__(, ) __VA_ARGS__)
 
-// Returns the content of a file, which it reads by calls under test.
+// Returns the content of a short file, at most 256 bytes, which it reads with interposed calls.
 std::string content(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 bool starts_programs();

@@ -33,7 +33,7 @@ std::string with_root_hidden(std::string text) {
   return text;
 }
 
-// Prints each name in symbols.def that no call has used; the test must be extended by a call of it.
+// Prints each name in symbols.def that this program does not call yet.
 void say_missing() {
 #define CACHESHIM_SYMBOL(name, group) \
   if (found_names().count(#name) == 0) say("no call of " #name);

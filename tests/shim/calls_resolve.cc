@@ -52,7 +52,7 @@ void resolve(const char* path) {
     const char* const resolved =
         i == 0 ? CALL(realpath, path, room) : CALL(__realpath_chk, path, room, kRoom);
     say_path(resolved);
-    if (resolved == nullptr) say_path(room);  // the first path that realpath(3) has not found
+    if (resolved == nullptr) say_path(room);  // the part that is missing or unreadable
   }
 }
 

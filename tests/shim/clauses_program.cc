@@ -43,7 +43,8 @@ void check(bool good, const char* what) {
 }
 
 // Creates and stats a file named after the thread. Returns false on any error, and if errno has
-// changed. Makes only calls that are allowed in a signal handler and after fork.
+// changed. Apart from snprintf, makes only async-signal-safe calls, because signal handlers and
+// forked children call it.
 bool use_cache() {
   char name[4096];
   std::snprintf(name, sizeof name, "%s/used-%ld", directory.c_str(), long{::syscall(SYS_gettid)});
@@ -124,12 +125,12 @@ void fork_among_threads() {
   for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
 }
 
-// The child of a vfork, which shares its parent's memory, changes its working directory. The
-// parent's working directory must not change.
+// A vfork child shares its parent's memory. The child changes its working directory; the parent's
+// working directory must not change.
 void vfork_child() {
   check(::mkdir(in_directory("there").c_str(), 0700) == 0, "mkdir");
   check(::chdir(directory.c_str()) == 0, "chdir");
-  // Uses the path under the mount if the directory has one.
+  // Uses the directory's path under the mount if there is one.
   const std::string by_mount = std::string(std::getenv("CACHESHIM_MOUNT")) + "/triton/there";
   const bool has_both = ::access(by_mount.c_str(), F_OK) == 0;
   const std::string there = has_both ? by_mount : in_directory("there");
@@ -264,8 +265,8 @@ void in_a_filter() {
   char path[4096];
   check(::getcwd(path, sizeof path) != nullptr && path == in_directory("sub"), "getcwd");
   check(::access("../moved", F_OK) == 0, "access");
-  // A program that starts under such a filter must run, although the filter forbids calls of the
-  // library's constructor.
+  // A program that starts under this filter must run, although the filter forbids calls that the
+  // library's constructor makes.
   const char* const words[] = {"sh", "-c", "exit 0", nullptr};
   if (const pid_t child = ::vfork(); child == 0) {
     ::execv("/bin/sh", const_cast<char* const*>(words));
@@ -301,7 +302,7 @@ void as_found_early() {
   check(use_cache_much(), "after constructors");
 }
 
-// Calls the function of exec(3) that `way` names. Returns if it names none.
+// Calls the exec function that `way` names. Returns only if `way` names none or the call fails.
 void exec_by(const std::string& way, char* program, char* const words[], char* const clean[]) {
   char* const none = nullptr;
   if (way == "execve") ::execve(program, words, clean);

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 
-// Preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, calls on paths
-// below it fail with ENOTCONN, as on a mount whose daemon has died. The first TEST_STALE calls on
-// paths below TEST_STALE_MOUNT fail with ESTALE, as if the file had been replaced twice between
-// lookup and open.
+// Preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, the functions
+// below fail with ENOTCONN for paths in it, as on a mount whose daemon has died. The first
+// TEST_STALE calls on paths in TEST_STALE_MOUNT fail with ESTALE, as if the file had been replaced
+// twice between lookup and open.
 namespace {
 
 bool lies_in(const char* path, const char* variable) {

@@ -40,7 +40,7 @@ ElfFile shim() { return ElfFile(std::getenv("CACHESHIM_LIBRARY")); }
 
 ElfFile libc() {
   Dl_info info{};
-  // If this fails, the name is empty and the test fails.
+  // If this fails, dli_fname stays null, and the construction of the string throws.
   (void)::dladdr(reinterpret_cast<void*>(&::getpid), &info);
   return ElfFile(info.dli_fname);
 }

@@ -56,8 +56,8 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   expect_the_cache_in_its_default_directory();
 }
 
-// As `mkdir -p` does: it changes to each directory of a path, and creates the next one by its
-// relative name.
+// The program does what `mkdir -p` does: it changes to each directory of a path and creates the next
+// one by its relative name.
 TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
   const Ended ended = run("dead for relative paths");

@@ -59,7 +59,7 @@ TEST(MountTable, ReportsWhoHasMounted) {
   EXPECT_EQ(owner("cacheshim rw,user_id=20002,group_id=0,default_permissions"), 20002u);
   EXPECT_EQ(owner("cacheshim rw,user_id=0,group_id=0"), 0u);
   EXPECT_EQ(owner("user_id=0 rw,user_id=20002,group_id=0"),
-            20002u);  // the source is the user's text
+            20002u);  // the user chooses the mount source
   EXPECT_EQ(owner("cacheshim rw,context=\"a,user_id=0\",user_id=7,group_id=0"), 7u);
   EXPECT_EQ(owner("cacheshim rw"), static_cast<uid_t>(-1));
 }

@@ -200,7 +200,7 @@ TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
   std::erase_if(added, [&](const std::string& line) {  // ignores the families' variables
     return line.find("=" + stage_.mount() + "/") != std::string::npos;
   });
-  EXPECT_EQ(added.size(), 4U);  // LD_PRELOAD, one of our variables, and two for CUDA
+  EXPECT_EQ(added.size(), 4U);  // LD_PRELOAD, CACHESHIM_WARNED, and two for CUDA
 }
 
 TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {
@@ -274,7 +274,7 @@ TEST_F(ShimRoutes, ComeFromTheRunDirectory) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-// uid 0 of a user namespace with one user counts as this user.
+// The library treats uid 0 of a user namespace that has only one user as that user, not as root.
 TEST_F(ShimRoutes, ComeFromTheUsersRunDirectoryOtherwise) {
   stage_.environment["XDG_RUNTIME_DIR"] = stage_.path("user");
   write_text(routes_file("user"), other_routes());
@@ -356,7 +356,7 @@ TEST_F(ShimRoutes, OfRootAreNotThoseOfTheUserWhoHasCalledSudo) {
                            "ignores it\n"),
             std::string::npos)
       << ended.err;
-  EXPECT_EQ(count_lines(ended.err), 2u) << ended.err;  // and cat's
+  EXPECT_EQ(count_lines(ended.err), 2u) << ended.err;  // the second is cat's
   stage_.environment["SUDO_UID"] = "0";
   EXPECT_EQ(stage_.run_shell("echo x > " + stage_.path("mine") + "/f").err, "");
 }

@@ -5,8 +5,8 @@
 
 #include "tests/shim/stage.h"
 
-// Runs 64 threads that open, close and fork at once: plainly, under ThreadSanitizer and under
-// Valgrind. Each run takes STORM_SECONDS, or 2 s.
+// Runs 64 threads that make calls at the same time (storm_program.cc): without a tool, under
+// ThreadSanitizer and under Valgrind. Each run takes STORM_SECONDS, by default 2 s.
 namespace cacheshim {
 namespace {
 

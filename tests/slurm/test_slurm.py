@@ -19,7 +19,7 @@ def timed_out(site):
     return site.submit("cs-alice", f"write timeout half; {SLEEP}", "--time=1")
 
 
-def test_a_jobs_success_is_published(site, timed_out):
+def test_the_files_of_a_successful_job_are_published(site, timed_out):
     job = site.submit("cs-alice", "write success whole")
     assert site.wait_for_end(job) == "COMPLETED"
     assert site.published("success") == "whole"

@@ -17,11 +17,11 @@ COMMAND_TIMEOUT_S = 60
 
 
 class CommandFailed(Exception):
-    """A cacheshim command failed that should have succeeded."""
+    """A cacheshim command that should have succeeded has failed."""
 
 
 def processes(name: str) -> dict[int, list[str]]:
-    """Returns all processes of that program here: pid → the fields of /proc/PID/stat after the name."""
+    """Returns {pid: fields of /proc/PID/stat after the name} of the processes with this name in this PID namespace."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -36,7 +36,7 @@ def processes(name: str) -> dict[int, list[str]]:
 
 
 def cpu_seconds_of(name: str) -> float:
-    """Returns the user and system time of all processes of that program in this PID namespace."""
+    """Returns the user and system time of the processes with this name in this PID namespace."""
     ticks = sum(int(fields[11]) + int(fields[12]) for fields in processes(name).values())
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -75,9 +75,9 @@ class CacheMount:
         return done.stdout
 
     def mount(self) -> None:
-        if not is_mounted(self.mount_point):  # `cacheshim mount` itself frees a dead mount
+        if not is_mounted(self.mount_point):  # `cacheshim mount` itself unmounts a dead mount
             self.mount_point.mkdir(exist_ok=True)
-        # Not captured by a pipe: the daemon may keep it open, and reading it would wait for the daemon's exit.
+        # Not a pipe: the daemon may keep its end open, and reading the pipe would then block until the daemon exits.
         log = self.lab.fresh("daemon") / "log"
         with open(log, "wb") as output:
             done = subprocess.run(

@@ -124,8 +124,9 @@ def triton_jobs(
     arguments: tuple[str, ...] = ("--launcher",),
     unshimmed: str | None = None,
 ) -> list[Job]:
-    """Creates jobs of `count` users that compile the same kernels. Their cache is the directory `cache`; if that is
-    None, they use cacheshim with the library, or, if `unshimmed` is given, without the library in that cache family."""
+    """Creates jobs of `count` users, all of which compile the same kernels. If `cache` is given, the jobs use that
+    directory. Otherwise they use cacheshim: without the library in the cache family `unshimmed` if that is given, or
+    else with the library."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that cleans the cache: every 50 ms it removes a random key directory, as users do.
 
-In a plain shared directory, it thus removes the entries of all users; through cacheshim, only those of its own view. It
-ends when its stdin is closed. It prints the lines READY and REPORT, as worker.py does.
+In a plain shared directory, the job removes the entries of all users; through cacheshim, it removes only those of its
+own view. The job ends when its stdin is closed. It prints the lines READY and REPORT, as worker.py does.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class Running:
             self._process.stdin.write(text)
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # the job has exited; finish() returns how
+            pass  # the job has exited; finish() reports the reason
 
     def end_input(self) -> None:
         """Closes the job's stdin, which makes readers and cleaners exit."""

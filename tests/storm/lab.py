@@ -43,7 +43,8 @@ MOUNT_POINT = Path("/ci-cache")
 
 
 class Progress:
-    """Prints lines on stderr, at most one per `interval` seconds by tick(), to show that the program does not hang."""
+    """Prints lines on stderr, to show that the program does not hang. tick() prints at most one per `interval`
+    seconds."""
 
     def __init__(self, interval: float = 2.0) -> None:
         self._interval = interval

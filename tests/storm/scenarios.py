@@ -49,9 +49,10 @@ def cold_then_warm(
     warm_jobs: int | None = None,
     unshimmed: str | None = None,
 ) -> None:
-    """Runs a cold pass, then a warm one by other jobs: no errors, no compilation when warm, a correct base.
+    """Runs a cold pass, then a warm pass of other jobs. Verifies that no job has errors, that the warm pass compiles
+    nothing, and that the base is correct.
 
-    `unshimmed` is the cache family of jobs without the library.
+    If `unshimmed` is given, the jobs run without the library, in that cache family.
     """
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)

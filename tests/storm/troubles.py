@@ -28,7 +28,7 @@ CLEANER_UID = FIRST_UID + 90
 
 
 def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Kills two jobs by SIGKILL while they run ptxas and their entries are incomplete; verifies that no other job is
+    """Kills two jobs with SIGKILL while they run ptxas and their entries are incomplete; verifies that no other job is
     affected."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         log, later = PtxasLog(lab), PtxasLog(lab)

@@ -87,7 +87,7 @@ def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
 
 def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
     """Verifies that the jobs of old_triton() fail in a plain directory, even as one user: Triton 2.1 makes temporary
-    names of a pid and a seeded random number, which are the same in all jobs."""
+    names from the pid and a seeded random number, which are the same in all jobs."""
     if not has_triton(lab, verdict, version):
         return
     directory = shared_directory(lab, "plain-old")

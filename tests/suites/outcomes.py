@@ -7,7 +7,7 @@ import mounts
 
 RESULTS = mounts.REPOSITORY / "build/results/suites"
 PASSED = ("ok", "passed")
-SKIPPED = ("skipped", None)  # no differences, because many suites choose their tests by the type of the file system
+SKIPPED = ("skipped", None)  # never a difference, because many suites choose their tests by the type of the file system
 
 
 def differences(name, native, ours, known):

@@ -49,8 +49,8 @@ def known(top, family):
 
 
 def checkouts():
-    """Yields a parameter for the checkout of each version of each library; for a library without one, a skipped
-    test."""
+    """Yields a parameter for the checkout of each version of each library, and a skipped one for a library without a
+    checkout."""
     top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent"))
     for library in LIBRARIES:
         found = sorted(path for path in top.glob(f"{library}*") if path.is_dir())
@@ -77,8 +77,8 @@ def outcomes(top, directory, results, env):
     tests = next(path for name in ("tests", "portalocker_tests") if (path := top / name).is_dir())
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{top / 'src'}:{top}", "HOME": str(directory),
            "TMPDIR": str(directory), "PYTHONDONTWRITEBYTECODE": "1", **env}
-    # The status is ignored: pytest writes the report, and then waits for processes that its tests have left, so that it
-    # may time out.
+    # The status is ignored, because pytest may time out after it has written the report: it waits for processes that
+    # its tests have left behind.
     _, output = bounded.run(
         [PYTEST, "-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "-o", "addopts=",
          f"--timeout={TEST_TIMEOUT_S}",

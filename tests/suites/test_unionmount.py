@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs unionmount-testsuite's tests of overlayfs with `mount -t fuse.cacheshim`, each by itself."""
+"""Runs unionmount-testsuite's tests of overlayfs with `mount -t fuse.cacheshim`, each in a separate run."""
 
 import os
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and on ext4 what fails there."""
+"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and the tests that fail there on ext4."""
 
 import contextlib
 import shutil
@@ -77,7 +77,8 @@ def ext4_disks(scratch):
 
 def wait_for(check, log):
     """Waits until the process `check` exits; returns false if it must be killed after RUN_TIMEOUT_S. Kills the
-    processes of a test that takes longer than TEST_TIMEOUT_S: `log` gets a line for each test."""
+    processes of a test that takes longer than TEST_TIMEOUT_S, measured from the last new line in `log`, which gets a
+    line for each test."""
     end = time.monotonic() + RUN_TIMEOUT_S
     line, since = None, time.monotonic()
     while check.poll() is None:

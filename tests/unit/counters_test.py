@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies that each counter of common/counters.def is counted somewhere. Usage: counters_test.py REPOSITORY"""
+"""Verifies that store/ or fuse/ uses each counter of common/counters.def. Usage: counters_test.py REPOSITORY"""
 
 import pathlib
 import re

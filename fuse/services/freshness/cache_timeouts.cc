@@ -63,7 +63,7 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
                                     NodeRef ref) {
   const double timeout = of_name(lookup, &found);
   if (may_be_written_unseen(lookup, found, ref)) return 0;
-  // The answer may still show the daemon's user as the owner.
+  // A user has claimed the view during the lookup, so the answer may still show the daemon's user as the owner.
   if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;
   if (found.in_upper || timeout != kLongTimeout) return timeout;
   if (S_ISDIR(found.st.st_mode)) return timeout;

@@ -33,7 +33,7 @@ EndedJobs::Clock::time_point EndedJobs::tend() {
 void EndedJobs::forget() {
   auto left = parts_.jobs.forget_ended(parts_.limits);
   if (left.empty()) return;
-  // Each pass begins with another job, since the first ones may take the whole batch each time.
+  // Each pass begins with a different job: otherwise, the same jobs could fill the batch in every pass.
   const auto first = static_cast<std::ptrdiff_t>(passes_++ % left.size());
   std::rotate(left.begin(), left.begin() + first, left.end());
   std::vector<Notice> notices;

@@ -16,9 +16,10 @@
 
 namespace cacheshim {
 
-// Makes JobTable forget the jobs that have ended (JobTable::forget_ended()). The kernel keeps each name that it has
-// looked up until it needs the memory, so this object first makes the kernel forget the names of the jobs' views. A view
-// that a process still uses stays, and its job with it: a working directory, or an O_PATH descriptor.
+// Makes JobTable forget jobs that have ended (JobTable::forget_ended()). JobTable must keep a job as long as the kernel
+// knows names of its view, and the kernel keeps each name that it has looked up until it needs the memory. So this
+// object makes the kernel forget these names, and a later pass forgets the job. A job stays as long as a process uses
+// its view, for example as its working directory or through an O_PATH descriptor.
 //
 // Before Linux 6.18, a process whose working directory is in such a view gets ENOENT from getcwd(3), until the view is
 // looked up again.

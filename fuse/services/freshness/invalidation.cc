@@ -35,8 +35,8 @@ std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
 
 }  // namespace
 
-// Returns the jobs whose views the kernel knows. A user can begin hundreds of other jobs, and jobs that have ended stay
-// in the table.
+// Returns the jobs whose views the kernel has looked up. The others need no invalidations, and they may be many: a user
+// can begin hundreds of jobs, and jobs that have ended stay in the table.
 std::vector<std::shared_ptr<Job>> Invalidation::known_jobs() const {
   std::vector<std::shared_ptr<Job>> jobs = jobs_.all();
   std::erase_if(jobs, [this](const auto& job) { return !nodes_.is_looked_up(job->view_root); });

@@ -53,7 +53,7 @@ LateOwners::State LateOwners::queue_if_late(const Notice& notice) {
   return found;
 }
 
-// Returns false if no invalidation is queued until `end`, or after stop().
+// Returns false if no invalidation is queued by `end`, or after stop().
 bool LateOwners::wait_for_notice(Owner& owner, Clock::time_point end) {
   while (!stopping_ && owner.queued.empty()) {
     if (!owner.news.wait_until(mutex_, end) && owner.queued.empty()) return false;

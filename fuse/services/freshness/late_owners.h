@@ -45,9 +45,9 @@ class LateOwners {
   bool is_late(uid_t owner) const EXCLUDES(mutex_);
 
   enum class Cause : std::uint8_t { kProcess, kRequest };
-  // Call when a process, or a request of the user that waits for the daemon itself, blocks a thread in a view of this
-  // user. The thread calls serve() once it is no longer blocked. Returns how long the user remains late from then on;
-  // zero if only requests were the cause.
+  // Call when a thread that sends an invalidation in a view of this user is blocked. `cause`: a process of the user
+  // blocks the thread, or a request of the user that itself waits for the daemon does. The thread calls serve() once it
+  // is no longer blocked. Returns how long the user remains late from then on; zero if only requests were the cause.
   Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
   // If the owner of the invalidation's view is late, queues the invalidation for the thread that serves the owner.
   // Drops the invalidation of a name if kMostNames invalidations are queued.
@@ -65,7 +65,7 @@ class LateOwners {
 
   struct Owner {
     unsigned threads = 0;       // the owner is late while there is a thread
-    Clock::duration penalty{};  // `remains` as last set because of a process
+    Clock::duration penalty{};  // the last value of `remains` that a process has caused
     Clock::duration remains{};  // how long the owner remains late
     Clock::time_point ended{};
     std::set<Notice> queued;

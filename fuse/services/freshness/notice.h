@@ -19,12 +19,12 @@ struct Notice {
   enum class Kind : std::uint8_t {
     kName,        // `name` in `directory`: the kernel must look it up again
     kForget,      // as kName; the kernel also forgets the name's node, unless it is in use
-    // `directory`, here any node: the kernel forgets it, unless it is in use or has cached names below it. Takes no lock
-    // of a directory. Requires kernel support (NoticeWriter::knows_prune()).
+    // The kernel forgets the node `directory`, which may be any node, unless it is in use or has cached names below it.
+    // Takes no lock of a directory. Requires kernel support (NoticeWriter::knows_prune()).
     kPrune,
-    kNode,        // `directory`, here any node: its attributes and its data or listing
+    kNode,        // the attributes, and the data or listing, of the node `directory`, which may be any node
     kAttributes,  // as kNode, but only the attributes
-    kEpoch,       // all names; requires kernel support (NoticeWriter::set_protocol)
+    kEpoch,       // all names; requires kernel support (NoticeWriter::knows_epoch())
   };
 
   // Whether the kernel may delay the invalidation as long as a process of `owner` holds the directory's lock, or the

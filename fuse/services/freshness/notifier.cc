@@ -13,8 +13,8 @@ Notifier::Notifier(int fuse_fd, EventLoop& loop, LateOwners::Clock::duration sho
       queue_(NoticeQueue::start(writer_, late_, held_, settings(kDeadline, true))),
       names_(NoticeQueue::start(writer_, late_, held_, settings(kLongDeadline, false))) {}
 
-// post() wakes the loop's thread only if check() is not called regularly already, so at most once in
-// NoticeQueue::kQuiet.
+// post() wakes the loop's thread only if check() is not already being called regularly, and so at
+// most once in NoticeQueue::kQuiet.
 NoticeQueue::Settings Notifier::settings(NoticeQueue::Clock::duration deadline,
                                          bool repeats_names) const {
   return {deadline, repeats_names, [this] { checking_.wake(); }};

@@ -19,13 +19,14 @@ namespace cacheshim {
 //
 // In the kernel, the invalidation of a name waits for the lock of the directory, and a process whose request concerns a
 // name in that directory may hold this lock until the daemon answers. So a request handler never invalidates names
-// itself. A publisher's reply is delayed until the other views are invalidated. This would deadlock if an invalidation
-// in the queue concerned a name in a directory whose lock the publisher's own request holds: the invalidation waits for
-// the lock, which the kernel releases only after the reply. So post() calls `done` immediately if a queued or current
-// invalidation concerns a name in one of the directories `held`. As the queue is strictly first in, first out, a
-// blocked invalidation then always waits for a request that a receiver answers without the notifier, or for a process
-// that holds the directory's lock for another reason. The queue waits kDeadline for such a process; then the other
-// invalidations go on without the blocked one (LateOwners).
+// itself. A publisher's reply is delayed until the other views are invalidated, which could deadlock:
+//   1. The publisher's request holds the lock of a directory. The reply to it waits for the queued invalidations.
+//   2. One of them concerns a name in that directory, and waits for the lock.
+//   3. The kernel releases the lock only after the reply.
+// So post() calls `done` immediately if a queued or current invalidation concerns a name in one of the directories
+// `held`. The queue is strictly first in, first out. So a blocked invalidation always waits for a request that a
+// receiver answers without the notifier, or for a process that holds the directory's lock for another reason. The queue
+// waits kDeadline for such a process; then the other invalidations go on without the blocked one (LateOwners).
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated again after a short time.
@@ -62,7 +63,7 @@ class Notifier {
     return held_->hold(std::move(directories));
   }
   // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately if `notices` is
-  // empty, after stop(), or if queued invalidations require that the request be answered first (the rule above).
+  // empty, after stop(), or if queued invalidations require that the request be answered first (see above).
   // `held`: the directories whose locks the request holds. Requires: `notices` has no name in any of them.
   void post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
             std::function<void()> done);

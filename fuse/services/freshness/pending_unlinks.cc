@@ -37,7 +37,7 @@ bool PendingUnlinks::has(NodeId file) {
   return true;
 }
 
-// Sends the invalidation for those of the files for which none is on its way.
+// Sends an invalidation for each of `files` that has no pending one (unsettled_).
 void PendingUnlinks::settle(const std::vector<NodeId>& files) {
   std::map<Notice, std::vector<Settling>> names;
   {

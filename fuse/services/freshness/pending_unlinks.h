@@ -22,7 +22,7 @@ namespace cacheshim {
 //   2. The kernel gets the answer to a LOOKUP or GETATTR of the file, and with it the new count.
 //   3. The kernel handles the answer to the UNLINK and decrements the new count.
 // With a count of 0, link(2) fails with ENOENT although the file has a name. All other answers with a count reach the
-// kernel while it holds the lock of the file, which unlink(2) holds too.
+// kernel while it holds the inode lock of the file, which unlink(2) holds too.
 //
 // Until step 3 is known to be over, the daemon therefore
 // - answers LOOKUP with a count increased by one, and lets the kernel cache no attributes: stat(2)
@@ -30,10 +30,10 @@ namespace cacheshim {
 // - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
 //   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
 // Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits.
-// The daemon sends this invalidation, for which no request waits, when the file gets a LOOKUP or GETATTR, and for all
-// files of the list when it has more than kMost. A user's process can block the invalidation (LateOwners). The file
-// then stays in the list. If the list has more than kMost files, the file leaves it, and the user's own link(2) may
-// fail as described.
+// The daemon sends this invalidation when the file gets a LOOKUP or GETATTR, and for all files of the list when there
+// are more than kMost. No request waits for it. A user's process can block the invalidation (LateOwners). The file then
+// stays in the list, unless the list has more than kMost files: in that case the file leaves the list, and the user's
+// own link(2) may fail as described.
 //
 // The list may grow to kMostWhileDelayed until a blocked invalidation counts as late. Further files are not listed:
 // their link counts may be too small until the kernel's attributes expire.
@@ -50,10 +50,10 @@ class PendingUnlinks {
   using Invalidate = std::function<void(Notice name, std::function<void(bool is_released)> done)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
-  // Call in the request that removes the name, before the removal. `name`: the invalidation of the name. It is complete,
-  // because the node of the directory may be gone when it is sent.
+  // Call in the request that removes the name, before the removal. `name`: the invalidation of the name. The caller
+  // makes it now, because the node of the directory may be gone when it is sent.
   void begin(NodeId file, Notice name) EXCLUDES(mutex_);
-  // Call in a request that holds the lock of the file, which shows that step 3 is over.
+  // Call in a request that holds the inode lock of the file, which shows that step 3 is over.
   void end(NodeId file) EXCLUDES(mutex_);
   // Returns true if the kernel may not have done step 3 for the file yet. Call after the link count has been read.
   bool has(NodeId file) EXCLUDES(mutex_);
@@ -76,7 +76,7 @@ class PendingUnlinks {
   std::atomic<std::size_t> count_{0};
   Mutex mutex_{LockRank::kPendingUnlinks};
   std::unordered_map<NodeId, Removal> files_ GUARDED_BY(mutex_);
-  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // those without an invalidation
+  std::unordered_set<NodeId> unsettled_ GUARDED_BY(mutex_);  // files without a pending invalidation
   std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 

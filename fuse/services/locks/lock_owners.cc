@@ -21,9 +21,9 @@ constexpr std::uint64_t kDescriptors = 2;
 
 }  // namespace
 
-// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file the
-// descriptor is read-only unless the file system requires a writable one, so that closing it causes no event for
-// watchers.
+// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file, the
+// descriptor is read-only unless the file system requires a writable one: closing a writable descriptor would cause a
+// close-write event for watchers of the base.
 Result<LockOwners::Owner> LockOwners::make_owner(const LockRequest& request, int file) {
   auto paid = Charge::take(request.account, Limit::kHandles, kDescriptors);
   auto held = Charge::take(request.account, Limit::kLocks, 0);

@@ -34,8 +34,8 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   int error = try_set(request, is_any_dropped);
   // The owner's lock may have been released, downgraded, or lost by a failed conversion.
   if (was_known || is_any_dropped) pump(answers);
-  // A waiting request that pump() has granted may have replaced the conflicting lock by a weaker one. Then this request
-  // may be granted, and that may weaken a lock for others in turn.
+  // A waiting request that pump() has granted may have replaced the conflicting lock with a weaker one. Then this
+  // request may be granted, which may in turn weaken a lock that blocks other requests.
   if (is_busy(error) && !answers.empty()) {
     error = owners.try_set(request);
     if (!is_busy(error)) pump(answers);
@@ -62,8 +62,7 @@ void LockQueue::pump(Answers& answers) {
 // shared one.
 bool LockQueue::grant_waiters(Answers& answers) {
   bool is_any_weakened = false;
-  // This value is not used: the requests before the one whose attempt has dropped a lock are still blocked by other
-  // locks.
+  // Not used: if an attempt drops a lock, the requests before it are still blocked by other locks.
   bool is_any_dropped = false;
   bool is_any_flock_refused = false;
   LockRanges refused;  // record locks

@@ -25,9 +25,9 @@ namespace cacheshim {
 //
 // No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival:
 // a request for the whole file waits for all earlier ones for the whole file, and a record lock request for the earlier
-// ones that it conflicts with. A request that does not wait is tried immediately, as by flock(2). So is a request of a
-// process that already has a lock of the same kind on the file: behind a waiter that waits for this lock, the request
-// would wait forever.
+// ones that it conflicts with. A request that does not wait is tried immediately, as by flock(2) with LOCK_NB. So is a
+// request of a process that already has a lock of the same kind on the file: behind a waiter that waits for this lock,
+// the request would wait forever.
 //
 // close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the
 // lock of a closed descriptor. If the holder's descriptor has been closed (FLUSH), or may have been closed without a

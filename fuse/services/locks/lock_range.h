@@ -25,8 +25,8 @@ struct flock to_flock(const LockRequest& request);
 // whole file.
 bool conflict(const LockRange& one, const LockRange& other);
 
-// Locks on one file, either all by flock(2) or all by fcntl(2). Sorted: a user may hold thousands of record locks on a
-// file, and each request for the file, of any user, is checked against all of them.
+// Locks on one file, either all by flock(2) or all by fcntl(2). They are sorted, because a user may hold thousands of
+// record locks on a file, and each request of any user for the file is checked against all of them.
 class LockRanges {
  public:
   // Changes the locks as a request of their owner for `range` does.

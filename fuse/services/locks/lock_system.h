@@ -14,8 +14,8 @@
 
 namespace cacheshim {
 
-// The calls to the system by which locks are taken and examined; replaced in tests. Errors are
-// errno values, 0 for none.
+// The functions by which locks are taken and examined; replaced in tests. Errors are errno values, 0
+// for none.
 struct LockSystem {
   using Clock = std::chrono::steady_clock;
 

@@ -16,8 +16,8 @@
 namespace cacheshim {
 namespace {
 
-// The interval at which the loop polls for waits that end, and for conflicting locks that are
-// released, without an event.
+// The interval at which the loop checks whether, without an event, a wait has ended or a conflicting
+// lock was released.
 constexpr std::chrono::milliseconds kPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }

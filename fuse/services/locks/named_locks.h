@@ -52,8 +52,8 @@ class NamedLocks {
   Lock of(const FileHandle& handle);
   // As of(), but also counts the handle as a user of the lock.
   Lock use(FileHandle& handle);
-  // As use(), for a file without a lock. From then on, the file's locks are taken on `object`, the base's file at
-  // `path`.
+  // As use(), for a file without a NamedLock. From then on, the file's locks are taken on `object` (O_PATH), the file
+  // that NamedLockFiles has for `path`, the path of the handle's file.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
   // As LockTable::lock(). The handle must stay until `call` is answered.

@@ -16,7 +16,7 @@ namespace cacheshim {
 
 class Job;
 
-// The entries that are being published, and the requests that are answered once they are. Thread-safe.
+// The entries that are being published, and the requests that are answered once they are published. Thread-safe.
 class Underway {
  public:
   struct Waiters {

@@ -22,7 +22,7 @@
 
 namespace cacheshim {
 
-// Files of class `shared`, whose writes go to the base (store/locks/shared_file.h). close(2) returns once the written
+// Files of class `shared`. Writes to them go to the base (store/locks/shared_file.h). close(2) returns once the written
 // copy has replaced the file (FLUSH). So when a process locks, writes, closes and unlocks a file, the next process that
 // locks the file finds the result. The kernel closes the files of a killed process in the same way; the writes of such
 // a process may be incomplete, and are discarded. Thread-safe.

@@ -125,8 +125,8 @@ void FlightTender::check_names() {
 }
 
 // Ends the waits whose result is known. If the builder is done or has given up, or if no process holds the lease, hands
-// the lease to the remaining process that has waited longest; if there is none, the lease ends. If a job's first process
-// has begun to wait during the inspection, the next check does this: the job may have the name already.
+// the lease to the remaining process that has waited longest; if there is none, the lease ends. If processes of a
+// further job have begun to wait during the inspection, the next check decides: that job may have the name already.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;

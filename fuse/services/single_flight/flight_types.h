@@ -27,8 +27,8 @@ using FlightTime = std::chrono::steady_clock::time_point;
 // The state of a name and its entry in a job's view.
 struct EntryState {
   bool has_name = false;
-  // The entry's completing file is in the base. If the profile has no rule for completion: the name
-  // exists.
+  // The entry's completing file is in the base or, if the profile has no rule for completion, the
+  // name exists.
   bool is_complete = false;
   // The job's layer has the entry's directory. Also true for an entry that is built elsewhere.
   bool is_begun = false;

@@ -27,7 +27,7 @@ class FlightWait final : public Interruptible {
   void interrupt() override;
   void answer() const { answer_(); }
 
-  // For Flights, under its lock. `tender`, which must outlive the requests, ends waits.
+  // For Flights; call with LeaseTable::mutex held. `tender`, which must outlive the requests, ends waits.
   void begin(const std::string& path, FlightTime now, std::chrono::milliseconds timeout,
              const EventLoop::Task& tender);
   void pay(Charge charge) { charge_ = std::move(charge); }

@@ -75,8 +75,8 @@ class Flights {
   // Whether any name is being built or waited for. Takes no lock.
   bool any() const { return table_.any(); }
   void note_step(const Job& job, const std::string& entry, BuildStep step) EXCLUDES(table_.mutex);
-  // Call when the job has finished building `path`, a name or an entry's directory: it is complete,
-  // and published if it may be.
+  // Call when the job has finished building `path`, a name or an entry's directory: `path` is
+  // complete and, if the job may publish it, published.
   void finished(const Job& job, const std::string& path) EXCLUDES(table_.mutex);
   // Call when a job of this user has published an entry.
   void note_published(uid_t uid) EXCLUDES(table_.mutex);

@@ -14,9 +14,9 @@ namespace cacheshim {
 // excluded for kPeriod: only processes of the builder's own job then wait for a build of that user. Otherwise one
 // process could look up names that it never builds, and delay everybody by the timeout for each of them.
 //
-// The first publish after the exclusion shows that the user does build, only slowly, and ends the
+// The first publish during an exclusion shows that the user does build, only slowly, and ends the
 // exclusion. This works once per kPeriod, since an attacker can publish too. The time waited in
-// vain is forgotten once kPeriod has passed without more of it. Not thread-safe.
+// vain is forgotten once kPeriod has passed without another charge. Not thread-safe.
 class FruitlessUsers {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -36,8 +36,8 @@ class LeaseTable {
   static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
   static constexpr std::chrono::seconds kFailedFor{60};
 
-  // All must outlive the table. `tender` runs when a builder has exited, with the serial of its lease, and when an
-  // entry has got a builder.
+  // All must outlive the table. `tender` runs with the serial of the lease when a builder has exited. It also runs when
+  // a process becomes the builder of an entry that is built elsewhere.
   LeaseTable(const FlightOptions& options, NodeTable& nodes, Counters& counters,
              const EventLoop::Task& tender)
       : exclusion(options),

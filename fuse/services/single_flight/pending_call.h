@@ -6,8 +6,9 @@
 namespace cacheshim {
 
 // Returns true if the thread waits for the daemon's reply in a system call that resolves a path and then only requests
-// the attributes of the object there: stat(2), access(2), chdir(2), and open(2) without O_CREAT or O_PATH. The LOOKUP
-// requests of mkdir(2), rename(2) and rmdir(2) look the same, but these calls must not see a name that does not exist.
+// the attributes of the object there: stat(2), access(2), chdir(2), and open(2) with neither O_CREAT nor O_PATH. The
+// LOOKUP requests of mkdir(2), rename(2) and rmdir(2) are identical, but these calls must not see a name that does not
+// exist.
 //
 // The thread must be the caller of an unanswered request. Returns false if /proc does not show the
 // system call, since reading /proc/TID/syscall requires the right to trace the thread. Takes some

@@ -111,7 +111,7 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
   if (!completed.empty()) return flights_->finished(job, completed);
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory()) return;
-  // Only a job that publishes records what is built under a lock.
+  // Publishing::note_built() records only the objects of jobs that publish complete entries.
   const bool notes_unlock = job.policy.wanted() == PublishPolicy::kComplete;
   const bool is_end_seen =
       ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);

@@ -35,8 +35,8 @@ class SingleFlight {
 
   using Publishers = std::function<std::vector<std::shared_ptr<Job>>(const std::string& entry)>;
 
-  // Without this call no process waits, and the other calls do nothing. `publishers` returns the jobs that are
-  // publishing the entry; it must not block.
+  // Without this call, or with a `timeout` of 0, no process waits, and the other calls do nothing. `publishers` returns
+  // the jobs that are publishing the entry; it must not block.
   void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
              Publishers publishers);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }

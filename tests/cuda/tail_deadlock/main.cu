@@ -14,9 +14,9 @@
 // tail_deadlock [--preload=attr] [--set=MODE]: does the lazy loading of a kernel deadlock here?
 //
 // A one-thread kernel spins until the host copies a word to the device. Meanwhile a second kernel
-// is launched for the first time, which loads its module if the driver is lazy. That load waits for
-// the device, and the copy waits behind it. The spin kernel ends by itself after 5 s and reports
-// that.
+// is launched for the first time, which loads its module if the driver is lazy. The load waits for
+// the device, and the copy waits behind the load. After 5 s, the spin kernel sets `timed_out` and
+// ends.
 //
 // --preload=attr loads the second kernel first, as an application would to avoid the deadlock.
 // --set sets CUDA_MODULE_LOADING inside the program, before its first CUDA call.
@@ -84,7 +84,7 @@ struct Stage {
   cudaStream_t copying = nullptr;
 };
 
-// Does everything that could itself wait for the device before the spin kernel starts.
+// Does in advance everything that would wait for the device while the spin kernel runs.
 Stage prepare(bool preload) {
   Stage stage;
   check(cudaSetDevice(0), "cudaSetDevice");

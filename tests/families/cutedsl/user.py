@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles four kernels with CuTe DSL, and launches them. The launch fails because there is no driver, but the kernels
-are compiled and stored in the cache before."""
+"""Compiles four kernels with CuTe DSL, and launches them. The launches fail because there is no driver, but by then the
+kernels have been compiled and stored in the cache."""
 
 import functools
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates users of a program that does not run without a GPU. They make the file-system calls of the program's
-source, which each user.py cites, in the same order.
+"""Simulates users of a program that needs a GPU. They make the program's file-system calls in the order in which its
+source code, which each user.py cites, makes them.
 
 A simulated build takes BUILD_S, so that builds by several users overlap.
 """

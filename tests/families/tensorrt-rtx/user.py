@@ -3,8 +3,8 @@
 (runtime_cache(), RuntimeCache.load and save).
 
 One file contains all compiled kernels. The program reads the file before the engine runs, and replaces it afterwards.
-It takes a filelock beside the file for each, and waits at most 10 s for the lock. Kernels that another user saves
-between the two are lost, natively as well as through cacheshim.
+For each of these accesses, it takes a filelock beside the file and waits at most 10 s for it. Kernels that another user
+saves between the read and the replacement are lost, natively as well as through cacheshim.
 """
 
 import json

@@ -10,8 +10,8 @@ BUNDLED_CUDA = "third_party/cuda/bin"
 
 def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
               most_builds: int = 4, most_later_builds: int = 0) -> Family:
-    """Returns the family of the Triton version `variant`, or of the newest one for "". `ptxas` is the program's path in
-    Triton's package, and `variable` the variable by which a wrapper replaces it."""
+    """Returns the family of the Triton version `variant`, or of the newest version for "". `ptxas` is the path of ptxas
+    in Triton's package, and `variable` is the environment variable that makes Triton run a wrapper instead."""
     venv = "-".join(filter(None, ("triton", variant)))
     package = next((VENVS / venv).glob("lib/python3*/site-packages/triton"), pathlib.Path("missing"))
     return Family(

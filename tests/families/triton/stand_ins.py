@@ -18,8 +18,8 @@ int cuPointerGetAttribute(void) { return 1; }
 
 
 class Torch(types.ModuleType):
-    """A stand-in for the module torch. When Triton 2.0's operators are imported, which the test does not use, they read
-    attributes that are not defined here: these are mock objects."""
+    """A stand-in for the module torch. Triton 2.0's operators, which the test does not use, read further attributes of
+    torch when they are imported; these attributes are mock objects."""
 
     version = types.SimpleNamespace(hip=None, cuda="11.8")
     autograd = types.SimpleNamespace(Function=type("Function", (), {"apply": None}))

@@ -23,7 +23,7 @@ void write_text(const std::string& path, const std::string& text) {
   (void)::close(file);
 }
 
-// As Triton does: each file is renamed into the entry, the group file last.
+// Builds an entry as Triton does: renames each file into the entry, the group file last.
 void build_entry(World& world) {
   const std::string entry = world.mount() + "/triton/" + world.entry_name();
   const std::string staging = entry + "/tmp.pid_" + std::to_string(world.random().below(4)) + "_a";
@@ -79,7 +79,8 @@ void ask_daemon(World& world) {
   }
 }
 
-// A copy of this process makes some calls and exits. It shares the open files and locks with this process.
+// Forks a child that makes some calls and exits. The child shares this process's open file descriptions, and with them
+// its flock and OFD locks.
 void fork_process(World& world);
 
 void run_program(World& world) {
@@ -99,7 +100,7 @@ void write_map(const char* path, const std::string& text) {
   (void)::close(file);
 }
 
-// From then on, this process is root in a namespace of its own.
+// In one of ten calls, makes this process root in new user and mount namespaces.
 void enter_user_namespace(World& world) {
   if (!world.random().one_in(10)) return;
   const std::string user = std::to_string(::getuid());

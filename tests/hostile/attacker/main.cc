@@ -4,8 +4,8 @@
 //   attacker MOUNT SEED SECONDS JOB…       starts one process after the other, each as one of the jobs ("-": no job)
 //   attacker --once MOUNT SEED [CALLS]     makes the calls of one such process; the job is in the environment
 //
-// Ends with 1 and prints the seed of the process if one of its calls takes longer than kLongestCallMs. The calls of a
-// seed are always the same, but other processes work on the same tree.
+// If a call takes longer than kLongestCallMs, prints the seed of its process and exits with status 1. The calls of a
+// seed are always the same, but other processes change the same tree.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -39,7 +39,7 @@ Progress* map_progress() {
   return static_cast<Progress*>(page);
 }
 
-// Leaves the shared memory of the current process's progress at kProgressFd.
+// Creates the shared memory in which each process writes its progress, as descriptor kProgressFd.
 Progress* make_progress() {
   const int file = ::memfd_create("progress", 0);
   if (file != kProgressFd) {
@@ -78,7 +78,8 @@ void report(pid_t pid, std::uint64_t seed, const std::string& job, const Progres
       proc_file(pid, "wchan").c_str());
 }
 
-// Some processes are killed at a random time. Returns false if the process hangs.
+// Waits until the process exits. Kills one process in eight, at a time that its seed determines. Returns false if a
+// call of the process hangs.
 bool watch(pid_t pid, std::uint64_t seed, const std::string& job, Progress& progress) {
   const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   const bool is_killed = seed % 8 == 0;

@@ -46,11 +46,11 @@ class World {
 
   std::string name();  // a component of a path
   std::string path();  // a path in the mount, most often in the caller's view
-  Place place();       // the same, relative to an open directory or to the current one
+  Place place();       // a name or a path, and the directory to which it is relative
   std::string entry_name();
 
-  int file();         // an open descriptor; sometimes one that is not open
-  void keep(int fd);  // owns `fd` if it is valid, and closes an older one if there are too many
+  int file();         // an open descriptor, or sometimes an invalid one
+  void keep(int fd);  // takes ownership if `fd` is valid; closes another one if there are too many
   void close_file();
 
   // Memory for the data of a call. It may be a mapping of a file of the mount, and may thus fault.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded: the files that NO_LOCKS_BELOW names (directories or files, separated by ':') behave as
-// on a file system without flock(2) locks: flock(2) fails with ENOLCK.
+// A library to preload. It makes flock(2) fail with ENOLCK, as on a file system without such locks,
+// for the files and directories in NO_LOCKS_BELOW (separated by ':') and for everything below them.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

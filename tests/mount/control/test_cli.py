@@ -23,7 +23,7 @@ STATS = {
 
 
 def check_refusal(result, code, *parts):
-    """Verifies the exit code, that stderr has one line, which contains all parts, and that stdout is empty."""
+    """Asserts that the exit code is `code`, stdout is empty, and stderr is a single line that contains all parts."""
     assert result.returncode == code, result.stderr
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert result.stderr.startswith("cacheshim: ")
@@ -161,7 +161,8 @@ def test_the_daemon_keeps_no_descriptor_of_its_caller(program, mount_store, stor
     point = scratch / "p"
     point.mkdir()
     reader, writer = os.pipe()
-    # The caller passes three pipes: stdout, stderr and one more. If the daemon kept one, reading it would not end.
+    # The caller passes three pipes: stdout, stderr and one more. If the daemon kept the write end of one of them open,
+    # its reader would never reach the end of the file.
     result = subprocess.run([program, "mount", "--store", store, point], capture_output=True,
                             pass_fds=[writer], timeout=30, check=False)
     os.close(writer)
@@ -412,7 +413,7 @@ def test_a_missing_store_is_an_error_for_run(program, scratch):
 def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scratch, uid, how):
     os.chown(store, uid, uid)
     # The second of the shell's two background processes ignores SIGTERM. The shells' command lines contain the scratch
-    # directory, so that the fixture kills them if this test fails.
+    # directory, so the fixture `scratch` kills them if this test fails.
     script = (f"(exec sleep 600.5) & (trap '' TERM; echo ready; "
               f": {scratch}/; sleep 600) & sleep 600")
     process = subprocess.Popen([program, "run", "--store", store, "sh", "-c", script],

@@ -11,7 +11,7 @@ import pytest
 from jobs import threads, wait_until
 
 UID = 20001
-POLICY = 41 - 3  # the index of proc(5)'s field 41, counted after the command's name
+POLICY = 41 - 3  # field 41 of proc_pid_stat(5); the fields after the command name begin with field 3
 
 IDLE_AND_BACK = """
 import os
@@ -46,8 +46,8 @@ def are_ordinary(pid, uses_io_uring):
 
 
 def are_none_for_a_while(pid):
-    """Returns true if the process has no SCHED_IDLE thread for 200 ms. A receiver that becomes ordinary for another
-    reason than a lack of progress is SCHED_IDLE again after 64 requests, which takes less time."""
+    """Returns true if the process has no SCHED_IDLE thread for 200 ms. A receiver that became an ordinary thread for a
+    reason other than a lack of progress is SCHED_IDLE again after 64 requests, which take less than 200 ms."""
     for _ in range(20):
         if guests(pid):
             return False

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon uses the hard limit of open files, whoever starts it; its children keep their own limit."""
+"""The daemon raises its limit of open files (RLIMIT_NOFILE) to the hard limit, however it is started. The command of a
+private mount keeps its own limit."""
 
 import os
 import re

@@ -128,7 +128,7 @@ def parent_of(pid):
 
 
 def daemon_of(overlay):
-    """Returns the pid of the overlay's daemon, and not that of a child by which the daemon probes its mount."""
+    """Returns the pid of the overlay's daemon, not that of a child process with which the daemon probes its mount."""
     found = set(mounts.processes_naming(str(overlay.work)))
     daemon, = (pid for pid in found if parent_of(pid) not in found)
     return daemon
@@ -152,7 +152,7 @@ def test_a_request_that_waits_for_a_disk_delays_at_most_one_other(disk, overlay,
 
 
 def is_at_rest(pid):
-    """Returns true if all threads of the daemon sleep, so that it has taken all available requests."""
+    """Returns true if all threads of the daemon sleep, which means that it has taken all available requests."""
     return all(state_of(thread) == "S" for thread in threads(pid))
 
 
@@ -191,7 +191,7 @@ def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, ove
     with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
-        with standing_still(daemon_of(overlay)):  # so that the kernel gives requests to every receiver
+        with standing_still(daemon_of(overlay)):  # unanswered requests take ring entries of every receiver
             for other, fd in zip(others, fds):
                 other.start("wait_for_flock", fd, fcntl.LOCK_EX)
                 wait_until(lambda: waiting_threads(other.pid) == 1, what="a request")

@@ -210,8 +210,8 @@ KINDS = ["write", "append", "replace", "unlink", "mkdir", "rmdir", "rename", "sy
 
 @pytest.mark.timeout_s(300)
 @pytest.mark.parametrize("seed", range(4))
-def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shimmed_job_of, job_of,
-                                                        seed):
+def test_random_changes_are_seen_alike_with_and_without_the_library(mount_store, store, shimmed_job_of,
+                                                                    job_of, seed):
     """Verifies that two preloaded processes, one of which makes no changes, see each name as the mount shows it."""
     pick = random.Random(seed)
     for key in ("A", "B", "C"):
@@ -247,7 +247,7 @@ def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shim
 
 
 def test_the_mount_answers_for_an_absent_awaited_name(mount, shimmed):
-    """Another job may be building the entry, so the library must not answer that such a name is absent."""
+    """Another job may be building the entry, so only the mount may report that a name of class flight is absent."""
     for name, looks in (("__grp__k.json", 0), ("k.ptx", 1)):
         with Count(mount) as count:
             assert not shimmed.exists(f"{KEY}/{name}")

@@ -40,7 +40,7 @@ def test_a_direct_listing_is_that_of_the_mount(mount, shimmed, plain, base, call
         assert listed == plain("list_stream", plain.path(directory), call)
         for name, inode, kind in listed:
             if name == ".." and looks == 0:
-                continue  # the parent of a top directory is outside the view
+                continue  # here, `..` is the view's root, not a directory of the base
             status = shimmed("os.lstat", shimmed.path(directory, name))
             assert (inode, kind) == (status.st_ino, stat.S_IFMT(status.st_mode) >> 12), (directory, name)
 
@@ -262,7 +262,7 @@ def test_a_stream_takes_and_leaves_no_descriptors(mount, shimmed):
         assert shimmed("open_numbers") == before
 
 
-def test_a_fork_reads_on_by_itself(mount, shimmed):
+def test_a_forked_child_reads_on_independently_of_its_parent(mount, shimmed):
     stream = open_directly(mount, shimmed, shimmed.path(KEY))
     first = shimmed("names_of_stream", stream, 1)
     assert sorted(first + shimmed("read_in_a_fork", stream)) == KEY_NAMES

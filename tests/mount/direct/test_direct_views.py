@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes get direct answers, and when these end: with several users and owners, after the end of a job or a
-daemon, and after a process has changed its user."""
+"""Which processes get direct answers, and when they stop getting them: with several users and owners, after the end of
+a job or a daemon, and after a process has changed its user."""
 
 import errno
 import os
@@ -39,8 +39,8 @@ def test_root_has_a_view_of_its_own_once_another_comes(mount, shimmed_job_of):
 
 
 def test_root_gets_no_direct_answers_if_the_daemon_cannot_read_its_job(mount, shimmed_job_of):
-    """The daemon reads the job of a root process from the process's environment. If it cannot read that, the process
-    belongs to another job than the library assumes."""
+    """The daemon reads the job of a root process from the process's environment. If the daemon cannot read it, the
+    process gets a job other than the one that the library assumes."""
     warm(mount, shimmed_job_of(mount, "h", 0))
     hidden = shimmed_job_of(mount, "h", 0)
     hidden("hide_environment")
@@ -137,7 +137,7 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
     assert mount.stats()["hits_direct"] > 0
 
 
-def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mount, shimmed):
+def test_a_file_that_becomes_a_directory_between_two_daemons_is_opened_as_one(mount, shimmed):
     """Each daemon counts the base's changes from 0. What the library recorded at a count of the old daemon must not be
     valid at the same count of the new one."""
     assert shimmed.read(f"{KEY}/file") == b"of the base"
@@ -150,7 +150,7 @@ def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mo
 
 
 def test_a_daemon_without_its_mount_is_not_asked_again(mount, scratch, shimmed):
-    shimmed("hold", shimmed.path(KEY))  # an open file keeps the old daemon alive
+    shimmed("hold", shimmed.path(KEY))  # an open directory keeps the old daemon alive
     mount.detach()
     (scratch / "second" / KEY).mkdir(parents=True)
     (scratch / "second" / KEY / "file").write_bytes(b"of the second")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a name appears in the base, the kernel may have cached it as absent, until the daemon invalidates it. Direct
-answers show the name before that: the process's next calls on the name must not fail with ENOENT."""
+"""When a name appears in the base, the kernel may have a negative dentry for it until the daemon invalidates the name.
+Direct answers show the name before the invalidation. After such an answer, the process's next calls on the name must
+not fail with ENOENT."""
 
 import contextlib
 import errno
@@ -64,7 +65,7 @@ def test_a_name_that_the_base_has_got_can_be_used_at_once(mount, shimmed, base, 
     shimmed.result()
 
 
-def test_a_name_of_which_the_directory_is_missing_still_gives_enoent(mount, shimmed, base):
+def test_a_name_whose_directory_is_missing_still_gives_enoent(mount, shimmed, base):
     assert is_absent(shimmed, shimmed.path(NEW))
     for call in CALLS.values():
         name, *arguments = call(lambda name: os.path.join(shimmed.path(NEW), name))
@@ -76,8 +77,9 @@ def test_a_name_of_which_the_directory_is_missing_still_gives_enoent(mount, shim
 
 @pytest.mark.parametrize("how", ["rename", "link", "create", "mkdir", "symlink"])
 def test_a_name_that_another_process_has_created_meanwhile_is_found(mount_store, store, job_of, how):
-    """A process of a job creates each name right after the name has appeared in the base, while the kernel may have it
-    cached as absent: the call must fail with EEXIST, and an open must find the name."""
+    """While a process of a job creates each name in its view, the test creates the name in the base. If the test is
+    first, the kernel may still have a negative dentry for the name. The job's call must then fail with EEXIST, and an
+    open must find the name."""
     mount = mount_store(store)
     job = job_of(mount, "one", 20001)
     (store / "other").mkdir()

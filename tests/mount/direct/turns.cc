@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded after the library, it makes rare interleavings certain. $TURNS is a directory in which
-// these symlinks have an effect:
+// A library to preload after cacheshim's. It makes rare interleavings certain. $TURNS names a
+// directory, in which these symlinks have an effect:
 //
-//   late             time(2) returns a time that is late by as many seconds as the target says
-//   before, after    the next open of a path with this ending waits before or after the call. The
-//                    link is then renamed to `held`, and the call continues when that has been
-//                    removed, after a minute at most
-//   looked           the same after the next statx(2) of a descriptor whose number has this ending
+//   late             time(2) returns a time in the future; the target is the difference in seconds
+//   before, after    the next open of a path that ends with the target waits before or after the
+//                    call. The symlink is then renamed to `held`; the call continues when `held` is
+//                    removed. If that takes longer than a minute, the process aborts
+//   looked           the same after the next statx(2) of a descriptor whose number ends with the
+//                    target
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 
 namespace {
 
-constexpr useconds_t kLookUs = 1000;  // the interval between checks whether the call may continue
+constexpr useconds_t kLookUs = 1000;  // the interval at which a waiting call checks for `held`
 constexpr int kMostLooks = 60'000;
 
 template <class Function>

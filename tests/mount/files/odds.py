@@ -21,7 +21,8 @@ AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
 
 
 def attempt(what, call, *args, **options):
-    """Makes a call and prints what it returned, or its errno; returns its value or None."""
+    """Makes a call, and returns its value, or None if it failed. Prints `what`, and the errno, "ok" or, if `what` ends
+    with "?", the value."""
     try:
         value = call(*args, **options)
     except OSError as error:
@@ -86,7 +87,7 @@ def read_names(stream, most=1 << 30):
 
 
 def listing_positions(_):
-    """After seekdir to a position from telldir, readdir returns the same names as before, anywhere in the directory."""
+    """After seekdir to any position that telldir has returned, readdir returns the same names as the first time."""
     stream = libc.opendir(b"many")
     places = []
     while True:
@@ -155,8 +156,8 @@ def inotify_events(fd):
 
 
 def inotify_events_to_the_end(fd):
-    """Returns the events until a watch ends because its object is removed. They are sorted, because the watch may end
-    before or after the event of the object's directory."""
+    """Returns the events until a watch ends because its object is removed. They are sorted, because this last event may
+    come before or after the event that the watch of the object's directory reports."""
     events, deadline = [], time.monotonic() + 10
     while not any("ignored" in event for event in events) and time.monotonic() < deadline:
         select.select([fd], [], [], 10)
@@ -460,7 +461,7 @@ def groups(_):
 
 
 def set_id_bits(_):
-    """Set-id bits are cleared when a user other than root writes to the file or changes its owner."""
+    """Tests which calls clear a file's set-id bits."""
     for what, call in (("write", lambda fd: os.write(fd, b"x")),
                        ("write nothing", lambda fd: os.write(fd, b"")),
                        ("truncate", lambda fd: os.ftruncate(fd, 1)),

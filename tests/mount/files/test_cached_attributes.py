@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attributes that the kernel has cached are those that the file system has now.
 
-Otherwise they would change at some later time, when the kernel drops an inode. git, for example, then takes the file for
-changed."""
+Outdated attributes would appear to change at some later time, when the kernel drops the inode. git, for example, would
+then treat the file as modified."""
 
 import os
 
@@ -49,7 +49,7 @@ def job(store, mount_store, job_of):
 @pytest.mark.parametrize("owns_directories", [False, True])
 def test_a_change_leaves_no_former_attributes(job, change, owns_directories):
     top = job.path(TOP)
-    if owns_directories:  # and a copy of the file with two names
+    if owns_directories:  # the job's layer then also has a copy of dir/hard, a file with two names
         for name in ("dir/hard", "dir/sub", "dir", "other/sub", "other"):
             job("os.chmod", f"{top}/{name}", 0o750)
     assert job("compare_attributes", top) == {}  # the kernel has cached all of them

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """st_mtime and st_ctime of files that are written through a mapping (xfstests generic/080, /215).
 
-For a file with passthrough, such as `new`, the kernel maps the backing file: there the first write changes the
-times, as on a local file system. For other files, the kernel reports writes at msync(2), munmap(2) and close(2).
+If a file has passthrough, as `new` has, the kernel maps the backing file, so the first write changes the times, as on a
+local file system. The kernel reports writes to other files at msync(2), munmap(2) and close(2).
 """
 
 import mmap
@@ -158,8 +158,8 @@ def test_a_mapping_of_another_process_that_has_closed_its_descriptor_counts(moun
 
 @PASSTHROUGH
 def test_the_kernel_keeps_attributes_again_once_nobody_can_write(mounted):
-    """The test changes the time of the file in the upper directory, which does not invalidate the mount's cache. If a
-    stat in the mount then shows another time, the kernel has cached the attributes."""
+    """The test changes the file's time in the upper directory, which causes no invalidation. If a stat in the mount
+    then still shows the old time, the kernel has cached the attributes."""
     path = mounted.path / "new"
     mapping = Mapping(path, keeps_descriptor=True)
     ages = iter(range(OLD, OLD + 1000))

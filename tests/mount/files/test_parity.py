@@ -43,7 +43,7 @@ def parity(scratch, store, mount_store, request):
 
 @pytest.mark.timeout_s(600)
 def test_locks_of_preloaded_processes(parity, library, scratch):
-    """Leaves out the cases that close a descriptor that the library has opened directly in the base."""
+    """Leaves out the cases in which a process closes a descriptor of a file opened directly in the base."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
     parity(12345, "", "parity", "--filter", "@(record-locks*O_RDWR*|deadlock*|flock*|waiting*)",
            env={"LD_PRELOAD": str(copy)})
@@ -56,8 +56,8 @@ def test_every_operation_on_every_state_of_a_name(parity, uid):
 
 
 def chosen_round():
-    """Returns the options for the round in the file that CACHESHIM_MODEL_SCRIPT names, the output of a failure. Without
-    this variable, returns the options for random rounds."""
+    """Returns the options for random rounds or, if CACHESHIM_MODEL_SCRIPT names a file with the output of a failure,
+    the options that repeat the failed round."""
     if script := os.environ.get("CACHESHIM_MODEL_SCRIPT"):
         return ["--script", script]
     seed = os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30))
@@ -83,7 +83,7 @@ def test_random_data(parity, uid):
 
 @pytest.fixture
 def overlay_parity(scratch, overlay):
-    """overlay_parity(owner, kind, uid, *options) compares like parity(), with a plain overlay with real owners."""
+    """overlay_parity(owner, kind, uid, *options) compares like parity(), but on a plain overlay, with real owners."""
     def compare(owner, kind, uid, *options):
         native = scratch / "native"
         native.mkdir()
@@ -93,7 +93,8 @@ def overlay_parity(scratch, overlay):
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
                               overlay.lowers[0], "--owner", owner, *same, timeout=200)
         assert prepared.returncode == 0, prepared.stderr
-        # Ordinary users' runs also test nodiratime, for which the overlay copies the mounts of its directories.
+        # Ordinary users' runs also test nodiratime, for which the daemon opens its directories through copies of their
+        # mounts (MountCopies).
         overlay.mount(*(["nodiratime"] if uid else []))
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", overlay.path,
                                *same], timeout=500)

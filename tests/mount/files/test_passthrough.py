@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passthrough, by which the kernel itself reads and writes files: it is in use, and changes only the speed."""
+"""FUSE passthrough (the kernel itself reads and writes the backing file) is used, and changes only the speed."""
 
 import mmap
 import os
@@ -65,8 +65,8 @@ def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_o
 
 
 def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
-    """While the mapping exists, the file keeps the mapping's I/O mode, so that the kernel caches no pages that the
-    mapping's writes would make outdated."""
+    """While the mapping exists, the file stays in passthrough mode, so the kernel does not read it into the mount's
+    page cache, in which the mapping's writes to the backing file would not appear."""
     one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
                   for _ in range(2))
     one("os.makedirs", one.path("triton/KEY"))
@@ -77,7 +77,7 @@ def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
 
 
 def test_outdated_pages_are_not_shown(mount, job_of):
-    """Alternates between reads through the daemon, whose pages the kernel caches, and passthrough."""
+    """Alternates between passthrough and reads through the daemon, which fill the page cache."""
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))
     for turn in range(4):

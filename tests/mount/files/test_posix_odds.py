@@ -25,8 +25,8 @@ def program_of_odds(scratch):
 
 @pytest.fixture
 def directories(scratch, store, mount_store):
-    """directories(uid, fill) fills a native directory by fill(directory) as root, copies it into a base, and mounts.
-    Returns the native directory, which then belongs to `uid`, and the directory in a view."""
+    """directories(uid, fill) calls fill(directory) as root to fill a native directory, copies that into a base, and
+    mounts. Returns the native directory, which then belongs to `uid`, and the directory in a view."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"
@@ -61,7 +61,8 @@ def test_a_view_does_what_a_plain_directory_does(directories, program_of_odds, u
     if not in_base:
         for directory in (native, view):
             prepare(directory, uid)
-    # In a view, every object belongs to the job's user and that user's group, and only root sets set-id bits of files.
+    # In a view, every object belongs to the job's user and that user's group, and only root can set set-id bits of
+    # files.
     expected = [f"gid {uid}" if line.startswith("gid ") else line
                 for line in odds(name, native, uid)]
     if uid != 0:

@@ -33,7 +33,7 @@ def renameat2(source, target, flags):
 
 
 def link_nameless(directory, name):
-    """Creates a nameless file with O_TMPFILE, and links it with linkat(2)."""
+    """Creates an unnamed file with O_TMPFILE, and links it with linkat(2)."""
     fd = os.open(directory, os.O_TMPFILE | os.O_WRONLY)
     try:
         if libc.linkat(AT_FDCWD, f"/proc/self/fd/{fd}".encode(), AT_FDCWD, os.fsencode(name),
@@ -144,7 +144,7 @@ def test_an_opaque_directory_of_a_lower_is_copied_up_without_its_mark(program, s
         overlay.close()
 
 
-def test_a_job_cannot_make_them_either(mount, job_of):
+def test_a_job_cannot_create_whiteouts(mount, job_of):
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("pip/directory"))
     for path in (job.path("pip/device"), job.path("pip/directory/device")):

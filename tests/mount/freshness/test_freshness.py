@@ -16,12 +16,12 @@ from jobs import wait_until
 from mounts import setting
 
 SECONDS = 5  # far longer than an invalidation takes, far shorter than a minute
-SETTLE_SECONDS = 7  # the kernel caches attributes of a file that changed less than 5 s ago for only a second
+SETTLE_SECONDS = 7  # longer than kSettleSeconds: until then, a changed file's attributes have a timeout of 1 s
 
 
 @pytest.fixture(params=["fanotify", "inotify"])
 def watched(request, scratch, store, mount_store):
-    """watched() mounts the store, whose base the daemon watches by this test's kernel interface."""
+    """watched() mounts the store. The daemon watches the base with the kernel interface that is the parameter."""
     def mount():
         config = scratch / "watch.toml"
         config.write_text(f'watch = "{request.param}"\n')
@@ -131,7 +131,7 @@ def test_changed_attributes_are_seen(views, key):
          == 0o750)
 
 
-def test_a_directory_that_another_took_the_place_of_shows_the_other(views, key, store):
+def test_a_directory_that_is_replaced_by_another_shows_the_other(views, key, store):
     other = store / "triton/other"
     other.mkdir()
     (other / "a").write_bytes(b"other a")

@@ -34,7 +34,7 @@ def mode(request):
 
 @pytest.fixture
 def mount(mode):
-    """mount(overlay) mounts an overlay, whose daemon watches the lowers by the kernel interface `mode`."""
+    """mount(overlay) mounts an overlay. Its daemon watches the lowers with the kernel interface `mode`."""
     def mount_watched(overlay):
         with contextlib.ExitStack() as limits:
             if mode == "inotify":
@@ -199,8 +199,8 @@ def test_changes_of_nested_lowers_are_reported_for_both(program, scratch, mount)
 
 
 def test_a_bound_lower_is_reported_by_its_own_path(program, scratch, mount):
-    """The lower is a bind mount. With two mounts of one file system, the kernel may report a directory by its path in
-    either, and the daemon must recognize it."""
+    """One lower is a bind mount, so the daemon watches two mounts of one file system. A changed directory has a
+    different path in each mount, and the daemon must find the path below the lower."""
     overlay = mounts.Overlay(scratch, lowers=2)
     hidden = scratch / "hidden"
     hidden.mkdir()

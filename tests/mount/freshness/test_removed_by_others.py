@@ -132,8 +132,7 @@ def test_a_job_that_has_ended_keeps_its_lock(mount, job_of):
 # ---- plain files of the base
 
 def record_kernel(mount, job_of):
-    """Replaces the kernel's entry by an entry with the same content that a job has published, so that its digests are
-    on record."""
+    """Replaces the entry with one of the same content that a job publishes, so that its digests are on record."""
     mounts.run("rm", "-r", mount.base(PLAIN).parent)
     maker = job_of(mount, "maker", 20009)
     maker.put_group("KEY", KERNEL)
@@ -168,7 +167,7 @@ def take_away(who, mount, job_of):
 def taken_away(request, mount_store, store, scratch, job_of, shimmed_job_of):
     """taken_away(kind) starts a process that opens PLAIN; another process then removes or replaces that name.
 
-    Returns (mount, process, descriptor, fstat of the descriptor before that, whether the name was replaced).
+    Returns (mount, process, descriptor, the descriptor's fstat before the removal, whether the name was replaced).
     """
     who = request.param
     old = store / "triton/KEY"

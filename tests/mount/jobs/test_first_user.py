@@ -12,7 +12,7 @@ import pytest
 from jobs import as_user, standing_still, wait_until
 
 USER, JOB = 20001, "begun"
-KEEP_SECONDS = 1  # after this time, what the kernel caches only for a short time has expired
+KEEP_SECONDS = 1  # the short timeout of names and attributes (kShortTimeout)
 
 
 class Rooted:
@@ -37,7 +37,7 @@ class Rooted:
         assert (self.view / "triton/OLD/file").read_text() == "of the base"
 
     def by(self, directory):
-        """Returns all paths except the view's own, as they are below `directory`, another path of the view."""
+        """Returns `paths` without the view itself, each below `directory`, which is another path to the view."""
         return [str(directory / path.relative_to(self.view)) for path in self.paths[1:]]
 
 
@@ -116,9 +116,11 @@ def test_an_inherited_open_file_gives_no_access_to_the_view(rooted):
 
 def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(rooted, job_of):
     """The kernel has cached 3000 files of the view, so that their invalidation takes longer than the first calls of
-    four processes of the user. All of them must see themselves as the owner. Each process stats its own files: if two
-    processes stat the same file, the kernel (6.18) may show one of them the new owner before the invalidation is
-    complete."""
+    four processes of the user. All four must see the user as the owner.
+
+    Each process stats its own files. When the attributes of an inode arrive, the kernel (6.18) marks the cached ones as
+    valid before it stores the new owner, so a second process that stats the same file at that time may see the old one.
+    """
     many = rooted.view / "triton/many"
     many.mkdir()
     paths = [str(many / f"f{number}") for number in range(3000)]
@@ -152,8 +154,9 @@ def test_roots_opens_look_up_only_the_views_name(rooted):
 
 
 def answers_alone(mount, directory, name):
-    """Returns true if the kernel answers a stat of `name` in an open directory from its long-lived cache. Waits until
-    the short-lived cache has expired, looks up the view's name, and stops the daemon during the stat."""
+    """Returns true if the kernel answers a stat of `name` in an open directory without the daemon, which is stopped
+    during the stat. Before the stat, waits until answers with the short timeout have expired, and then looks up the
+    view's name."""
     code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-I", "-c", code, str(directory), name],
                           stdin=subprocess.PIPE, pass_fds=[directory]) as asking:

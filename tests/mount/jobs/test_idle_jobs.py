@@ -13,8 +13,8 @@ import pytest
 IDLE_S = 2
 USER = 24791  # used only here: the test finds leftover processes by this uid
 WRITE = 'mkdir -p "$CACHE/K" && echo x > "$CACHE/K/file"'
-# Each script leaves a process that makes no request to the daemon. The last command `:` prevents that the shell runs
-# `sleep` by exec, in its own process.
+# Each script leaves a process that makes no request to the daemon. A last command `:` keeps the shell from replacing
+# itself with `sleep` (exec).
 SLEEPERS = {
     "by its environment": f"{WRITE} & wait; sleep 300; :",
     "by a child with the environment": f"({WRITE}); sleep 300; :",

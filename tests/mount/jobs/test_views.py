@@ -229,7 +229,7 @@ def test_uids_of_one_job_see_what_the_others_write_to_an_open_file(mount, progra
     one, two = job_of(mount, "shared", 20001), job_of(mount, "shared", 20002)
     one.write("triton/x", b"first", mode=0o666)
     reader = two("os.open", two.path("triton/x"), os.O_RDONLY)
-    assert two("os.pread", reader, 100, 0) == b"first"  # the kernel caches its pages from here on
+    assert two("os.pread", reader, 100, 0) == b"first"  # the page cache now has the file's data
     writer = one("os.open", one.path("triton/x"), os.O_WRONLY)
     one("os.pwrite", writer, b"SECON", 0)
     wait_until(lambda: two("os.pread", reader, 100, 0) == b"SECON", what="the other's bytes")
@@ -239,7 +239,7 @@ def test_uids_of_one_job_see_what_the_others_write_to_an_open_file(mount, progra
 
 
 def test_the_next_cycle_of_a_shared_job_is_closed_to_its_former_users(mount, job_of, program):
-    """The second user enters the view neither by its name nor from a working directory in it."""
+    """The second user can enter the view neither by its name nor from a working directory in it."""
     def of_root(*words):
         as_user(0, [program, "job", *words, "--mount", mount.path]).check_returncode()
 

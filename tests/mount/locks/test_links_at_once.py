@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes in one view link and remove names of a file while others stat it, as strict soft locks do."""
+"""Processes in one view link and remove names of a file while others stat it, as with filelock's strict soft locks."""
 
 import pathlib
 

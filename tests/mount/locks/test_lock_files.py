@@ -16,7 +16,7 @@ NAME = "triton/KEY/lock"
 
 @pytest.fixture
 def both(two_jobs):
-    """Two jobs, and the path of a lock file in each view; the file's directory exists in both."""
+    """Two jobs. The directory of the lock file NAME exists in both views."""
     for job in two_jobs:
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
     return two_jobs
@@ -105,9 +105,9 @@ def delayed(call, pid, scratch):
         assert "attached" in tracer.stderr.readline()
         yield
     finally:
-        # Killed, because a normal end could hang: strace stops each thread before it detaches. A thread that waits in
-        # the kernel for another thread's answer cannot be stopped, and the other one may already be stopped. The death
-        # of a tracer releases all threads.
+        # A normal end of strace could hang. Before it detaches, it stops one thread after another, but a thread that
+        # waits in the kernel for another thread's answer cannot stop, and that other thread may already be stopped.
+        # When the tracer is killed, the kernel releases all threads.
         tracer.kill()
         tracer.wait()
         tracer.stderr.close()
@@ -116,7 +116,7 @@ def delayed(call, pid, scratch):
 @pytest.mark.parametrize("name", [NAME, "other/x.lock"], ids=["class lock", "unknown cache"])
 def test_a_new_lock_file_has_its_mode_from_the_first_instant(mount, job_of, scratch, name):
     """The daemon creates the file, and then calls fchmod, because the umask does not affect that call. A process
-    outside the mount may open the file before the fchmod, so it must already have mode 0666."""
+    outside the mount may open the file before the fchmod, so the file must have mode 0666 from its creation."""
     one = job_of(mount, "one", 20001)
     one("os.makedirs", one.path(os.path.dirname(name)), exist_ok=True)
     call = ("os.open", one.path(name), os.O_RDWR | os.O_CREAT, 0o644)
@@ -170,7 +170,7 @@ def test_unlink_hides_a_lock_file_until_others_have_released_it(mount, both, who
         wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
     one("os.unlink", one.path(NAME))
     assert not one.exists(NAME) and one.listdir("triton/KEY") == []
-    assert who == "waiter" or two.exists(NAME)  # as the waiter, job two's process cannot make this call
+    assert who == "waiter" or two.exists(NAME)  # the waiter's process is blocked in flock
     assert mount.base(NAME).stat().st_ino == inode
     if who == "waiter":
         one("os.close", own)
@@ -212,7 +212,8 @@ def test_a_hidden_lock_that_mknod_makes_again_is_not_removed_any_more(mount, bot
     one("os.mknod", one.path(names[0]), 0o644 | stat.S_IFREG)
     assert one("os.stat", one.path(names[0])).st_ino == two("os.stat", two.path(names[0])).st_ino
     two.kill()
-    # After the holder's end, the daemon visits both files in the order of their removal.
+    # After the holder's death, the daemon checks both files in the order of their inode numbers, usually that of their
+    # creation.
     wait_until(lambda: not mount.base(names[1]).exists(), what="the removal of the other lock")
     assert mount.base(names[0]).exists() and one.exists(names[0])
 
@@ -248,7 +249,7 @@ def test_names_that_no_profile_calls_locks_are_a_jobs_own(mount, both):
         assert not two.exists(name) and not mount.base(name).exists()
 
 
-def test_a_directory_with_a_lock_is_removed_and_renamed_as_any(mount, both):
+def test_a_directory_with_a_lock_is_removed_and_renamed_as_any_other(mount, both):
     one, two = both
     create(one)
     one.write("triton/KEY/file", b"x")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renames and links to and from the names of lock files behave as on a local file system: uv, portalocker and
-filelock create and break their locks by them."""
+"""Renames and links to and from the names of lock files behave as on a local file system. uv, portalocker and filelock
+create and break their locks with these calls."""
 
 import errno
 import fcntl

@@ -144,8 +144,8 @@ def test_a_lock_is_free_when_close_has_returned(workers, place, use_records):
     worker, = workers(1)
     path = path_of(worker, place)
     refused = worker("lock_again_after_close", path, 3000, use_records)
-    # A flock request waits up to 3 ms for the kernel's report of the close. If the machine stalls, the report may be
-    # late, and the request is refused.
+    # close(2) returns before the daemon receives FUSE_RELEASE, so a flock request waits up to 3 ms for it. If the
+    # machine stalls, FUSE_RELEASE may come later, and the request is refused.
     late = [] if use_records else [seconds for seconds in refused if seconds >= 0.003]
     assert refused == late and len(late) <= 3
 
@@ -235,7 +235,7 @@ def test_a_close_releases_record_locks_although_a_child_has_the_file(workers, pl
 def test_any_close_of_the_file_by_a_process_releases_its_record_locks(workers, place):
     one, two = workers(2)
     path = path_of(one, place)
-    one("set_record", open_in(one, path), 0, 10)  # after the first record lock, the kernel reports closes
+    one("set_record", open_in(one, path), 0, 10)  # from now on, new descriptors send FUSE_FLUSH at their close
     one("set_record", open_in(one, path), 0, 10)
     assert not two("try_record", path)
     one("read_file", path)

@@ -140,7 +140,8 @@ KILLED = """
 import fcntl, os, sys
 path, note, kind = sys.argv[1:]
 lock = fcntl.flock if kind == "flock" else fcntl.lockf
-# A record lock of another file system, by a lower descriptor: a process that is killed loses it first.
+# A record lock on a file outside the mount. When a process is killed, the kernel closes its descriptors in ascending
+# order, so it releases this lock before the one under test.
 held = os.open(note + ".held", os.O_CREAT | os.O_RDWR, 0o644)
 while True:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -164,8 +165,8 @@ def is_free(job, path, kind):
 
 
 def kill_at_random(mount, rounds, kind, workers=6):
-    """Kills holders and waiters of a lock at random times, in two jobs and outside the mount. Asserts that no two held
-    it at the same time, and that it is free in the end. Returns how often a process held it."""
+    """Kills holders and waiters of a lock at random times, in two jobs and outside the mount. Asserts that no two
+    processes held the lock at the same time, and that it is free in the end. Returns how often a process held it."""
     cache = mount.path / FAMILY / "kernels.cache"
     assert run("one", "mkdir", "-p", cache.parent).returncode == 0
     assert run("two", "mkdir", "-p", cache.parent).returncode == 0

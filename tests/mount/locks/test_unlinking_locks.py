@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes take turns with a lock whose file is unlinked at each release, as by filelock 3.24 to 3.29.
+"""Two processes take turns with a lock whose file is unlinked at each release, as filelock 3.24 to 3.29 do.
 
 As on a local file system, no call may fail, and there may never be two holders.
 """

@@ -116,9 +116,12 @@ def test_sigterm_fails_waiting_lock_requests_with_enolck(mount, two_jobs, lock_f
 
 @pytest.mark.timeout_s(60)
 def test_sigterm_ends_a_daemon_that_publishes_during_lookups(mount, start, scratch, two_jobs):
-    """The daemon must exit although the kernel completes the invalidation of a name only when the pending lookups in
-    the name's directory are answered, and a process with that directory open sends lookups even after the mount is
-    detached."""
+    """The daemon must exit although its invalidations may block:
+
+    1. The kernel completes the invalidation of a name only when the pending lookups in the name's directory are
+       answered.
+    2. A process that has this directory open continues to send lookups after the mount is detached.
+    """
     one, two = two_jobs
     cache = mount.base("own-cache")
     cache.mkdir(mode=0o777)

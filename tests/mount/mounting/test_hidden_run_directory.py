@@ -36,7 +36,7 @@ exec setpriv --reuid=%(user)d --regid=%(user)d --clear-groups "$@"
 @pytest.fixture
 def contain(scratch, library):
     """contain(mount, *argv) runs a command in a container's root, which lacks the run directory unless `run_bind` is
-    given. Only the command is preloaded."""
+    given. Only the command has the library preloaded."""
     directory = scratch / "lib"
     directory.mkdir(mode=0o755)
     copy = shutil.copy(library, directory / "libcacheshim.so")
@@ -100,7 +100,7 @@ def test_a_dead_mount_leaves_the_built_in_routes(site_mount, contain):
 
 def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
     with standing_still(site_mount.daemon_pid()):
-        # The script hides the run directory by a tmpfs, so the library must ask the daemon, which does not answer.
+        # The script hides the run directory under a tmpfs, so the library must ask the daemon, which does not answer.
         began = time.monotonic()
         child = subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -114,7 +114,7 @@ def test_a_program_starts_while_the_daemon_hangs(site_mount, contain):
 
 
 def test_a_pipe_reaches_its_end_while_the_daemon_hangs(site_mount):
-    """The library sends its request to the daemon by a child process, which cannot always be killed. That child must
+    """The library sends its request to the daemon from a child process, which cannot always be killed. That child must
     not hold its parent's descriptors, such as the pipe."""
     with standing_still(site_mount.daemon_pid()):
         pipe = subprocess.run(

@@ -29,7 +29,7 @@ def entry_of(path):
 
 @pytest.fixture
 def mount8(scratch):
-    """mount8(*words, fstab=[lines]) runs mount(8) with a log file instead of pipes, which a daemon would keep open."""
+    """mount8(*words, fstab=[lines]) runs mount(8). Its output goes to a file, because a daemon may keep a pipe open."""
     table = scratch / "fstab"
 
     def call(*words, fstab=()):
@@ -404,7 +404,7 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
     now = time.time()
     files = behind(overlay)[:2]
     for path in files:
-        os.utime(path, (now + 1000, now - 200))  # relatime does not update an access time after the change time
+        os.utime(path, (now + 1000, now - 200))  # relatime does not update an atime later than mtime and ctime
     done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     read_all(overlay)

@@ -274,7 +274,7 @@ def pip_files(mark):
 # ---- crates/uv-cache/src/lib.rs, Cache::persist
 
 def uv_archive(job, mark):
-    """Creates .lock by a rename that replaces nothing, and unpacks a wheel into an archive, whose name it returns."""
+    """Creates .lock with RENAME_NOREPLACE, and unpacks a wheel into an archive, whose name it returns."""
     name = mark.hex()[:16]
     in_place(job, "uv/.tmpLo12ck", b"")
     job("rename_noreplace", job.path("uv/.tmpLo12ck"), job.path("uv/.lock"))

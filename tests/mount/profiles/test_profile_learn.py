@@ -12,7 +12,8 @@ import pytest
 
 FAILED, USAGE = 1, 2
 
-# Programs that write their caches as Triton and DeepGEMM do (profiles/triton.toml and deepgemm.toml cite the sources).
+# Programs that write their caches as Triton and DeepGEMM do (profiles/triton.toml and deepgemm.toml cite the sources),
+# and one that uses a lock file, a shared file and a baton.
 PROGRAMS = {
     "triton": """
 import os, pathlib, uuid

@@ -17,7 +17,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input",
 
 @pytest.fixture
 def index():
-    """A server, its wheels by name, and the names that clients have requested."""
+    """A server, its wheels by name, and the names of the wheels that clients have downloaded."""
     wheels = {wheel_name(name): wheel(name, padding) for name, padding in
               (("alpha", 10), ("beta", 50_000), ("gamma", 400_000))}
     downloads = []

@@ -13,7 +13,7 @@ COUNTERS = {
     "flight_waits", "flight_hits", "flight_timeouts", "flight_failures", "entries_published", "files_published",
     "bytes_published", "publish_conflicts", "publish_refused", "entries_rejected", "rebuilds_equal", "entries_replaced", "copy_ups", "lock_waits",
     "batons_reaped", "jobs_active", "worker_restarts",
-    "verify_failures"}  # not in the documented list
+    "verify_failures"}
 
 KERNEL = {"kernel.ttir": b"ttir", "kernel.cubin": bytes(range(256)) * 200, "kernel.json": b"{}"}
 
@@ -333,7 +333,7 @@ def test_a_refused_entry_keeps_its_modes_and_times(mount, two_jobs):
 
 
 def test_eight_writers_at_once_leave_one_builders_entry(mount, job_of):
-    """All write the same keys, with contents that differ by job: at any time, every entry has one job's files."""
+    """Eight jobs write the same keys with different contents. At any time, every entry has the files of one job."""
     jobs = [job_of(mount, f"job{uid}", uid) for uid in range(20001, 20009)]
     keys = [f"KEY{number}" for number in range(20)]
     ninth = job_of(mount, "ninth", 20009)

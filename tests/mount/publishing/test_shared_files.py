@@ -124,7 +124,7 @@ def test_a_killed_maker_leaves_no_empty_file(both, job_of):
     assert mount.base(name).read_bytes() == b""
 
 
-def test_a_writer_that_ends_by_itself_has_written(both):
+def test_a_writer_that_exits_without_a_close_has_written(both):
     mount, one, two = both
     code = ("import os, sys, threading, time\n"
             "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)\n"

@@ -25,8 +25,8 @@ TICKS_S = 0.3  # several of the 50 ms intervals at which the daemon checks wheth
 
 @pytest.fixture
 def mount_with(own_profiles, mount_store, store, scratch):
-    """mount_with(completion, classes, config) mounts a store with a profile, in which the flight name a.o by itself
-    completes no entry."""
+    """mount_with(completion, classes, config) mounts a store with PROFILE. With the default arguments, the flight name
+    a.o alone does not complete an entry."""
 
     def mount(completion='complete = ["DONE"]', classes="", config=""):
         (own_profiles / "objects.toml").write_text(

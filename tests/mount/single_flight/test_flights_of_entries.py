@@ -179,7 +179,7 @@ def test_a_view_that_is_bound_elsewhere_waits_too(mount, crowd, scratch):
         mounts.run("umount", bound, check=True)
 
 
-# ---- calls that do not wait: the name is absent, as for the same call on any file system
+# ---- calls that do not wait: their results are those for an absent name
 
 CALLS = {
     "mkdir": (("os.mkdir", "{entry}"), None),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A single process builds an entry. The others wait for it, except if waiting would be useless."""
+"""A single process builds an entry. The others wait for it, unless waiting would be useless."""
 
 import json
 import os

@@ -79,7 +79,8 @@ def test_root_must_be_named_as_well(mount_allowing, job_of):
 
 @pytest.fixture
 def process_of(agent, mount_allowing):
-    """process_of(mount, job, uid, gid, groups) starts a process with this primary group and supplementary groups."""
+    """process_of(mount, job, uid, gid, groups) starts a process whose primary group is `gid` and whose supplementary
+    groups are `groups`."""
     started = []
 
     def start(mount, job, uid, gid, groups):

@@ -31,7 +31,7 @@ TEST(LoadedSymbol, FindsWhatDlsymFinds) {
   const link_map* const libc = find_object("libc.so.6");
   ASSERT_NE(libc, nullptr);
   void* const handle = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-  // The last two functions have several versions each.
+  // Some of these functions have several versions; dlsym returns the default version.
   for (const char* name : {"dlsym", "dlvsym", "dlopen", "dladdr", "dlerror", "getpid", "regcomp",
                            "realpath", "posix_spawn", "fopen", "fmemopen", "nftw", "glob64"}) {
     EXPECT_EQ(find_function(*libc, name), ::dlsym(handle, name)) << name;

@@ -156,8 +156,8 @@ TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
   }
 }
 
-// The owner of a mapped table may overwrite it after the check. The table is on the heap, so that the address sanitizer
-// sees a read outside of it.
+// The owner of a mapped table may overwrite it after the check. The table is on the heap, so that AddressSanitizer
+// detects a read beyond its end.
 TEST(NameRuleTable, ThatIsOverwrittenIsNotReadBeyondItsEnd) {
   const NameRuleTable table(two_families());
   const std::size_t size = table.bytes().size();
@@ -184,7 +184,7 @@ TEST(NameRuleTable, ThatIsMisalignedIsEmpty) {
   EXPECT_FALSE(NameRules::over(bytes, table.family_count()).find("one"));
 }
 
-// If such a table of 1 MiB were accepted, a search would take minutes.
+// A search in a table of 1 MiB whose families share their rules would take minutes.
 TEST(NameRuleTable, WhoseFamiliesShareTheirRulesIsEmpty) {
   constexpr std::uint32_t kCount = 1000;
   std::vector<std::uint32_t> words(kCount * sizeof(FamilyRecord) / 4 + kCount * sizeof(NameRuleRecord) / 4);

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// Directory trees that simulate the kernel's cgroups.
+// Simulates cgroup hierarchies with plain directories.
 class CgroupProofTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -23,8 +23,11 @@ class CgroupProofTest : public ::testing::Test {
     std::filesystem::create_directories(scratch_ / path);
     ASSERT_EQ(::chown((scratch_ / path).c_str(), owner, owner), 0);
   }
-  // Mounts version 2 at v2/; of version 1, the controllers cpu,cpuacct at v1/, and a part of the
-  // memory controller's tree at part/.
+  // Returns the job that `text`, the content of /proc/PID/cgroup, proves. The simulated mounts:
+  //  v2/: cgroup v2
+  //  v1/: cgroup v1, the controllers cpu and cpuacct
+  //  part/: cgroup v1, the directory /docker/x of the memory controller
+  //  named/: cgroup v1, the named hierarchy "systemd"
   std::string job_of(const std::string& text) const {
     const std::string top = scratch_.path();
     const CgroupProof proof(
@@ -66,7 +69,7 @@ TEST_F(CgroupProofTest, SlurmsDirectoriesShowThatItsJobsCanBeProved) {
   for (const char* tree : {"e", "f", "none"}) EXPECT_FALSE(has_slurm(tree)) << tree;
 }
 
-// The daemon cannot see the cgroup of such a caller.
+// The kernel reports pid 0 for this caller, so the daemon cannot read the caller's cgroup.
 TEST_F(CgroupProofTest, ACallerOutsideThePidNamespaceHasNoProof) {
   make("slurm/system.slice/slurmstepd.scope");
   make("other");

@@ -170,7 +170,7 @@ TEST_F(ClientCoreTest, AClientThatIsMovedOftenGetsNoGuest) {
   move_about(client, 1);
   expect_ordinary();
   ask(client.id());
-  expect_ordinary();  // the receiver stays ordinary for a second
+  expect_ordinary();  // the receiver does not try again for a second
 }
 
 TEST_F(ClientCoreTest, RareMovesDoNotEndTheStay) {

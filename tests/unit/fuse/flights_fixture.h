@@ -87,14 +87,14 @@ class FlightsTest : public OverlayTest {
   static void await(const Released& released) {
     await([&] { return released->load(); });
   }
-  // Waits until the daemon has handled a builder's exit and inspected the waiters' names afterwards.
+  // Ends the builder, and waits until Flights has handled its exit and then inspected the waiters'
+  // names.
   void await_exit(std::unique_ptr<const Sleeper>& builder) {
     builder.reset();
     const int before = inspections_;
     await([&] { return inspections_ > before + 2; });
   }
-  // Waits until the daemon has checked the builders' activity and evaluated it at the current
-  // simulated time.
+  // Lets 400 ms of simulated time pass, in which Flights checks the builders' activity at least twice.
   void await_checks() {
     const int before = checks_;
     pass(std::chrono::milliseconds(200));

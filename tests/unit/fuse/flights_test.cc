@@ -113,8 +113,8 @@ TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
   EXPECT_FALSE(*other);
 }
 
-// A waiter that becomes the builder repeats its lookup, on a busy machine only after a while. This
-// first lookup is no sign of a failed build; the second one is.
+// A waiter that becomes the builder repeats its lookup, which may take some time on a busy machine.
+// The repeated lookup does not mean that the build has failed; one more lookup does.
 TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
@@ -218,7 +218,8 @@ TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   EXPECT_EQ(counters_.flight_hits, 1U);
 }
 
-// The tender has inspected the name for other jobs only, so it must not make this process the builder.
+// The tender's inspection did not cover the job of the late process, so the tender must not make that process the
+// builder.
 TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuilder) {
   const auto three = std::make_shared<Job>("three", lowers_, entries_, counters_, nodes_);
   const Sleeper third;

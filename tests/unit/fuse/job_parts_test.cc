@@ -175,7 +175,7 @@ TEST(JobLife, WaitersAreCalledOnce) {
 TEST(JobLife, WaitersThatAreGoneAreForgotten) {
   JobLife life;
   life.begin("1", 0);
-  const auto held = std::make_shared<int>();  // its second owner is `then`
+  const auto held = std::make_shared<int>();  // the callback is its second owner
   life.on_end(std::make_shared<int>(), [held](std::optional<Outcome>) {});
   EXPECT_EQ(held.use_count(), 2);
   life.on_end(waiter, [](std::optional<Outcome>) {});

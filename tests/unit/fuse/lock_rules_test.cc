@@ -42,7 +42,7 @@ struct LockRules : testing::Test {
     attempt.waits = false;
     return ask(1, attempt)->wait();
   }
-  // Takes a lock for a process, some of whose closes the kernel does not report.
+  // Takes a lock on a file that has another open handle whose closes the kernel does not report.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
     quiet.others_close_unseen = true;
@@ -108,8 +108,8 @@ TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   for (const auto& one : waiting) EXPECT_EQ(one->now(), -1);
 }
 
-// No EDEADLK: as on a local file system, the requests wait, because another thread or process may
-// release the lock of an open file description.
+// As on a local file system, requests for OFD locks wait instead of failing with EDEADLK, because
+// another thread or process may release an OFD lock.
 TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   kind = LockCallKind::kOfDescription;
   ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
@@ -175,8 +175,8 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
   EXPECT_EQ(error, 0);
 }
 
-// The holder's close(2) returns before the daemon receives RELEASE, so the lock may be free in a
-// moment.
+// The holder's close(2) returns before the daemon receives RELEASE, so the lock may become free
+// within milliseconds.
 TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   LockRequest quiet = request(1, 0);
   quiet.is_record = quiet.tells_close = false;

@@ -57,7 +57,7 @@ TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// Such a process exists when the daemon forks to probe its own mount.
+// When the daemon forks to probe its own mount, the child has the daemon's descriptors.
 TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
   LockTable table(counters, loop);
   const LockRequest records = record_request(3, F_WRLCK, 0, 10);
@@ -198,8 +198,8 @@ TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// The first request in the queue, the reader's, waits for a write lock. The second request, when
-// granted, changes this lock to a read lock.
+// The reader's request is the first in the queue and waits for a write lock of process 1002. The
+// second request is from 1002 itself; when granted, it changes this write lock to a read lock.
 TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);

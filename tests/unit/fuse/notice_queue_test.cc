@@ -80,8 +80,8 @@ class NoticeQueueTest : public ::testing::Test {
     return result;
   }
 
-  // Makes the kernel block an invalidation in each of the directories, whose views belong to the users of the same
-  // numbers, until the deadline has passed.
+  // Makes each of the users late: the kernel blocks an invalidation for the user until the deadline has passed. The
+  // directory's number is the uid.
   void make_late(const std::set<uid_t>& users) {
     kernel_->hold({users.begin(), users.end()});
     for (const uid_t user : users) {
@@ -99,7 +99,7 @@ class NoticeQueueTest : public ::testing::Test {
     (void)queue_->check(now_);
   }
 
-  // Waits for the threads of late users.
+  // Waits until no user counts as late.
   void wait_until_in_time() const {
     while (late_->any()) std::this_thread::yield();
   }
@@ -149,7 +149,7 @@ TEST_F(NoticeQueueTest, NobodyWaitsBeforeTheDeadlineOrWhileInvalidationsGoOn) {
   const Notice notice{kUser, "b", Kind::kName, kUser};
   auto done = post({notice});
   kernel_->await(notice);
-  (void)queue_->check(now_ + kDeadline);  // the first time that it sees the second notice
+  (void)queue_->check(now_ + kDeadline);  // the first check that sees `notice`
   (void)queue_->check(now_ + 2 * kDeadline - std::chrono::milliseconds(1));
   EXPECT_FALSE(late_->any());
   kernel_->release();
@@ -165,7 +165,7 @@ TEST_F(NoticeQueueTest, ALateUserDelaysNobodyAgain) {
   EXPECT_FALSE(post({same, other_directory, other}).get());  // without a call of check()
   EXPECT_EQ(kernel_->times(other), 1);
   EXPECT_EQ(kernel_->times(same) + kernel_->times(other_directory), 0);
-  EXPECT_EQ(kernel_->times(kEpoch), 1);  // since this one, the kernel has cached nothing of this user
+  EXPECT_EQ(kernel_->times(kEpoch), 1);  // from make_late(); since then, the kernel caches nothing of kHostile
   kernel_->release();
   kernel_->await(same);
   kernel_->await(other_directory);

@@ -39,7 +39,7 @@ class PendingUnlinksTest : public ::testing::Test {
       }};
 };
 
-// A client keeps its directory locked, and removes names of further files.
+// A client keeps its directory locked and continues to unlink files.
 TEST_F(PendingUnlinksTest, RecordsHaveALimitWhileTheKernelKeepsTheDirectoryLocked) {
   for (std::size_t i = 0; i < 2 * PendingUnlinks::kMostWhileDelayed; ++i) {
     unlinks_.begin(1000 + i, in_directory("name"));

@@ -46,7 +46,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Question>(*this, true);
   }
 
-  // The number of next questions whose entry another request takes first; that request is answered
+  // The number of the next questions that lose their entry to another request, which is answered
   // later.
   unsigned overtaken = 0;
   bool at_rest = true;

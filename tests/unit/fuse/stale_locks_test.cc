@@ -66,8 +66,10 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-// Processes 1001 and 1005 have died, and 1001 itself makes the request. When the table drops the
-// locks of 1005, it tries the waiter; this attempt drops the locks of 1001 during its own request.
+// Process 1001 sends F_GETLK although it counts as dead, like process 1005:
+//  1. F_GETLK conflicts with a lock of 1005. The table drops the locks of 1005.
+//  2. The table therefore tries the waiter. This attempt drops the locks of 1001, during the
+//     request of 1001 itself.
 TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
   quiet.tells_close = false;
@@ -82,9 +84,13 @@ TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   EXPECT_EQ(found.l_pid, 1002);
 }
 
-// The request of process 1003 first conflicts with a write lock of 1004. A waiting request of 1004
-// is granted and changes that lock to a read lock, so the table tries the request of 1003 again.
-// When granted, it changes 1003's own write lock, for which the reader waits, to a read lock.
+// The reader gets its lock in three steps:
+//  1. A request of process 1003 finds process 1001 dead. The request also conflicts with a write
+//     lock of 1004.
+//  2. The table drops the locks of 1001. This grants a waiting request of 1004, which changes the
+//     write lock of 1004 to a read lock.
+//  3. The table tries the request of 1003 again and grants it. The request changes 1003's own write
+//     lock, for which the reader waits, to a read lock.
 TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
   LockTable others{counters, resting, system()};
   LockRequest quiet = record_request(1, F_WRLCK, 15, 5);

@@ -133,7 +133,7 @@ TEST(UserLimits, ConcurrentChargesAddUp) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(use_of(limits).total, 0U);
-  EXPECT_LE(highest, 10U);  // of four charges at once, 1 + 2 + 3 + 4
+  EXPECT_LE(highest, 10U);  // the sum of four concurrent charges, 1 + 2 + 3 + 4
 }
 
 TEST(Limits, EachRowHasAnErrorOrNone) {

@@ -62,14 +62,14 @@ class FakeKernel {
 
   // The daemon's end of the connection. Call once.
   UniqueFd take_device() { return std::move(device_); }
-  // The caller of the next requests. Initially this process's user, outside the daemon's PID
-  // namespace (pid 0), so that the daemon reads nothing in /proc.
+  // Sets the caller of the next requests. Initially, the caller is this process's user, outside the
+  // daemon's PID namespace (pid 0), so that the daemon reads nothing in /proc.
   void speak_as(uid_t uid, gid_t gid, pid_t pid);
   // Sends a request and returns its number. `body` follows the header.
   std::uint64_t send(std::uint32_t opcode, std::uint64_t node, std::string_view body);
   // Sends these bytes as one message.
   void send_bytes(std::string_view bytes);
-  // Waits for the reply. Returns ETIME as its error if there is none by the deadline.
+  // Waits for the reply. If there is none by the deadline, returns a reply with the error ETIME.
   FuseReply wait_for(std::uint64_t number);
   FuseReply call(std::uint32_t opcode, std::uint64_t node, std::string_view body) {
     return wait_for(send(opcode, node, body));

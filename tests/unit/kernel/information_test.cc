@@ -10,7 +10,8 @@
 
 #include "tests/unit/kernel/kernel_fixture.h"
 
-// Tests what the control directory tells the users of a mount about each other's files.
+// Tests what the control directory reveals to the users of a mount about each other's jobs and
+// files.
 namespace cacheshim {
 namespace {
 

@@ -8,8 +8,8 @@
 
 #include "tests/unit/kernel/kernel_fixture.h"
 
-// Tests two jobs on one mount with requests as the kernel sends them (fake_kernel.h). By the
-// profile `fam`, an entry is complete once it has a file "done-*".
+// Tests two jobs on one mount with requests as the kernel sends them (fake_kernel.h). In the family
+// `fam`, an entry is complete once it has a file "done-*".
 namespace cacheshim {
 namespace {
 

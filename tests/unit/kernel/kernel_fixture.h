@@ -26,8 +26,8 @@
 
 namespace cacheshim {
 
-// A daemon that serves a store to a FakeKernel: receivers, dispatch, operations and services, without
-// a mount and as any user.
+// A daemon that serves a store to a FakeKernel: receivers, dispatch, operations and services. It needs
+// neither a mount nor root.
 class FuseKernelTest : public ::testing::Test {
  protected:
   FuseKernelTest() {

@@ -14,7 +14,8 @@
 #include "fuse/nodes/node_ref.h"
 #include "tests/unit/kernel/kernel_fixture.h"
 
-// Requests that the kernel never sends: the daemon refuses them, and continues to serve others.
+// Tests that the daemon refuses requests that the kernel never sends, and continues to serve
+// others.
 namespace cacheshim {
 namespace {
 
@@ -23,8 +24,8 @@ std::string empty() {
   return bytes_of(Body{});
 }
 
-// Returns, by opcode, the requests that have arguments and get a reply, except FUSE_INIT. The
-// arguments are empty.
+// Returns, by opcode, the requests that have arguments and get a reply, except FUSE_INIT. All bytes
+// of the arguments are zero, except those of names.
 std::map<std::uint32_t, std::string> empty_requests() {
   const std::string name = name_bytes("name");
   return {{FUSE_LOOKUP, name},
@@ -63,9 +64,9 @@ std::map<std::uint32_t, std::string> empty_requests() {
           {FUSE_COPY_FILE_RANGE, empty<fuse_copy_file_range_in>()}};
 }
 
-// Requests that libfuse always refuses, because the daemon has no such operation.
+// Whether libfuse always refuses the request, because the daemon does not implement its operation.
 bool is_unsupported(std::uint32_t opcode) { return opcode == FUSE_READDIRPLUS; }
-// Requests whose node the daemon ignores.
+// Whether the daemon ignores the request's node.
 bool names_no_object(std::uint32_t opcode) { return opcode == FUSE_IOCTL; }
 
 class FuseKernelMalformed : public FuseKernelTest {
@@ -108,7 +109,7 @@ TEST_F(FuseKernelMalformed, ALengthThatDoesNotMatchIsRefused) {
   }
 }
 
-// Such a message has no request number, so there can be no reply.
+// A message that is shorter than a header has no complete request number, so there can be no reply.
 TEST_F(FuseKernelMalformed, LessThanAHeaderIsDropped) {
   for (const std::size_t size : {1U, 4U, 39U}) kernel_.send_bytes(std::string(size, 'x'));
   EXPECT_TRUE(calls_.getattr(directory_));

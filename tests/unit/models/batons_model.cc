@@ -87,7 +87,7 @@ World::World() : batons_(loop_, [this](const Baton& baton) { reap(baton); }, sys
 }
 
 // Returns a descriptor that, like a pidfd, becomes readable for poll(2) when the process ends.
-// Returns none for every second process, as Linux before 5.3 does for all.
+// Returns none for every second process: Linux before 5.3 has no pidfds for any process.
 UniqueFd World::watch(const ProcessOrigin& maker) {
   const auto process = std::find_if(processes_.begin(), processes_.end(),
                                     [&](const auto& one) { return one.pid == maker.process; });

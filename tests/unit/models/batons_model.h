@@ -21,7 +21,7 @@ enum class ActionKind : std::uint8_t {
   kMake,    // with O_EXCL; the daemon cannot see the first process
   kRemove,  // by any process
   kMove,    // renames the entry's directory; Batons gets no event for this
-  kLock,    // after this, the baton excludes by its lock, and is not reaped
+  kLock,    // locks the baton's file; from then on, Batons must not reap the baton
   kKill,    // kills a process; a new one takes its place
   kEnter,   // a descendant of the process begins to use the directory
   kLeave,   // all descendants leave the directory

@@ -66,7 +66,7 @@ TEST(Batons, AJobHasALimit) {
   batons.watch({nullptr, "next", 1, 1}, maker);
   batons.watch({nullptr, "one too many", 1, 2}, maker);
   EXPECT_EQ(watches, Batons::kMostOfJob + 1);
-  // Only its address counts.
+  // Batons only compares the pointers of jobs.
   const std::shared_ptr<Job> other(std::shared_ptr<void>(), static_cast<Job*>(static_cast<void*>(&watches)));
   batons.watch({other, "0", 1, 3}, maker);
   EXPECT_EQ(watches, Batons::kMostOfJob + 2);

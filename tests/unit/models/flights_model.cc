@@ -93,7 +93,7 @@ void Model::look_up(ModelProcess& process, Task& task) {
   if (is_there(task.name)) return end_build(process);
   NameState& state = world_.names.at(task.name);
   state.begun_by.insert(process.job);
-  const bool returns = state.leader == process.pid;  // this shows that it has given up
+  const bool returns = state.leader == process.pid;  // the builder has given up
   const Flights::Answer answer = world_.flights.look(world_.lease_request_of(process, task.name));
   note_failures(task.name, returns);
   switch (answer.advice) {

@@ -27,7 +27,7 @@ constexpr pid_t kFirstPid = 1 << 23;  // above every real pid (PID_MAX_LIMIT)
 // A request that does not wait is answered after this time at the latest.
 constexpr milliseconds kLongerThanGrace = LockQueue::kGrace + milliseconds(1);
 
-// The result of a request.
+// A request and its result.
 struct Outcome {
   std::size_t process = 0;
   std::size_t file = 0;
@@ -428,8 +428,8 @@ void World::act(const Action& action) {
   }
 }
 
-// Lets every process close its files. Interrupts, one by one, processes that wait for each other: a
-// cycle of flock(2) and fcntl(2) locks is not detected.
+// Lets every process close its files. Interrupts, one by one, processes that wait for each other:
+// LockTable does not detect a deadlock that involves flock(2) locks.
 void World::drain() {
   raw_unlock();
   for (std::size_t round = 0; round <= 2 * kProcesses; ++round) {

@@ -40,8 +40,9 @@ class ModelLocks {
  public:
   using Owner = std::pair<bool, std::uint64_t>;  // whether it owns record locks, and its number
 
-  // Removes the locks that the owner loses even if the request is not granted: the bytes that it
-  // unlocks, or the lock that flock(2) converts, because flock(2) first releases the old lock.
+  // Removes the locks that the owner loses even if the request is not granted: those on the bytes
+  // that it unlocks, and a flock(2) lock that it converts, because flock(2) first releases the old
+  // lock.
   void begin(const LockRequest& request) {
     const auto held = owners_.find({request.is_record, request.owner});
     if (held == owners_.end()) return;

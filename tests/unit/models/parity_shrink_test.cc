@@ -30,8 +30,8 @@ TEST(Shrink, LeavesTheLastStepIfItAloneFails) {
   EXPECT_EQ(shrink<int>(numbers(100), fails, 1000), (std::vector<int>{99}));
 }
 
-TEST(Shrink, GoesOnAfterARunThatCouldGoMadeAnotherOneSpare) {
-  // The list still fails only if steps are left out from the beginning, without gaps.
+TEST(Shrink, LeavesOutStepsThatBecomeDispensable) {
+  // Only steps at the beginning of the list can be left out: the rest must have no gaps and end with 9.
   const auto fails = [](const std::vector<int>& steps) {
     return !steps.empty() && steps.back() == 9 && std::is_sorted(steps.begin(), steps.end()) &&
            steps.back() - steps.front() + 1 == static_cast<int>(steps.size());
@@ -44,7 +44,7 @@ TEST(Shrink, KeepsAllStepsIfEveryStepIsNeeded) {
   EXPECT_EQ(shrink<int>(numbers(7), fails, 1000), numbers(7));
 }
 
-TEST(Shrink, EndsAfterSoManyTriesWithStepsThatFail) {
+TEST(Shrink, EndsAtTheLimitOfTriesWithStepsThatFail) {
   unsigned tries = 0;
   const auto fails = [&](const std::vector<int>& steps) {
     ++tries;

@@ -19,7 +19,7 @@ struct Row {
   const char* unit;  // the path's unit; "" if there is none
   NameClass name_class;
   const char*
-      completing;  // "name": by its name; "rename": only by a rename; "end": when the job succeeds
+      completing;  // as completing() returns it, for example "rename" if only a rename completes the entry
 };
 
 constexpr auto kPrivate = NameClass::kPrivate;
@@ -156,10 +156,10 @@ constexpr Row kRows[] = {
     {"vllm/modelinfos/llama.json", "vllm/modelinfos/llama.json", kPrivate, "rename"},
     {"vllm/gpu_p2p_access_cache_for_0,1.json", "", kScratch, ""},
 
-    // comgr: CacheCommand; CuTe DSL: cache_helpers.py; Helion: LocalAutotuneCache
+    // comgr: CacheCommand
     {"comgr/llvmcache-0a1b", "comgr/llvmcache-0a1b", kPrivate, "rename"},
     {"comgr/amdgpu-compiler-0a1b2c.tmp.o", "", kScratch, ""},
-    // CuTe DSL: save_ir, and Helion's _persist_to_disk beside it; pyir_class_facts
+    // CuTe DSL (cache_helpers.py): save_ir, pyir_class_facts; Helion: _persist_to_disk, LocalAutotuneCache
     {"cutedsl/cute_dsl_0a1b.mlir", "cutedsl/cute_dsl_0a1b.json", kPrivate, "rename"},
     {"cutedsl/cute_dsl_0a1b.json", "cutedsl/cute_dsl_0a1b.json", kPrivate, "rename"},
     {"cutedsl/cute_dsl_0a1b.json.tmp.7", "", kScratch, ""},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that enter the base, as published files or as lock files, lose all attributes that a job can set.
+// Tests that files that enter the base, as published files or as lock files, lose all attributes that a job can set.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -28,7 +28,8 @@ class Hooks : public PublishHooks {
     kept = reason;
     return true;
   }
-  // Called immediately before the base is changed, with the overlay's mutex held, and also earlier.
+  // The publisher calls this several times. At the last call, it holds the overlay's mutex and is about to change the
+  // base.
   std::string why_refused() const override {
     if (meanwhile) meanwhile();
     return "";
@@ -94,7 +95,7 @@ TEST_F(BaseAttributesTest, PublishedFilesHaveNone) {
   put("fam/K/done-copied", "2");
   decorate("fam/K/linked");
   decorate("fam/K/done-copied");
-  // A file with another name is published as a copy.
+  // A file that has a second name (hard link) is published as a copy.
   std::filesystem::create_hard_link(scratch_ / "upper/fam/K/done-copied", scratch_ / "elsewhere");
   EXPECT_EQ(publisher_->publish(overlay_, "fam/K", hooks_).files, 2U);
   for (const char* path : {"base/fam/K/linked", "base/fam/K/done-copied"}) {
@@ -103,7 +104,7 @@ TEST_F(BaseAttributesTest, PublishedFilesHaveNone) {
   }
 }
 
-// The staged file is the layer's own, so the job can still change its attributes.
+// The staged file is a hard link to the layer's file, so the job can still change its attributes.
 TEST_F(BaseAttributesTest, AnEntryWhoseAttributesChangeMeanwhileStaysInTheLayer) {
   const std::string file = scratch_ / "upper/fam/K/done-a";
   put("fam/K/done-a", "1");

@@ -19,7 +19,7 @@ using std::chrono::hours;
 constexpr std::time_t kNow = 1'000'000'000;
 constexpr std::time_t kHour = 3600;
 
-// Returns one unit of 10 bytes and 2 files for each element, last used that many hours ago.
+// Returns, for each element, a unit of 10 bytes and 2 files that was last used that many hours ago.
 std::vector<BaseUnit> units_used(const std::vector<int>& hours_ago) {
   std::vector<BaseUnit> units;
   for (const int ago : hours_ago) {
@@ -185,7 +185,7 @@ TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   EXPECT_FALSE(scratch_.exists("base/fam/bad"));
   EXPECT_TRUE(scratch_.exists("base/fam/good/a"));
   EXPECT_TRUE(verify(false).damaged.empty());
-  publish("fam/bad", "fam/bad/c", "anew");  // not the files of the earlier entry
+  publish("fam/bad", "fam/bad/c", "anew");  // a new entry of this name, with other files
   EXPECT_TRUE(verify(false).damaged.empty());
 }
 

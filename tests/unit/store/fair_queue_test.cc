@@ -15,7 +15,7 @@ constexpr uid_t kUser = 20001;
 constexpr uid_t kOther = 20002;
 constexpr uid_t kThird = 20003;
 
-// The order of the tasks, with an executor that the test controls.
+// Tests the order of the tasks, with an executor that the test controls.
 class FairOrderTest : public ::testing::Test {
  protected:
   void add(const FairUser& user, const std::string& name, IsWanted is_wanted = {}) {
@@ -151,7 +151,7 @@ TEST(FairQueue, EachUserHasALimitOfWaitingTasks) {
   EXPECT_TRUE(queue.try_post({kUser, [] {}}));
   EXPECT_FALSE(queue.try_post({kUser, [] {}}));
   EXPECT_TRUE(queue.try_post({kOther, [] {}}));
-  is_wanted = false;  // its client has gone, so that another task may wait
+  is_wanted = false;  // its client has gone, so another task may wait
   EXPECT_TRUE(queue.try_post({kUser, [] {}}));
   held.release();
 }

@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-// In this family, "*.lock" are locks and "*.all" are shared files.
+// In this family, "*.lock" are locks, "*.all" are shared files, and "baton" is a baton.
 class LockFilesTest : public OverlayTest {
  protected:
   LockFilesTest() {

@@ -256,7 +256,8 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   EXPECT_TRUE(overlay.list("directory")->empty());
 }
 
-// An unprivileged daemon cannot make the nosymfollow copy of the mount that calls by path need.
+// Calls by path need a copy of the mount with nosymfollow, which an unprivileged daemon cannot
+// create.
 TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
   for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
     const Scratch scratch;

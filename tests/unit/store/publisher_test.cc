@@ -108,7 +108,7 @@ TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
   ASSERT_TRUE(changes::make_node(overlay_, "fam/K/fifo", S_IFIFO | 0644));
   ASSERT_TRUE(changes::make_node(overlay_, "fam/K/socket", S_IFSOCK | 0644));
   const bool is_root =
-      ::geteuid() == 0;  // other users cannot create devices, so that none can be published
+      ::geteuid() == 0;  // other users cannot create devices, so none can be published
   if (is_root) {
     const NewObject null(S_IFCHR | 0666, makedev(1, 3), std::nullopt);
     ASSERT_TRUE(changes::make_node(overlay_, "fam/K/done-device", null));
@@ -388,7 +388,8 @@ TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
   EXPECT_EQ(publish("fam/K").entries, 1U);
 }
 
-// A passthrough file can be mapped without the daemon, and the mapping outlives the descriptor.
+// A process can map a passthrough file without a request to the daemon, and the mapping outlives
+// the descriptor.
 TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
   begin("K");
   put("fam/K/done-a", "2");
@@ -450,7 +451,7 @@ TEST_F(PublisherTest, AnEntryOfAnotherMountPathIsReplacedAsAWhole) {
   scratch_.write("base/fam/K/a", "old");
   scratch_.write("base/fam/K/b", "old");
   scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
-  begin("N");  // until the publish below, the view merges fam/K with the base's entry
+  begin("N");  // not "K", so that the view merges fam/K with the base's entry
   put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
   ASSERT_TRUE(sys::write_all(open_writable(overlay_, "fam/K/a", O_WRONLY)->get(), "new"));
   EXPECT_EQ(publish("fam/K").entries, 1U);

@@ -123,7 +123,7 @@ TEST(Layer, IsTakenOverWithItsContents) {
   EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
 }
 
-// As if the daemon had recorded the job's end, but died before it moved the directory away.
+// Simulates a daemon that recorded the job's end and died before it moved the directory away.
 TEST(Layer, OfAnEndedJobIsNotGivenToAnotherUser) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
@@ -153,7 +153,7 @@ TEST(Layer, KeepsTheReasonForNotPublishing) {
   refused.refused = "for a reason";
   EXPECT_EQ(take(refused).refused, "for a reason");
   EXPECT_EQ(take(vouched).refused, "for a reason");
-  // As if the daemon had recorded the job's end, but died before it moved the directory away.
+  // Simulates a daemon that recorded the job's end and died before it moved the directory away.
   refused.active = false;
   scratch.write("layers/j/0@node1/meta.json", to_json(refused));
   EXPECT_EQ(take(vouched).refused, "for a reason");
@@ -198,7 +198,7 @@ TEST(Layer, TheEndRemovesNoFile) {
     EXPECT_EQ(next->path(), "j/0@node1");
     EXPECT_TRUE(layer->remove(layers.get(), [] { return false; }).failed_with(ECANCELED));
     EXPECT_TRUE(scratch.exists("layers/" + layer->path() + "/upper/directory/file"));
-    // The daemon that removes a layer holds it.
+    // `layer` still holds its owner.lock, so the sweep skips the layer.
     sweep_ended_layers(layers.get(), 3600);
     EXPECT_TRUE(scratch.exists("layers/" + layer->path()));
     ASSERT_TRUE(layer->remove(layers.get()));
@@ -206,8 +206,8 @@ TEST(Layer, TheEndRemovesNoFile) {
     EXPECT_TRUE(scratch.exists("layers/j/0@node1"));
     ASSERT_TRUE(next->end(layers.get(), Outcome::kSuccess, false));
   }
-  // Simulates a daemon that died before the removal. The next sweep removes the layer, although a
-  // kept layer would be too new.
+  // Simulates a daemon that died before the removal. Without a record, the layer counts as one that
+  // was not kept, so the next sweep removes it, however new it is.
   sweep_ended_layers(layers.get(), 3600, [] { return false; });
   EXPECT_FALSE(std::filesystem::is_empty(scratch / "layers/j"));
   sweep_ended_layers(layers.get(), 3600);

@@ -45,7 +45,7 @@ class SparseFiles : public ::testing::Test {
     }
     return fd;
   }
-  // Makes a file of the same bytes, all of which are written.
+  // Makes a file with the same content as make_sparse() does, but writes all bytes.
   UniqueFd make_dense(const std::string& name, off_t size, const std::vector<Piece>& pieces) {
     std::string bytes(static_cast<std::size_t>(size), '\0');
     for (const Piece& piece : pieces) {
@@ -185,7 +185,7 @@ TEST_F(SparseFiles, ACopyHasTheHolesOfItsSource) {
   EXPECT_TRUE(are_equal(source.get(), target.get()));
 }
 
-// Space beyond the end of a file must not make the file look as if it had no holes.
+// Space that is allocated beyond the end of a file must not hide that the file has holes.
 TEST_F(SparseFiles, ACopyOfAFileWithSpaceBeyondItsEndHasHoles) {
   const off_t size = 4 * 1024 * kKiB;
   const UniqueFd source = make_sparse("source", size, {{0, "a"}});

@@ -28,8 +28,6 @@ void make_chain(int top, int depth) {
     ASSERT_EQ(::mkdirat(deepest.get(), "d", 0755), 0);
     deepest = UniqueFd(::openat(deepest.get(), "d", O_PATH | O_CLOEXEC));
   }
-  const UniqueFd file(
-      ::openat(deepest.get(), ".", O_TMPFILE | O_WRONLY, 0600));  // keeps `deepest` in use
 }
 
 Status descend(const WalkedDirectory& directory) {
@@ -39,7 +37,8 @@ Status descend(const WalkedDirectory& directory) {
   return {};
 }
 
-// std::filesystem::remove_all(), which the fixture calls, needs one descriptor per level.
+// Removes "top" itself, because std::filesystem::remove_all(), which ~Scratch() calls, needs one
+// descriptor per level.
 class TreeWalkTest : public ::testing::Test {
  protected:
   ~TreeWalkTest() override { (void)sys::remove_tree(root_.get(), "top"); }
@@ -145,7 +144,7 @@ class DeepLayerTest : public OverlayTest {
  protected:
   ~DeepLayerTest() override { (void)sys::remove_tree(root_.get(), "upper"); }
 
-  // Creates nested directories with short names until the first error, and returns their path.
+  // Creates nested directories until the first error. Returns the path of the deepest one.
   std::string make_deep(const std::string& top) {
     EXPECT_TRUE(changes::make_dir(overlay_, top, 0755));
     std::string path = top;
