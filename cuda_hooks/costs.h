@@ -32,7 +32,7 @@ class CostMeter {
 
 // Records that this process has initialized the driver, and the driver's loading mode.
 void note_driver(bool is_eager);
-// Records that `count` kernels were loaded because their names match.
+// Records that the policy `select` has loaded `count` kernels, whose names match its pattern.
 void note_preloaded(unsigned count);
 
 }  // namespace cacheshim::cuda

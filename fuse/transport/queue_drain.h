@@ -25,7 +25,7 @@ namespace cacheshim {
 // drain's own request then waits as well: the drain does not wait for it.
 class QueueDrain {
  public:
-  // The receivers of one core. Any thread may call these.
+  // The receivers of one core. Thread-safe.
   class Receivers {
    public:
     // The number of requests so far, and how many of them were held: a thread other than their

@@ -203,9 +203,10 @@ bool is_open_to_all(mode_t mode) {
 // directory from a file.
 bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// Returns the state with which a kOpened mark is set and checked (PathMarks). The state combines three values: the
-// count of changes; the view, because a new daemon counts from zero; and the hour, because the daemon must also record
-// the use of a file that is opened all the time.
+// Returns the state with which a kOpened mark is set and checked (PathMarks). It combines three values:
+// - the count of changes to the base;
+// - the view, because each daemon counts from zero: equal counts in two views do not mean that nothing has changed;
+// - the hour, so that the process checks the access time of a file that it opens repeatedly once an hour.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^

@@ -12,11 +12,12 @@
 // libc itself reads the streams, so that every function of libc accepts them. A table holds the
 // data that libc does not have:
 //   - After libc has read the first entry, the library checks that the view's listing still equals the base's. If not,
-//     it replaces the stream's descriptor with one of the mount, and libc reads again. The library repeats this check
-//     for the first entry after rewinddir(3). So a listing shows the view as it was when the first entry was read, as a
-//     listing of the mount does.
+//     it replaces the stream's descriptor with one that it opens through the mount, and libc reads again. The library
+//     repeats this check for the first entry after rewinddir(3). So a listing shows the view as it was when the first
+//     entry was read, as a listing of the mount does.
 //   - The library skips names that no view shows: reserved names, and device whiteouts.
-//   - dirfd(3) returns a descriptor of the mount, so that calls with it create, remove or open objects of the view.
+//   - dirfd(3) returns a descriptor that was opened through the mount, so that calls with it create, remove or open
+//     objects of the view.
 // An open stream takes a slot of the table. If there is no free slot, the mount serves the stream.
 namespace cacheshim::direct {
 
@@ -27,7 +28,7 @@ struct Stream {
   std::atomic<DIR*> stream{nullptr};
   std::atomic<bool> is_new{false};   // no entry has been read since it was opened or rewound
   std::atomic<bool> is_base{false};  // libc reads the base instead of the mount
-  // The result of dirfd(3): a descriptor of the mount, which this library must close; -1: none yet.
+  // The result of dirfd(3), opened through the mount; this library must close it. -1: none yet.
   std::atomic<int> descriptor{0};
   union {
     char none;

@@ -25,8 +25,8 @@ struct Scenario {
   bool spins = true;  // false: no spin kernel, and none of the steps that follow it
 };
 
-// Returns the program's exit status: 0 passed, 2 a driver error, 3 deadlocked. Prints the loading
-// mode that the driver reports. If the scenario hangs, a watchdog exits with status 4.
+// Returns the program's exit status: 0 if the scenario passes, 3 if it deadlocks. Exits with status 2 on a driver
+// error, and with status 4 if the scenario hangs. Prints the loading mode that the driver reports.
 int run_scenario(const Api& api, const Scenario& scenario);
 
 // Parses the command line: LOAD FILE [--set MODE] [--no-spin]

@@ -57,7 +57,6 @@ bool use_cache() {
   return good;
 }
 
-// Calls use_cache() 200 times.
 bool use_cache_much() {
   for (int i = 0; i < 200; ++i) {
     if (!use_cache()) return false;

@@ -49,8 +49,8 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   // after stop(), or if a queued or current invalidation concerns a name in one of the directories `held`.
   void post(std::vector<Notice> notices, const std::vector<Notice::DirectoryId>& held, Done done)
       EXCLUDES(mutex_);
-  // Replaces the thread if it is blocked beyond the deadline. Returns when to call check() again;
-  // Clock::time_point::max(): not before the next call of Settings::watch.
+  // Replaces the thread if it is blocked beyond the deadline. Returns the time of the next call of check(). If that is
+  // Clock::time_point::max(), call check() again only after Settings::watch has been called.
   Clock::time_point check(Clock::time_point now) EXCLUDES(mutex_);
 
  private:
