@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <utility>
 
 namespace cacheshim {
 
@@ -126,6 +128,7 @@ std::map<uid_t, std::vector<JobTable::Place>> JobTable::surplus() {
 std::vector<std::shared_ptr<Job>> JobTable::forget_ended(UserLimits& limits) {
   std::vector<std::shared_ptr<Job>> forgotten;  // destroyed after the mutex is released
   std::vector<std::shared_ptr<Job>> left;
+  std::set<const Job*> left_now;
   const MutexLock lock(mutex_);
   for (const auto& [user, places] : surplus()) {
     for (const Place place : places) {
@@ -135,11 +138,13 @@ std::vector<std::shared_ptr<Job>> JobTable::forget_ended(UserLimits& limits) {
         forgotten.push_back(job);
         jobs_.erase(place);
       } else {
-        job->charge_after_end(&limits.account(user));
+        if (left_before_.contains(job.get())) job->charge_after_end(&limits.account(user));
+        left_now.insert(job.get());
         left.push_back(job);
       }
     }
   }
+  left_before_ = std::move(left_now);
   return left;
 }
 

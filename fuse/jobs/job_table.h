@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,8 +43,9 @@ class JobTable {
   };
   std::vector<State> states() const;
   // Forgets the ended jobs of each user beyond kMostEnded, the least recently used ones first. Keeps a job whose nodes
-  // the kernel knows, or to which another object has a shared_ptr. Returns the jobs that it keeps beyond kMostEnded,
-  // and charges their users for them as for active jobs.
+  // the kernel knows, or to which another object has a shared_ptr. Returns the jobs that it keeps beyond kMostEnded.
+  // If the previous call returned a job too, although the caller has made the kernel forget its nodes since, charges the
+  // user for it as for an active job.
   std::vector<std::shared_ptr<Job>> forget_ended(UserLimits& limits);
   // The opens of all jobs that bypassed the mount.
   std::uint64_t direct_opens() const;
@@ -92,6 +94,7 @@ class JobTable {
   std::atomic<std::uint64_t> changes_{0};  // the number of beginnings and ends of jobs
   mutable Mutex mutex_{LockRank::kJobTable};
   std::map<std::string, std::shared_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  std::set<const Job*> left_before_ GUARDED_BY(mutex_);  // the result of the last forget_ended()
   std::uint64_t opens_of_forgotten_ GUARDED_BY(mutex_) = 0;  // that bypassed the mount
 };
 

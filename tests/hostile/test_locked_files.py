@@ -23,6 +23,13 @@ SOON_S = 5
 pytestmark = pytest.mark.usefixtures("device")
 
 
+@pytest.fixture(params=["relatime", "noatime"])
+def mount(mount_store, store, request):
+    """With noatime, the daemon records a use by utimensat(2), which waits for the file's inode lock."""
+    mounts.run("mount", "--bind", "-o", request.param, store, store, check=True)
+    return mount_store(store)
+
+
 @pytest.fixture
 def locked(mount, attacker, job_of):
     """The mount, while the attacker holds the inode lock of a published file whose last use is long ago."""
@@ -45,6 +52,7 @@ def test_an_open_does_not_wait(locked, job_of):
     assert time.monotonic() - start < SOON_S
 
 
+@pytest.mark.parametrize("mount", ["noatime"], indirect=True)
 def test_a_signal_ends_the_daemon(locked, attacker, job_of):
     """SIGTERM removes the mount and releases the store, although a thread of the daemon is blocked. Calls on files that
     others have open there fail with ENOTCONN. The kernel keeps the daemon's process until the attacker's call ends."""

@@ -65,6 +65,8 @@ TEST_F(EndedJobsTest, StayWhileTheyAreInUseAndCountAsActive) {
   auto held = table_.find("a1");
   EXPECT_EQ(table_.forget_ended(limits_), (std::vector{table_.find("a0"), held}));
   EXPECT_FALSE(has("a2"));
+  EXPECT_EQ(charged(), 0U);  // the kernel has not been asked to forget the nodes yet
+  EXPECT_EQ(table_.forget_ended(limits_).size(), 2U);
   EXPECT_EQ(charged(), 2U);
   nodes_.forget(root, 1);
   held.reset();
@@ -77,7 +79,7 @@ TEST_F(EndedJobsTest, StayWhileTheyAreInUseAndCountAsActive) {
 TEST_F(EndedJobsTest, AreChargedOnlyOnceWhenTheyBeginAgain) {
   begin_and_end_many("a", JobTable::kMostEnded + 1);
   const auto job = table_.find("a0");
-  (void)table_.forget_ended(limits_);
+  for (int pass = 0; pass < 2; ++pass) (void)table_.forget_ended(limits_);
   EXPECT_EQ(charged(), 1U);
   EXPECT_EQ(begin("a0"), job);
   EXPECT_EQ(charged(), 1U);
