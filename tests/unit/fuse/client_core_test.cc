@@ -96,10 +96,10 @@ class ClientCoreTest : public ::testing::Test {
     if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
   }
   void ask(pid_t client, unsigned times = kEnough) { cacheshim::ask(guest_, client, times); }
-  // Moves the client 40 times between two cores. After each move, the receiver follows, and the
-  // client sends `requests` requests.
+  // Moves the client 40 times between two cores, or until the receiver no longer follows. After each move, the receiver
+  // follows, and the client sends `requests` requests.
   void move_about(Client& client, unsigned requests) {
-    for (unsigned i = 0; i < 40; ++i) {
+    for (unsigned i = 0; i < 40 && guest_.is_in(); ++i) {
       client.move_to(i % 2 == 0 ? all_.back() : all_.front());
       guest_.follow();
       ask(client.id(), requests);
@@ -168,9 +168,11 @@ TEST_F(ClientCoreTest, AClientThatIsMovedOftenGetsNoGuest) {
   Client client(all_.front());
   ask(client.id());
   move_about(client, 1);
+  const auto left = std::chrono::steady_clock::now();
   expect_ordinary();
   ask(client.id());
-  expect_ordinary();  // the receiver does not try again for a second
+  // The receiver does not try again for a second.
+  if (std::chrono::steady_clock::now() - left < std::chrono::milliseconds(900)) expect_ordinary();
 }
 
 TEST_F(ClientCoreTest, RareMovesDoNotEndTheStay) {
