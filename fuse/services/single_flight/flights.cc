@@ -118,7 +118,7 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   if (lease.is_others) return wait_for(added, request);
   lease.file = *std::move(file);
   table_.lead(added, request, std::move(pidfd));
-  lease.last_lookup = options_.now();
+  lease.lookups_of_wait = 0;  // the process has not waited
   return {Advice::kLead, 0};
 }
 

@@ -12,6 +12,10 @@ namespace {
 constexpr int kMostLookups = 8;
 constexpr auto kLookupPause = std::chrono::milliseconds(1);
 
+// After a wait, the kernel continues the same call with up to two lookups: one to check the placeholder, which is then
+// dropped, and one to find the name. On a busy machine, any time can pass between them.
+constexpr int kLookupsAfterWait = 2;
+
 }  // namespace
 
 Result<Lease::Payment> Lease::Payment::take(UserAccount* account) {
@@ -36,7 +40,8 @@ void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime 
   has_begun = false;
   has_part = false;
   lookups = 0;
-  last_lookup.reset();
+  last_lookup = now;
+  lookups_of_wait = kLookupsAfterWait;
   watched = std::move(pidfd);
 }
 
@@ -63,8 +68,8 @@ FlightTime::duration Lease::longest_wait_of_others(FlightTime now) const {
 bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
   // An entry that is built elsewhere does not change during the build, so has_begun stays false.
   if (is_entry) return false;
-  return is_led_by_thread_of(request) && !has_begun && last_lookup &&
-         now - *last_lookup > kFlightApproach;
+  return is_led_by_thread_of(request) && !has_begun && lookups_of_wait == 0 &&
+         now - last_lookup > kFlightApproach;
 }
 
 bool Lease::count_lookup(const LeaseRequest& request, FlightTime now) {
@@ -72,8 +77,9 @@ bool Lease::count_lookup(const LeaseRequest& request, FlightTime now) {
   // Programs stat each file of an entry in turn, and for each of them the kernel looks the entry's
   // name up.
   const auto pause = is_entry ? kFlightApproach : kLookupPause;
-  if (!last_lookup || now - *last_lookup > pause) ++lookups;
+  if (now - last_lookup > pause) ++lookups;
   last_lookup = now;
+  if (lookups_of_wait > 0) --lookups_of_wait;
   return lookups >= kMostLookups;
 }
 

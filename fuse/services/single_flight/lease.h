@@ -36,7 +36,7 @@ struct Lease {
     Charge descriptors;
   };
 
-  // Makes the request's process the builder. `pidfd`: a descriptor of this process.
+  // Makes the request's process the builder, as after a wait. `pidfd`: a descriptor of this process.
   void set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now);
 
   bool is_led_by_thread_of(const LeaseRequest& request) const {
@@ -52,9 +52,9 @@ struct Lease {
 
   // ---- Signs that the build has failed although its process continues (docs/single-flight.md)
 
-  // Whether the builder's thread looks the name up again without having built: its last lookup is
-  // more than kFlightApproach ago, and its job has begun nothing in the entry since the thread
-  // became the builder. False if is_entry.
+  // Whether the builder's thread looks the name up in a further call without having built: its last lookup is more than
+  // kFlightApproach ago, and its job has begun nothing in the entry since the thread became the builder. False if
+  // is_entry.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
   // Counts a lookup by the builder's thread. Returns true if that thread has looked the name up so
   // often that it cannot be building.
@@ -79,9 +79,9 @@ struct Lease {
   bool has_begun = false;
   bool has_part = false;
   int lookups = 0;  // by `thread` since it became the builder
-  // The last lookup by `thread` since it became the builder. Empty if the thread became the builder after a wait: it
-  // then looks the name up once more.
-  std::optional<FlightTime> last_lookup;
+  FlightTime last_lookup;  // by `thread`; initially the time at which it became the builder
+  // How many of the next lookups by `thread` may belong to the call in which it has waited for the lease.
+  int lookups_of_wait = 0;
   UniqueFd watched;
   std::uint64_t serial = 0;
   UniqueFd file;

@@ -10,14 +10,14 @@
 
 namespace cacheshim {
 
-// Records of waits that have ended. They identify the lookup that the kernel repeats after a wait. Not thread-safe:
-// part of LeaseTable, guarded by its lock.
+// Records of waits that have ended. They identify the first lookup by which the kernel continues after a wait. Not
+// thread-safe: part of LeaseTable, guarded by its lock.
 class PastWaits {
  public:
   // Call when the wait of this request has ended.
   void add(const LeaseRequest& request);
   // Whether the thread has waited for this name and now looks it up for the first time since. The
-  // kernel repeats the lookup once after a wait, and does not accept a second ESTALE.
+  // kernel tries again once after a wait, and does not accept a second ESTALE.
   bool take(const LeaseRequest& request);
 
  private:

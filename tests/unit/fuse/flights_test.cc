@@ -113,9 +113,9 @@ TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
   EXPECT_FALSE(*other);
 }
 
-// A waiter that becomes the builder repeats its lookup, which may take some time on a busy machine.
-// The repeated lookup does not mean that the build has failed; one more lookup does.
-TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
+// After the wait, the kernel sends two lookups for the same call, and on a busy machine any time can pass between them.
+// They do not mean that the build has failed; one more lookup does.
+TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupTwice) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
   ASSERT_EQ(look(one_, *first), Advice::kLead);
@@ -123,6 +123,9 @@ TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
   const auto last = wait(one_, third);
   first.reset();
   await(next);
+  pass(milliseconds(100));
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_FALSE(*last);
   pass(milliseconds(100));
   EXPECT_EQ(look(two_, other_), Advice::kBuild);
   EXPECT_FALSE(*last);
