@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
 
 #include "common/job_id.h"
@@ -48,7 +49,11 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
                   .unsettled = unsettled,
                   .reads = reads,
                   .nodes = nodes,
-                  .view_root = view_root}),
+                  .view_root = view_root,
+                  .attributes_changed = [this](const std::string& path) {
+                    overlay.mutex().assert_held_shared();
+                    attributes_changed(path);
+                  }}),
       layer_use(settings.quota),
       nodes_(nodes),
       settings_(settings) {}
@@ -179,12 +184,18 @@ void Job::record_owner() {
 }
 
 void Job::copied_up(const std::string& path, const struct stat& upper) {
+  overlay.mutex().assert_held_shared();
   const NodeIndex node = nodes_.names().find_path(view_root, path);
   if (node != 0 && S_ISREG(upper.st_mode)) nodes_.objects().moved(node, upper, true);
+  attributes_changed(path);
+}
+
+void Job::attributes_changed(const std::string& path) const {
   if (settings_.invalidator == nullptr) return;
-  const NodeIndex directory = nodes_.names().find_path(view_root, parent_path(path));
-  for (const NodeIndex changed : {node, directory})
-    if (changed != 0) settings_.invalidator->attributes_changed(*this, changed);
+  for (const std::string_view changed : {std::string_view(path), parent_path(path)}) {
+    const NodeIndex node = nodes_.names().find_path(view_root, changed);
+    if (node != 0) settings_.invalidator->attributes_changed(*this, node);
+  }
 }
 
 }  // namespace cacheshim

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <variant>
 
@@ -34,6 +35,7 @@ class JobPublishing final : public PublishHooks {
     EntryReads& reads;
     NodeTable& nodes;
     const NodeIndex& view_root;
+    std::function<void(const std::string& path)> attributes_changed;  // Job::attributes_changed()
   };
   explicit JobPublishing(const Parts& parts) : parts_(parts) {}
 

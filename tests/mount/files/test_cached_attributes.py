@@ -4,6 +4,7 @@
 Outdated attributes would appear to change at some later time, when the kernel drops the inode. git, for example, would
 then treat the file as modified."""
 
+import json
 import os
 
 import pytest
@@ -57,6 +58,10 @@ def test_a_change_leaves_no_former_attributes(job, change, owns_directories):
     assert job("compare_attributes", top) == {}
 
 
-def test_publishing_leaves_no_former_attributes(job):
-    job.put_group("KEY", {"kernel.cubin": b"data"})
+def test_publishing_leaves_no_former_attributes(job, store):
+    job.put("KEY", "kernel.cubin", b"data")
+    assert job("compare_attributes", job.path("triton")) == {}  # the kernel has cached those of the layer's file
+    group = {"child_paths": {"kernel.cubin": job.path("triton/KEY/kernel.cubin")}}
+    job.put("KEY", "__grp__kernel.json", json.dumps(group).encode())
+    assert (store / "triton/KEY/kernel.cubin").exists()
     assert job("compare_attributes", job.path("triton")) == {}
