@@ -133,12 +133,17 @@ void Names::symlink(const Request& request, const char* target, NodeId parent, c
   });
   if (!entry) return completion.complete(entry);
   Job& job = *mount_.nodes.info(decode(parent).node).job;
-  mount_.single_flight.note_step(job, made);
-  mount_.publishing.rejections().note_changed(job, made, request.caller.tid);
-  mount_.publishing.completed(
-      job, made, Arrival::kNamed,
-      {{parent, entry->ino},
-       [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
+  note_named(request, job, made,
+             {{parent, entry->ino},
+              [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
+}
+
+void Names::note_named(const Request& request, Job& job, const std::string& path,
+                       Publishing::Waiter waiter) {
+  mount_.publishing.note_built(job, path);
+  mount_.single_flight.note_step(job, path);
+  mount_.publishing.rejections().note_changed(job, path, request.caller.tid);
+  mount_.publishing.completed(job, path, Arrival::kNamed, std::move(waiter));
 }
 
 void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const char* name,
@@ -170,13 +175,9 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
   }();
   if (!entry || job->overlay.locks().files.is_shared_name(linked))
     return completion.complete(entry);
-  mount_.publishing.note_built(*job, linked);
-  mount_.single_flight.note_step(*job, linked);
-  mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
-  mount_.publishing.completed(
-      *job, linked, Arrival::kNamed,
-      {{parent_ino, ino},
-       [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
+  note_named(request, *job, linked,
+             {{parent_ino, ino},
+              [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
 }
 
 // For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a node of
@@ -350,15 +351,11 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
     mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});
   }
-  mount_.publishing.note_built(job, *renamed);
-  mount_.single_flight.note_step(job, *renamed);
-  mount_.publishing.rejections().note_changed(job, *renamed, request.caller.tid);
   // A rename between two directories blocks all other such renames of the mount: see copies_too_much().
-  mount_.publishing.completed(
-      job, *renamed, Arrival::kNamed,
-      {.held = {parent, new_parent, source, target},
-       .answer = [pending = share(std::move(completion))] { pending->complete({}); },
-       .delays_others = parent != new_parent});
+  note_named(request, job, *renamed,
+             {.held = {parent, new_parent, source, target},
+              .answer = [pending = share(std::move(completion))] { pending->complete({}); },
+              .delays_others = parent != new_parent});
 }
 
 // Does not publish the baton's entry: its builder has not finished.

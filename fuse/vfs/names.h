@@ -63,6 +63,10 @@ class Names {
   };
   Result<std::string> rename_object(const Request& request, const Place& old_place,
                                     const Place& new_place, unsigned flags);
+  // Tells the services that an object has just been created at `path`, or has just got this name. They answer the
+  // request.
+  void note_named(const Request& request, Job& job, const std::string& path,
+                  Publishing::Waiter waiter);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path)
       REQUIRES(job.overlay.mutex());
   Result<Entry> add_lock_name(Job& job, NodeIndex source, NodeRef parent, const std::string& path)

@@ -30,11 +30,14 @@ def build(mount, two_jobs):
     return one, two, locks[0]
 
 
-@pytest.mark.parametrize("arrival", ["write", "rename", "link"])
+@pytest.mark.parametrize("arrival", ["write", "rename", "link", "symlink"])
 def test_a_job_that_waited_for_the_lock_finds_the_library(mount, build, arrival):
     one, two, lock = build
     if arrival == "write":
         one.write(LIBRARY, b"built")
+    elif arrival == "symlink":
+        one.write("inductor/ab/cab.so", b"built")
+        one("os.symlink", "cab.so", one.path(LIBRARY))
     else:
         one.write(LIBRARY + ".tmp", b"built")
         one(f"os.{arrival}", one.path(LIBRARY + ".tmp"), one.path(LIBRARY))
