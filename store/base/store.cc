@@ -173,13 +173,15 @@ Status Store::open_staging() {
     if (made.failed_with(EEXIST)) continue;
     CACHESHIM_CHECK(made);
     const std::string lock_path = join_path(own, kLockFile);
+    // Until this daemon holds the lock, a daemon that starts at the same time may remove the directory (sweep()).
     auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
-    // A daemon that started at the same time has removed it.
     if (lock.failed_with(ENOENT)) continue;
     if (!lock) return lock.error();
     if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
-    CACHESHIM_TRY(directory, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));
-    staging_ = std::move(directory);
+    auto directory = sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY);
+    if (directory.failed_with(ENOENT)) continue;
+    if (!directory) return directory.error();
+    staging_ = *std::move(directory);
     staging_lock_ = *std::move(lock);
     return {};
   }
@@ -197,7 +199,7 @@ void Store::sweep(int all) {
       has_other_daemons_ = true;
       continue;
     }
-    (void)sys::remove_tree(all, daemon.name);  // tried again at the next mount
+    (void)sys::remove_tree(all, daemon.name);  // after a failure, the next mount tries again
   }
 }
 
