@@ -40,18 +40,19 @@ std::string OpenVerifier::unit_of(const std::string& path) const {
 }
 
 // Reads the audit records that this daemon and others have added since the last call.
-void OpenVerifier::read_on() {
-  (void)store_.audit().read_on(places_, [this](AuditRecord record) REQUIRES(mutex_) {
+Status OpenVerifier::read_on() {
+  return store_.audit().read_on(places_, [this](AuditRecord record) REQUIRES(mutex_) {
     if (record.event != AuditRecord::Event::kPublish) return forget(record.unit);
     for (AuditFile& file : record.files) {
       if (file.digest.empty() || !is_checked_name(base_name(file.path))) continue;
       unit_by_path_[file.path] = record.unit;
       units_[record.unit][file.path] = file;
     }
-  });  // if this fails, files whose records were not read are not checked
+  });
 }
 
-// Without this function, the tables would grow with every entry that was ever published.
+// Removes a unit that has left the base from the tables, which would otherwise keep every entry that
+// was ever published.
 void OpenVerifier::forget(const std::string& unit) {
   for (const AuditFile& file : files_of(unit)) {
     unit_by_path_.erase(file.path);
@@ -74,19 +75,19 @@ bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
   return seen != seen_.end() && seen->second == stamp;
 }
 
-// Whether a process may use this path without further checks: its unit has been checked and, if the path is a code
-// file's, the file has not changed since then.
+// Whether a process may use the object at this path without further checks: its unit has been checked and, if the
+// object is a code file, it has not changed since then.
 bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
   if (!clean_.contains(unit)) return false;
   if (!is_checked_name(base_name(path))) return true;
   const auto object = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
   const auto st = object ? sys::stat_fd(object->get()) : object.error();
-  return !st || has_seen(path, stamp_of(*st));
+  return st ? has_seen(path, stamp_of(*st)) : st.failed_with(ENOENT);
 }
 
-// Reads the unit's code files that have not been read yet. Returns the first error, "" if there is
-// none.
-std::string OpenVerifier::fault_in(const std::string& unit) {
+// Reads the unit's code files, except those that were read before and have not changed since. Returns the first fault,
+// "" if there is none. Errors: those of fault_of().
+Result<std::string> OpenVerifier::fault_in(const std::string& unit) {
   std::vector<AuditFile> files;
   {
     const MutexLock lock(mutex_);
@@ -95,17 +96,17 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
   for (const AuditFile& file : files) {
     const auto object = sys::open_beneath(store_.base(), file.path, O_PATH | O_NOFOLLOW);
     const auto st = object ? sys::stat_fd(object->get()) : object.error();
-    if (!st) continue;  // the file was removed, so its lookup fails anyway
-    {
+    if (st.failed_with(ENOENT)) continue;  // its lookup fails too
+    if (st) {
       const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;
     }
-    const auto fault = fault_of(store_.base(), file);  // cannot fail: there is no `is_wanted` to cancel it
-    if (fault && !fault->empty() && *fault != kMissing) return "'" + file.path + "': " + *fault;
+    CACHESHIM_TRY(fault, fault_of(store_.base(), file));
+    if (!fault.empty() && fault != kMissing) return "'" + file.path + "': " + fault;
     const MutexLock lock(mutex_);
-    seen_[file.path] = stamp_of(*st);
+    if (st) seen_[file.path] = stamp_of(*st);
   }
-  return "";
+  return std::string();
 }
 
 std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
@@ -115,7 +116,15 @@ std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
     spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit,
                   std::strerror(moved.error().code()));
   }
-  return whole.paths;  // even after a failure, some may be in trash
+  return whole.paths;  // even after a failure, some of them may be in trash
+}
+
+OpenVerifier::Verdict OpenVerifier::unchecked(const std::string& path, Errno error) {
+  if (!has_warned_.exchange(true)) {
+    spdlog::warn("verify_on_open: cannot check '{}': {}; it is used unchecked until a later lookup",
+                 path, std::strerror(error.code()));
+  }
+  return {};
 }
 
 OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
@@ -124,10 +133,12 @@ OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
     const MutexLock lock(mutex_);
     unit = unit_of(path);
     if (is_known(path, unit)) return {};
-    read_on();
+    if (const Status read = read_on(); !read) return unchecked(path, read.error());
     unit = unit_of(path);
   }
-  Verdict verdict{fault_in(unit), {}};
+  const auto fault = fault_in(unit);
+  if (!fault) return unchecked(path, fault.error());
+  Verdict verdict{*fault, {}};
   if (!verdict.why.empty()) {
     verdict.gone = put_away(unit);
     const MutexLock lock(mutex_);

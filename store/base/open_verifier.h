@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -38,8 +39,11 @@ class OpenVerifier {
     std::string why;                // "'PATH': the error"; "" if all files are as recorded
     std::vector<std::string> gone;  // all paths of a damaged entry: moved to trash, unless that failed
   };
-  // Call for a file of the base before it is shown or opened, with no lock held. Reads those code
-  // files of its entry that have not been read yet, and moves the entry to trash if one is damaged.
+  // Call before a lookup or open of the base file `path` succeeds, with no lock held. Reads the code
+  // files of the file's entry, except those that were read before and have not changed since. Moves
+  // the entry to trash if one of them is damaged.
+  // If the records or a file temporarily cannot be read, for example for lack of descriptors, reports no damage: the
+  // unchecked file is used, and its next lookup tries again. Logs only the first of these failures.
   Verdict check(const std::string& path) EXCLUDES(mutex_);
 
  private:
@@ -54,15 +58,17 @@ class OpenVerifier {
   static Stamp stamp_of(const struct stat& st);
   std::string unit_of(const std::string& path) const REQUIRES(mutex_);
   bool is_known(const std::string& path, const std::string& unit) const REQUIRES(mutex_);
-  void read_on() REQUIRES(mutex_);
+  Status read_on() REQUIRES(mutex_);
   void forget(const std::string& unit) REQUIRES(mutex_);
   std::vector<AuditFile> files_of(const std::string& unit) const REQUIRES(mutex_);
-  std::string fault_in(const std::string& unit) EXCLUDES(mutex_);
+  Result<std::string> fault_in(const std::string& unit) EXCLUDES(mutex_);
   bool has_seen(const std::string& path, const Stamp& stamp) const REQUIRES(mutex_);
   std::vector<std::string> put_away(const std::string& unit) const EXCLUDES(mutex_);
+  Verdict unchecked(const std::string& path, Errno error);
 
   const Store& store_;
   const EntryMap& entries_;
+  std::atomic<bool> has_warned_{false};
   mutable Mutex mutex_;
   AuditLog::Places places_ GUARDED_BY(mutex_);  // the records have been read up to here
   std::unordered_map<std::string, std::map<std::string, AuditFile>> units_ GUARDED_BY(mutex_);

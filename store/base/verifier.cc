@@ -38,17 +38,31 @@ Result<std::map<std::string, Files>> recorded_units(const AuditLog& audit) {
   return units;
 }
 
-// Opens a file so that reading does not change its access time. If the daemon lacks the privilege
-// for O_NOATIME, opens it without.
+// Opens a file with O_NOATIME, so that reading does not change its access time. If this process
+// may not use the flag for this file, opens the file without it.
 Result<UniqueFd> open_quietly(int base, const std::string& path) {
   constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
   auto opened = sys::open_beneath(base, path, kFlags | O_NOATIME);
   return opened.failed_with(EPERM) ? sys::open_beneath(base, path, kFlags) : std::move(opened);
 }
 
+// Whether the error says nothing about the file itself: the process lacks a resource, or the file was replaced on a
+// server meanwhile. A later attempt may succeed.
+bool is_transient(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN ||
+         error == ESTALE;
+}
+
+// Returns what an error of a file operation says about the file. Errors: the error itself, if it is transient.
+Result<std::string> fault_by(Errno error) {
+  if (is_transient(error.code())) return error;
+  return std::string(error == ENOENT ? kMissing : std::strerror(error.code()));
+}
+
 bool is_wholly_gone(int base, const Files& files) {
-  return std::none_of(files.begin(), files.end(), [&](const auto& file) {
-    return static_cast<bool>(sys::open_beneath(base, file.first, O_PATH | O_NOFOLLOW));
+  return std::all_of(files.begin(), files.end(), [&](const auto& file) {
+    const auto object = sys::open_beneath(base, file.first, O_PATH | O_NOFOLLOW);
+    return object.failed_with(ENOENT) || object.failed_with(ENOTDIR);
   });
 }
 
@@ -58,7 +72,7 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
   for (const BaseUnit& unit : units) {
     if (!damaged.contains(unit.unit)) continue;
     const Status moved = discard_unit(store, unit, AuditRecord::Event::kRepair, "damaged");
-    // Even if this fails, some of the paths may be in trash.
+    // Even if the move has failed, some of the paths may be in trash.
     report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
     if (!moved) {
       spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit.unit,
@@ -99,19 +113,19 @@ std::string path_fault_of(int base, const std::string& mount_path, const EntryMa
 Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted) {
   if (file.digest.empty()) {  // a symlink
     const auto object = sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW);
-    return std::string(object ? "" : kMissing);
+    return object ? std::string() : fault_by(object.error());
   }
   const auto opened = open_quietly(base, file.path);
-  if (opened.failed_with(ENOENT)) return std::string(kMissing);
-  if (!opened) return std::string(std::strerror(opened.error().code()));
+  if (!opened) return fault_by(opened.error());
   const auto st = sys::stat_fd(opened->get());
-  if (!st || !S_ISREG(st->st_mode)) return std::string("not a regular file");
+  if (!st) return fault_by(st.error());
+  if (!S_ISREG(st->st_mode)) return std::string("not a regular file");
   if (static_cast<std::uint64_t>(st->st_size) != file.size) {
     return fmt::format("{} bytes, {} on record", st->st_size, file.size);
   }
   const auto digest = digest_of(opened->get(), is_wanted);
   if (digest.failed_with(ECANCELED)) return digest.error();
-  if (!digest) return std::string(std::strerror(digest.error().code()));
+  if (!digest) return fault_by(digest.error());
   return std::string(*digest == file.digest ? "" : "other content than on record");
 }
 
@@ -131,7 +145,7 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
         ++report.files;
         report.bytes += file.size;
       } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {
-        // a missing file is damage only if the whole unit was not evicted meanwhile
+        // A missing file is not damage if the whole unit was evicted meanwhile.
         report.damaged.push_back({path, unit, std::move(fault)});
       }
     }

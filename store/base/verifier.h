@@ -30,7 +30,7 @@ struct VerifyReport {
 
 inline constexpr const char* kMissing = "missing";
 // Returns what is wrong with a recorded file of the base; "" if the file agrees with its record. For a symlink, only
-// checks that it exists. Errors: ECANCELED (slices.h).
+// checks that it exists. Errors: ECANCELED (slices.h), and errors that say nothing about the file, such as EMFILE.
 Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted = {});
 
 // If a base file that holds paths (EntryRule::paths_in) names a path outside its cache's directory in the mount,
@@ -45,7 +45,8 @@ using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t tota
 // change. For a symlink, only checks that it exists. Also reads all files that name paths
 // (EntryRule::paths_in): an entry that names paths outside the mount is useless to every job and
 // counts as damaged. With `repair`, moves damaged units to trash as a whole; the caller must then
-// hold the lock of Store::try_lock_base(). Errors: those of reading the records, ECANCELED (slices.h).
+// hold the lock of Store::try_lock_base(). Errors: those of reading the records and of fault_of(); nothing is repaired
+// then.
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
                                  const VerifyProgress& progress, const IsWanted& is_wanted = {});
 

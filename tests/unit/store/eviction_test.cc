@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <map>
 #include <memory>
 
 #include "store/base/evictor.h"
+#include "store/base/open_verifier.h"
 #include "store/base/verifier.h"
 #include "store/layer/layer.h"
 #include "store/sys/digest.h"
@@ -187,6 +189,43 @@ TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   EXPECT_TRUE(verify(false).damaged.empty());
   publish("fam/bad", "fam/bad/c", "anew");  // a new entry of this name, with other files
   EXPECT_TRUE(verify(false).damaged.empty());
+}
+
+// As long as the object exists, the process can open no further descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    (void)::getrlimit(RLIMIT_NOFILE, &before_);
+    const UniqueFd lowest_free(::open("/", O_PATH | O_CLOEXEC));
+    const rlimit none{static_cast<rlim_t>(lowest_free.get()), before_.rlim_max};
+    (void)::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(BaseTest, AFileThatCannotBeOpenedForLackOfDescriptorsIsNotDamaged) {
+  publish("fam/K", "fam/K/a", "right");
+  const auto opened = sys::open_path(scratch_ / "base/fam/K/a", O_RDONLY);
+  const AuditFile file{.path = "fam/K/a", .size = 5, .digest = *digest_of(opened->get())};
+  ASSERT_EQ(*fault_of(store_->base(), file), "");
+  const NoDescriptors none;
+  EXPECT_TRUE(fault_of(store_->base(), file).failed_with(EMFILE));
+}
+
+TEST_F(BaseTest, VerifyOnOpenChecksAnEntryLaterIfItLacksDescriptors) {
+  publish("fam/K", "fam/K/a.so", "right");
+  scratch_.write("base/fam/K/a.so", "wrong");
+  OpenVerifier verifier(*store_, entries_);
+  {
+    const NoDescriptors none;
+    EXPECT_EQ(verifier.check("fam/K/k.json").why, "");
+  }
+  EXPECT_EQ(verifier.check("fam/K/k.json").why, "'fam/K/a.so': other content than on record");
 }
 
 TEST_F(BaseTest, OnlyOneDaemonAtATimeEvictsOrRepairs) {
