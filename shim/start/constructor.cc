@@ -46,9 +46,21 @@ alignas(RouteTableHeader) constinit char routes_text[65536] = {};
 constinit RealFunction<decltype(&::setenv)> real_setenv{"setenv"};
 constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
 
+// Whether this process has called warn().
+constinit bool has_warned = false;
+
+// Prints a line about the start, unless an ancestor of this process has printed such lines: a job can have thousands
+// of processes, which would all print the same line.
+void warn(const ProcessEnvironment& environment, std::initializer_list<std::string_view> line) {
+  has_warned = true;
+  if (!environment.is_on(kWarnedVariable)) report_line(line);
+}
+
 // Sets the variables only at the end, because another profile may name one of them in `unless`.
 class CollectedActions final : public StartActions {
  public:
+  explicit CollectedActions(const ProcessEnvironment& environment) : environment_(environment) {}
+
   void set_variable(const char* name, const char* value) override {
     if (count_ < variables_.size()) variables_.data()[count_++] = {name, value};
   }
@@ -60,12 +72,13 @@ class CollectedActions final : public StartActions {
     return runtime::same_directory(path, directory);
   }
   void refuse_route(std::string_view item) override {
-    report_line({kRoutesVariable, ": '", item, "' is not /PATH=NAME; running without this route"});
+    warn(environment_,
+         {kRoutesVariable, ": '", item, "' is not /PATH=NAME; running without this route"});
   }
   void apply() const {
     for (std::size_t i = 0; i < count_; ++i) {
       const Variable& variable = variables_.data()[i];
-      // if this fails, only the default path is routed
+      // if setenv fails, only the default path is routed
       (void)real_setenv(variable.name, variable.value, 1);
     }
   }
@@ -75,6 +88,7 @@ class CollectedActions final : public StartActions {
     const char* name;
     const char* value;
   };
+  const ProcessEnvironment& environment_;
   std::array<Variable, kMaxRoutes> variables_;
   std::size_t count_ = 0;
 };
@@ -93,7 +107,7 @@ void stay_away(const ProcessEnvironment& environment, std::initializer_list<std:
   const bool strict = environment.is_on(kStrictVariable);
   if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
   if (strict) ::_exit(kExitUnavailable);
-  (void)real_setenv(kWarnedVariable.data(), "1", 1);  // otherwise the children print it again
+  (void)real_setenv(kWarnedVariable.data(), "1", 1);  // if setenv fails, child processes repeat the line
 }
 
 // The parent directories of run directories, for daemons of root and of users.
@@ -120,17 +134,14 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// Used by processes that do not see the run directory, as in most containers.
+// Reads the routes through the mount, for processes that do not see the run directory, as in most
+// containers.
 Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   PathBuffer path;
   if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
   CACHESHIM_TRY(got, read_file_in_time(path.text, routes_text, sizeof routes_text, kRoutesTimeoutMs));
   return RouteTable::parse({routes_text, got});
 }
-
-// Set when the routes cannot be read through the mount, and this process or an ancestor has reported
-// this.
-constinit bool has_no_routes_of_mount = false;
 
 // Reports why the routes cannot be read. Prints nothing if the daemon is dead, if an older daemon
 // has no such file, or if a sandbox allows no child process: the built-in routes are used without a
@@ -140,14 +151,13 @@ void say_why(const ProcessEnvironment& environment, Errno error, std::string_vie
   if (error == ETIMEDOUT) why = "the daemon does not answer";
   if (error == EINVAL || error == EFBIG) why = "it is not a route table";
   if (why.empty()) return;
-  has_no_routes_of_mount = true;
-  if (environment.is_on(kWarnedVariable)) return;
-  report_line({"cannot use '", mount, "/", kControlName, "/", kRoutesFile, "': ", why,
-               "; running with the built-in routes"});
+  warn(environment, {"cannot use '", mount, "/", kControlName, "/", kRoutesFile, "': ", why,
+                     "; running with the built-in routes"});
 }
 
-// Returns the daemon's routes from its run directory or, if this process cannot see that directory and the whole mount
-// is visible, through the mount. Otherwise, or if the routes are unusable, returns the built-in routes.
+// Returns the daemon's routes from its run directory. If this process cannot see that directory but sees the whole
+// mount, returns the routes that it reads through the mount. In all other cases, and if the daemon's routes are
+// unusable, returns the built-in routes.
 Result<RouteTable> find_routes(const ProcessEnvironment& environment, const RunBases& bases,
                                MountKind kind, std::string_view mount) {
   for (const std::string_view base : bases) {
@@ -155,8 +165,8 @@ Result<RouteTable> find_routes(const ProcessEnvironment& environment, const RunB
     Result<RouteTable> routes = read_routes(base, mount);
     if (routes) return routes;
     if (routes.failed_with(ENOENT) || routes.failed_with(EACCES)) continue;
-    report_line({"cannot use the routes in '", base, "/", kRunDirName, "' of the mount at ", mount,
-                 "; running with the built-in ones"});
+    warn(environment, {"cannot use the routes in '", base, "/", kRunDirName, "' of the mount at ",
+                       mount, "; running with the built-in ones"});
     return RouteTable::parse(builtin_routes());
   }
   if (kind == MountKind::kWhole) {
@@ -176,13 +186,9 @@ JobId find_job(const ProcessEnvironment& environment) {
     if (got) length = *got;
   }
   const JobId job = job_of_process(environment, {cgroup, length});
-  // without an id, the daemon finds the caller's job itself
+  // for an empty id, the daemon finds the caller's job itself
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
-
-// Set when the job that the process names belongs to another user, and this process or an ancestor
-// has reported this.
-constinit bool is_anothers_job = false;
 
 // Returns `job`. If that job belongs to another user, returns this user's own job, which the daemon gives to this
 // process instead. Without a run directory, also returns `job`: the symlinks in the mount then lead the process to its
@@ -198,28 +204,24 @@ JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
     const std::optional<uid_t> owner = owner_of_view({directory.text, size}, job.view());
     if (!owner || *owner == uid) continue;
     const JobId own = JobId::for_uid(uid, job.view());
-    is_anothers_job = true;
-    if (!environment.is_on(kWarnedVariable)) {
-      FdLink other;
-      report_line({"job '", job.view(), "' belongs to ",
-                   other.name("uid ", static_cast<int>(*owner)), "; using job '", own.view(),
-                   "' instead"});
-    }
+    FdLink other;
+    warn(environment, {"job '", job.view(), "' belongs to ",
+                       other.name("uid ", static_cast<int>(*owner)), "; using job '", own.view(),
+                       "' instead"});
     return own;
   }
   return job;
 }
 
-// Returns false, and reports why, if the routes may come from another user: they could replace any file that root
-// reads.
+// Returns false, and reports why, if the routes in CACHESHIM_ROUTES may come from another user: such routes could
+// replace any file that root reads.
 bool may_add_routes(const ProcessEnvironment& environment) {
   if (environment.find(kRoutesVariable).empty() || !is_root_process() ||
       !has_environment_of_another_user(environment)) {
     return true;
   }
-  if (!environment.is_on(kWarnedVariable)) {
-    report_line({kRoutesVariable, " may come from the user who has called sudo; root ignores it"});
-  }
+  warn(environment,
+       {kRoutesVariable, " may come from the user who has called sudo; root ignores it"});
   return false;
 }
 
@@ -229,19 +231,16 @@ void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
   const JobId job = bound ? JobId() : find_own_job(environment, bases, path, find_job(environment));
   Routes& routes = runtime::router.routes();
   if (!routes.set_mount(path, job.view())) return;
-  CollectedActions actions;
+  CollectedActions actions(environment);
   const auto table = find_routes(environment, bases, mount.kind, routes.mount());
   if (table) plan_profiles(environment, *table, routes, actions);
   // If two routes have the same path, the later one applies.
-  const bool may_add = may_add_routes(environment);
-  if (may_add) plan_own_routes(environment, routes, actions);
+  if (may_add_routes(environment)) plan_own_routes(environment, routes, actions);
   runtime::Start start;
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);
   char* const value = warned_entry + sizeof warned_entry - 2;
-  const bool was_reported =
-      environment.is_on(kWarnedVariable) || has_no_routes_of_mount || is_anothers_job || !may_add;
-  if (was_reported) *value = '1';
+  if (has_warned || environment.is_on(kWarnedVariable)) *value = '1';
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
   child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);

@@ -299,10 +299,19 @@ TEST_F(ShimRoutes, OfRootDoNotComeFromTheUsersRunDirectory) {
 
 TEST_F(ShimRoutes, AreTheBuiltInOnesIfTheFileIsNoTable) {
   write_text(routes_file("run"), "no table");
-  const Ended ended = stage_.run_shell(kPrintVariable);
+  const Ended ended = stage_.run_shell(std::string("sh -c 'sh -c true'; ") + kPrintVariable);
   EXPECT_EQ(ended.out, stage_.mount() + "/triton");
   EXPECT_EQ(ended.err.rfind("cacheshim: cannot use the routes in '", 0), 0u) << ended.err;
-  EXPECT_EQ(count_lines(ended.err), 1u);
+  EXPECT_EQ(count_lines(ended.err), 1u) << "descendants have printed the line again";
+}
+
+TEST_F(ShimRoutes, OfTheUserThatAreInvalidAreReportedOncePerTreeOfProcesses) {
+  stage_.environment["CACHESHIM_ROUTES"] = "one:/two";
+  const Ended ended = stage_.run_shell(std::string("sh -c 'sh -c true'; ") + kPrintVariable);
+  EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+  EXPECT_EQ(ended.err,
+            "cacheshim: CACHESHIM_ROUTES: 'one' is not /PATH=NAME; running without this route\n"
+            "cacheshim: CACHESHIM_ROUTES: '/two' is not /PATH=NAME; running without this route\n");
 }
 
 TEST_F(ShimRoutes, ComeFromTheMountIfNoRunDirectoryIsVisible) {
