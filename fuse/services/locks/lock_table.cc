@@ -16,8 +16,8 @@
 namespace cacheshim {
 namespace {
 
-// The interval at which the loop checks whether, without an event, a wait has ended or a conflicting
-// lock was released.
+// The interval at which the loop checks for waits that have ended, and for conflicting locks that were released,
+// without an event.
 constexpr std::chrono::milliseconds kPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
@@ -49,9 +49,9 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Whether the file system supports locks. Tested once per file system, before any lock exists on it. A later ENOLCK
-// means that the kernel is short of locks. If stand-ins were locked from then on, two processes could get the same
-// lock.
+// Returns whether the file system supports locks. Tests this once per file system, before any lock exists on it. A
+// later ENOLCK means that the kernel is short of locks. If stand-ins were locked from then on, two processes could get
+// the same lock.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
     const MutexLock lock(mutex_);
@@ -136,10 +136,10 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
     const auto ensured = ensure_queue(id, open);
     if (!ensured) return call->answer(ensured.error().code());
     const Queue& queue = *ensured;
-    std::optional<std::uint64_t> ticket;  // of a request that waits
+    std::optional<std::uint64_t> ticket;  // set if the request waits
     {
       const MutexLock lock(queue->mutex);
-      if (queue->dropped) continue;  // dropped after it was found
+      if (queue->dropped) continue;  // another thread has just dropped it
       int error = queue->ask(request, answers);
       if (error == EINPROGRESS && closed_) error = request.waits ? ENOLCK : EAGAIN;
       auto charge = Charge::take(request.account, Limit::kWaiters, error == EINPROGRESS ? 1 : 0);
@@ -157,7 +157,7 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
   }
 }
 
-// Returns the ticket.
+// Adds the waiting request. Returns its ticket.
 std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& request,
                                     std::unique_ptr<LockCall> call, Charge charge) {
   counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
@@ -191,7 +191,7 @@ void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const Lock
 }
 
 bool LockTable::waits_for_itself(std::uint64_t owner) {
-  constexpr int kMostSteps = 10;  // like Linux
+  constexpr int kMostSteps = 12;  // the longest cycle for which fcntl(2) on a local file system returns EDEADLK
   constexpr std::size_t kMostOwners = 256;
   const std::vector<Queue> waiting = [this] {
     const MutexLock lock(waiting_mutex_);

@@ -42,7 +42,8 @@ struct LockRules : testing::Test {
     attempt.waits = false;
     return ask(1, attempt)->wait();
   }
-  // Takes a lock on a file that has another open handle whose closes the kernel does not report.
+  // Takes a lock on a file that has another open handle. The kernel does not report when a descriptor of that handle is
+  // closed.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
     quiet.others_close_unseen = true;
@@ -96,6 +97,25 @@ TEST_F(LockRules, ACycleOfThreeProcessesOnOneFileIsFound) {
   EXPECT_EQ(second->now(), -1);
 }
 
+// Measured with fcntl(2) on Linux 6.18: a cycle of 13 processes waits forever there.
+TEST_F(LockRules, ACycleOfTwelveProcessesIsFoundAndOneOfThirteenIsNot) {
+  for (const std::uint64_t owners : {12U, 13U}) {
+    const std::uint64_t file = owners;
+    const auto of = [](std::uint64_t number) { return request(number, static_cast<off_t>(number)); };
+    for (std::uint64_t owner = 1; owner <= owners; ++owner) ASSERT_EQ(ask(file, of(owner))->wait(), 0);
+    std::vector<std::shared_ptr<LockOutcome>> waiting;
+    for (std::uint64_t owner = 1; owner < owners; ++owner) {
+      waiting.push_back(ask(file, request(owner, static_cast<off_t>(owner + 1))));
+    }
+    const auto last = ask(file, request(owners, 1));
+    EXPECT_EQ(last->now(), owners == 12 ? EDEADLK : -1);
+    for (const auto& one : waiting) EXPECT_EQ(one->now(), -1);
+    for (std::uint64_t owner = owners; owner >= 1; --owner) {
+      ASSERT_EQ(ask(file, request(owner, 0, 100, F_UNLCK))->wait(), 0);
+    }
+  }
+}
+
 TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   constexpr std::uint64_t kOwners = 40;
   for (std::uint64_t owner = 1; owner <= kOwners; ++owner) {
@@ -144,8 +164,8 @@ TEST_F(LockRules, AnUnreportedCloseReleasesTheLocks) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// Processes poll for locks, so the cost of a refused request must not grow with the holder's number
-// of descriptors.
+// Processes poll for locks, so the cost of a refused request must not grow with the number of the
+// holder's descriptors.
 TEST_F(LockRules, ARefusedRequestChecksFewOfTheHoldersDescriptors) {
   for (int number = 0; number < 1000; ++number) descriptors.push_back({number, 9, 1});
   lock_with_unseen_closes(1);
@@ -215,7 +235,7 @@ struct LockLimits : LockRules {
   LockLimits() {
     value_of(most, Limit::kLocks) = 3;
     value_of(most, Limit::kWaiters) = 1;
-    value_of(most, Limit::kHandles) = 8;  // four owners
+    value_of(most, Limit::kHandles) = 8;  // enough for four owners: each uses two
     limits = std::make_unique<UserLimits>(UserLimits::Options{.most = most});
     account = &limits->account(1000);
   }
