@@ -11,12 +11,11 @@ BY_DEFAULT = None
 
 @dataclass(frozen=True)
 class Row:
-    name: str  # its name in race_worker
+    name: str  # the row's name in race_worker
     title: str
     processes: tuple[int, ...] = (1, 4)
     unit: str = "/s"
     changes: bool = False  # the row changes the tree, which must be repaired afterwards
-    from_kernel: bool = False  # the kernel's cache answers, without the daemon
     publish: str | None = NEVER
     only_publishers: bool = False
     times_best_peer: float = 1.0  # the required ratio of the mount's rate to the best peer's
@@ -26,11 +25,10 @@ class Row:
 ROWS = (
     Row("first", "first touch after mount", times_best_peer=1.3, shimmed_to_native=0.95),
     Row("hit", "hit: open, fstat, read, close", times_best_peer=2.0, shimmed_to_native=0.97),
-    Row("stat", "stat", from_kernel=True, times_best_peer=0.95, shimmed_to_native=1.0),
+    Row("stat", "stat", times_best_peer=0.95, shimmed_to_native=1.0),
     Row("miss-key", "miss, new key", shimmed_to_native=1.0),
     Row("miss-file", "miss, new file of a known key", shimmed_to_native=1.0),
-    Row("miss-again", "repeated miss", from_kernel=True, times_best_peer=0.95,
-        shimmed_to_native=1.0),
+    Row("miss-again", "repeated miss", times_best_peer=0.95, shimmed_to_native=1.0),
     Row("list", "list a key", shimmed_to_native=0.9),
     Row("scan", "list a key, lstat of each file", shimmed_to_native=0.9),
     Row("import", "import: stat, list, stat, read", shimmed_to_native=0.9),

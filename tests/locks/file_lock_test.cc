@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -24,7 +25,7 @@ using namespace std::chrono_literals;
 
 struct FileLocks : testing::Test {
   FileLock made() const { return FileLock(path); }
-  // Calls flock(2) on the lock file without FileLock. Returns 0, or an errno.
+  // Calls flock(2) on the lock file, without FileLock and without waiting. Returns 0, or an errno.
   int raw(int operation) const {
     const UniqueFd fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     return ::flock(fd.get(), operation | LOCK_NB) == 0 ? 0 : errno;
@@ -272,6 +273,18 @@ TEST_F(FileLocks, TheRuntimeCacheMergesAndKeepsItsFileOnContention) {
   holder.unlock();
   EXPECT_FALSE(cache.load(entries));
   EXPECT_EQ(entries, "a\nb\nc\n");
+}
+
+TEST_F(FileLocks, TheRuntimeCacheDoesNotReplaceAFileThatItCannotRead) {
+  ASSERT_EQ(::symlink(path.c_str(), path.c_str()), 0);  // reading fails with ELOOP
+  const example::RuntimeCache cache(path);
+  std::string entries = "stale";
+  EXPECT_TRUE(cache.load(entries));
+  EXPECT_TRUE(cache.save("a"));
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);  // reading fails with EISDIR, although opening succeeds
+  EXPECT_TRUE(cache.load(entries));
 }
 
 }  // namespace

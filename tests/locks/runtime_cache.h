@@ -16,10 +16,10 @@ class RuntimeCache {
   explicit RuntimeCache(std::string path) : path_(std::move(path)) {}
 
   // Sets `entries` to the content of the file, one entry per line; to "" if there is no file yet.
-  // Errors: those of the lock, which times out after `timeout`.
+  // Errors: those of the lock, which times out after `timeout`; kCannotOpen if the file cannot be read.
   FileLock::Result load(std::string& entries,
                         std::chrono::milliseconds timeout = FileLock::kDefaultTimeout) const;
-  // Adds `entries` to those in the file. On error the file is unchanged.
+  // Adds `entries`, one per line, to those in the file. On error the file is unchanged.
   FileLock::Result save(const std::string& entries,
                         std::chrono::milliseconds timeout = FileLock::kDefaultTimeout) const;
   // Like save(), but for destructors: does not wait for the lock, and reports an error only on

@@ -3,8 +3,9 @@
 # aarch64.sh REPOSITORY BUILD_DIRECTORY [JUNIT]
 #
 # Builds the library for aarch64 and tests it under qemu-user: what dlsym returns to each caller, eager loading by each
-# route to the CUDA driver, and every interposed call on a mount. It leaves out the calls that start programs, because
-# this machine has no aarch64 programs. BUILD_DIRECTORY contains the generated files and this machine's cacheshim.
+# route to the CUDA driver, and every interposed call on a mount. Leaves out the calls that start programs, because
+# those programs are not installed for aarch64. BUILD_DIRECTORY contains the generated files and this machine's
+# cacheshim.
 set -u
 if [ "${1:-}" != --inside ]; then
     exec unshare --mount --propagation private "$0" --inside "$@"  # the mounts disappear with this namespace
@@ -90,13 +91,12 @@ for client in 'client_direct' 'client_lookup dlsym' 'client_lookup v1' 'client_l
     expect "$client, off, dead-locks" $? 3
 done
 
-for part in leaf branch caller; do
-    library "libshim_$part.so" -x c "tests/shim/loaded_$part.c" -- -L"$scratch" \
-        "$([ "$part" != branch ] || echo -lshim_leaf)" '-Wl,--disable-new-dtags,-rpath,$ORIGIN/leaves'
-done
+library libshim_leaf.so -x c tests/shim/loaded_leaf.c --
+library libshim_branch.so -x c tests/shim/loaded_branch.c -- -L"$scratch" -lshim_leaf
+library libshim_caller.so -x c tests/shim/loaded_caller.c -- '-Wl,--disable-new-dtags,-rpath,$ORIGIN/leaves'
 program calls tests/shim/calls_*.cc -- -ldl
-# Does not use qemu's -L, with which qemu would look up every path below $root first. Preloads the library only into the
-# emulated program. CACHESHIM_JOB must be in qemu's own environment, which is where the daemon reads the process's job.
+# Does not use qemu's -L: with this option, qemu would look up every path below $root first. Preloads the library only
+# into the emulated program. CACHESHIM_JOB must be in qemu's own environment, where the daemon reads the process's job.
 call_all() { # DIRECTORY [LIBRARY [NAME=VALUE…]]
     local directory=$1 preload=()
     [ $# = 1 ] || preload=(-E "LD_PRELOAD=$2")

@@ -5,18 +5,21 @@
 
 #include <cerrno>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
-// Preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, the functions
-// below fail with ENOTCONN for paths in it, as on a mount whose daemon has died. The first
+// This library is preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, the functions below
+// fail with ENOTCONN for paths in that directory, as on a mount whose daemon has died. The first
 // TEST_STALE calls on paths in TEST_STALE_MOUNT fail with ESTALE, as if the file had been replaced
 // twice between lookup and open.
 namespace {
 
 bool lies_in(const char* path, const char* variable) {
   const char* const mount = ::getenv(variable);
-  return mount != nullptr && path != nullptr && std::strncmp(path, mount, std::strlen(mount)) == 0;
+  if (mount == nullptr || path == nullptr) return false;
+  const std::size_t length = std::strlen(mount);
+  return std::strncmp(path, mount, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
 bool is_dead(const char* path) {

@@ -56,7 +56,7 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   expect_the_cache_in_its_default_directory();
 }
 
-// The program does what `mkdir -p` does: it changes to each directory of a path and creates the next
+// The program does what `mkdir -p` does: it changes into each directory of a path and creates the next
 // one by its relative name.
 TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
@@ -71,7 +71,7 @@ TEST_F(ShimGone, AStaleFileIsLookedUpAgain) {
   std::filesystem::create_directories(stage_.view() + "/K");
   write_text(stage_.view() + "/K/f", "content");
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
-  stage_.environment["TEST_STALE_MOUNT"] = stage_.mount() + "/";
+  stage_.environment["TEST_STALE_MOUNT"] = stage_.mount();
   stage_.environment["TEST_STALE"] = "3";
   const Ended ended = stage_.run_shell("exec cat ~/.triton/cache/K/f");
   EXPECT_EQ(ended.out, "content");
