@@ -21,7 +21,7 @@ constexpr const char* kCalls = "10000000";
 constexpr std::size_t kWays = 2;
 constexpr std::array<const char*, kWays> kWayNames{"a handle", "RTLD_DEFAULT"};
 
-// Returns this process's CPU time, because other processes hardly affect it.
+// Returns this process's CPU time, which other processes affect less than the elapsed time.
 double now_ns() {
   timespec now{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);  // cannot fail

@@ -20,7 +20,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def daemon_cpu_s(pid):
-    """Returns the daemon's CPU time: from schedstat if the kernel has it, otherwise from stat (in clock ticks)."""
+    """Returns the daemon's CPU time: from schedstat if the kernel has it, otherwise from stat, which counts ticks."""
     tasks = pathlib.Path(f"/proc/{pid}/task")
     try:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9

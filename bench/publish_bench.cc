@@ -37,7 +37,7 @@ complete = ["done"]
 struct Options {
   std::string directory = "/var/tmp";
   unsigned files = 10000;
-  unsigned files_an_entry = 8;  // 0: all in one directory of an unknown cache
+  unsigned files_an_entry = 8;  // if 0, all files are in one directory of an unknown cache
   unsigned bytes = 2048;
   unsigned rounds = 5;
 };

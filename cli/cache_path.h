@@ -14,7 +14,7 @@ std::string expand_home(const std::string& path);
 
 struct CachePath {
   std::string path;  // relative to the store, "triton/KEY/k.cubin"
-  std::string job;   // the job whose view the path names; otherwise empty
+  std::string job;   // the job, if the path is in a job's view; otherwise empty
 };
 
 // Interprets a path from the command line. The path may be below the mount, one of its views, the

@@ -70,7 +70,7 @@ int run_child(const std::function<int()>& body, int death_signal, OrphanPolicy o
   }
   if (child == 0) {
     (void)::prctl(PR_SET_PDEATHSIG, death_signal);
-    if (::getppid() != self) ::_exit(kExitFailed);  // the parent exited before the line above
+    if (::getppid() != self) ::_exit(kExitFailed);  // the parent exited before the prctl(2)
     signals.restore();
     ::_exit(body());
   }

@@ -27,7 +27,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kReadSize = std::size_t{1} << 20;
-// large enough for any answer, but limited, because any user may run the daemon
+// Larger than any answer of an honest daemon. Any user may run a daemon, so there must be a limit.
 constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
@@ -90,7 +90,7 @@ ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
   UniqueFd directory(::open((mount + "/" + std::string(kControlName)).c_str(),
                             O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) fail_unavailable(mount, Errno::last());
-  // Distinguishes a control directory from a store's directory of the same name.
+  // Only a control directory has the file `version`: a store's directory of the same name does not.
   if (auto version = open_at(directory.get(), "version", O_RDONLY); !version) {
     fail_unavailable(mount, version.error());
   }

@@ -83,7 +83,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (app.get_subcommands().empty() && !unknown.empty()) {
     message = fmt::format("unknown command or option '{}'", unknown);
   } else if (unknown.starts_with('-')) {
-    message = fmt::format("unknown option '{}'", unknown);  // CLI11 reports missing arguments first
+    message = fmt::format("unknown option '{}'", unknown);  // CLI11 may report a missing argument instead
   }
   for (char& c : message) {
     if (c == '\n') c = ' ';

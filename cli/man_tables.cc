@@ -26,7 +26,7 @@ void write_counters(std::ostream& out) {
   out << ".El\n";
 }
 
-static_assert(row_of(Limit::kLayerSize).default_value == 1ULL << 40);  // the only size, shown as "1 TiB"
+static_assert(row_of(Limit::kLayerSize).default_value == 1ULL << 40);  // the only size limit, shown as "1 TiB"
 
 void write_limits(std::ostream& out) {
   out << ".Bl -tag -width Ds\n";

@@ -19,7 +19,7 @@ Installation find_installation();
 
 // Returns the value of a variable, or nothing if it is unset or empty.
 std::optional<std::string> find_variable(std::string_view name);
-// Whether a switch is on. As in the library, any value except "0" and the empty one turns it on.
+// Whether a switch is on. As in the library, any value except "0" and the empty string turns it on.
 bool is_switched_on(std::string_view name);
 
 // Returns /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (default: ~/.config/cacheshim) for other users; empty if
@@ -53,7 +53,8 @@ std::string no_mount_text(const std::string& mount);
 
 // Returns the mount that a command refers to: --mount, otherwise CACHESHIM_MOUNT, otherwise
 // /ci-cache. Root uses the mount of CACHESHIM_MOUNT only if root has mounted it, because sudo may
-// have kept another user's variable (common/root_process.h). Otherwise throws Failure (unavailable).
+// have kept another user's variable (common/root_process.h). If root has not mounted it, throws
+// Failure (unavailable).
 std::string chosen_mount(const std::string& option);
 // As chosen_mount(), but returns a path on which the command mounts. Throws Failure (usage) if
 // CACHESHIM_MOUNT may come from another user.

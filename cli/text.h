@@ -37,7 +37,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows);
 std::string text_of(const nlohmann::json& object, const char* key);
 std::uint64_t count_of(const nlohmann::json& object, const char* key);
 
-// Describes how often an entry was rejected, from an object of `status` ("rejected").
+// Describes how often an entry was rejected. `rejected`: the entry's object in the daemon's reply
+// (`status`, `explain`).
 std::string rejection_text(const nlohmann::json& rejected);
 
 // Formats seconds since 1970 in local time, "2025-01-31 12:00:05"; "-" for 0.

@@ -11,8 +11,8 @@
 namespace cacheshim {
 
 inline constexpr std::string_view kCudaDefaultsFile = "cuda";
-inline constexpr std::size_t kMaxCudaDefaults = 8192;  // in bytes, of the whole file
-inline constexpr std::size_t kMaxCudaMatch = 512;      // in bytes, of MATCH
+inline constexpr std::size_t kMaxCudaDefaults = 8192;  // the maximum size of the file, in bytes
+inline constexpr std::size_t kMaxCudaMatch = 512;      // the maximum size of MATCH, in bytes
 
 inline constexpr std::string_view kCudaEagerVariable = "CACHESHIM_CUDA_EAGER";
 inline constexpr std::string_view kCudaMatchVariable = "CACHESHIM_CUDA_MATCH";

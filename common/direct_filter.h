@@ -23,7 +23,7 @@
 //
 // A listing needs only the key of the directory. Before the daemon puts a name, a whiteout or an
 // opaque marker into a directory of the layer, it adds the directory's key and creates the
-// directory. If a view hides a lock file of the base, the layer has no whiteout of it, but the
+// directory. If a view hides a lock file of the base, the layer has no whiteout for it, but the
 // daemon adds the key of the file's directory. So if the filter lacks the key of a directory, the
 // view shows the base's names there, except for names that no view shows.
 //
@@ -57,8 +57,9 @@ struct alignas(64) FilterHeader {
 
 using FilterKey = std::uint64_t;
 
-// Returns the key of `component` in a directory. The key of a path is computed from the view's
-// root, component by component: key_of(key_of(kRootKey, "triton"), "KEY").
+// key_of() returns the key of the name `component` in the directory whose key is `directory`. The
+// key of a path is computed from the view's root, component by component:
+// key_of(key_of(kRootKey, "triton"), "KEY"). key_below() returns the key "below" a path.
 inline constexpr FilterKey kRootKey = 0x9e3779b97f4a7c15;
 inline FilterKey key_of(FilterKey directory, std::string_view component) {
   return XXH3_64bits_withSeed(component.data(), component.size(), directory);
@@ -90,7 +91,7 @@ class FilterView {
   static FilterView over(const void* memory, std::size_t size_bytes) {
     const auto* header = static_cast<const FilterHeader*>(memory);
     if (size_bytes < sizeof *header || header->magic != kFilterMagic) return {};
-    // Read once: another process may change the file.
+    // Reads the field only once, because another process may change the file.
     const std::uint32_t words = __atomic_load_n(&header->word_count, __ATOMIC_RELAXED);
     if (header->version != kFilterVersion || words == 0 || (words & (words - 1)) != 0) return {};
     if ((size_bytes - sizeof *header) / sizeof(std::uint64_t) < words) return {};
@@ -129,7 +130,7 @@ class ShadowProbes {
   }
 
   // Adds the next component. Call once for each component, from the view's root on. Returns false
-  // if there are too many.
+  // if the path has too many components.
   bool descend(std::string_view component) {
     if (count_ == places_.size()) return false;
     if (depth_++ > 0) add(key_below(directory_));
@@ -137,7 +138,7 @@ class ShadowProbes {
     if (depth_ == kEntryDepth) entry_ = directory_;
     return true;
   }
-  // Call after the last component. Returns false if there are too many.
+  // Call after the last component. Returns false if the path has too many components.
   bool finish() {
     if (count_ == places_.size()) return false;
     add(directory_);

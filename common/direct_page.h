@@ -33,15 +33,15 @@ inline constexpr std::uint32_t kMountPageVersion = 3;
 struct MountPage {
   std::uint32_t magic;
   std::uint32_t version;
-  std::uint32_t size_bytes;    // of the whole file
-  std::uint32_t rules_offset;  // of the name rules (name_rules.h), to the end of the file
-  std::uint32_t family_count;  // of the name rules
+  std::uint32_t size_bytes;    // the size of the whole file
+  std::uint32_t rules_offset;  // where the name rules (name_rules.h) begin; they end with the file
+  std::uint32_t family_count;  // the number of families in the name rules
   // Offset of a futex word that holds the id of a thread of the daemon. The word belongs to a
   // robust mutex: when the thread ends for any reason, the kernel releases the mutex and clears the
   // low bits.
   std::uint32_t alive_offset;
   std::uint64_t device;       // st_dev of the mount's files
-  std::uint64_t base_device;  // of the base's directory, which is bound at base/
+  std::uint64_t base_device;  // st_dev of the base's directory, which is bound at base/
   std::uint64_t base_inode;
   // Incremented after each change to a name in the base. While the value is unchanged, a process
   // need not check a name again. 0 if the daemon is not notified of all changes.

@@ -21,8 +21,8 @@ class JobId {
   // Converts any text to a valid id, as above.
   static JobId from_text(std::string_view text);
   static JobId for_uid(uid_t uid);  // uid-<uid>, the user's own job
-  // Returns uid-<uid>.<id>, truncated to kMaxJobId bytes: the job that the user's processes get if they name `id` but
-  // the user may not use the job of this id.
+  // Returns uid-<uid>.<id>, truncated to kMaxJobId bytes: the job that the user's processes get if they name the job
+  // `id` but the user may not use it.
   static JobId for_uid(uid_t uid, std::string_view id);
 
   bool empty() const { return length_ == 0; }
@@ -34,8 +34,8 @@ class JobId {
   std::size_t length_ = 0;
 };
 
-// An id uid-<uid>, or uid-<uid>.<any text>, belongs to that user by construction: no variable and no
-// request of another user except root can begin such a job.
+// An id uid-<uid>, or uid-<uid>.<any text>, belongs to that user by construction: no other user except
+// root can begin a job with this id, neither by a variable nor by a request.
 
 // Whether the id is that of a user's own job, uid-<uid>.
 bool is_own_job(std::string_view id);

@@ -9,15 +9,15 @@
 namespace cacheshim {
 
 struct KernelLock {
-  // True: a lock by flock(2). False: a record lock of a process, by fcntl(2). OFD locks are left out,
+  // True: an flock(2) lock. False: a record lock of a process (fcntl(2)). OFD locks are left out,
   // because the kernel names no process for them.
   bool is_flock = false;
   bool waits = false;  // waits for a lock that another process holds
   pid_t process = 0;
 };
 
-// Returns the locks on a file, and the requests that wait for a lock on it, from a table in the
-// format of /proc/locks. That file shows only locks of this machine and of visible PID namespaces.
+// Returns the locks on a file, and the requests that wait for a lock on it. `table` is the text of
+// /proc/locks, which shows only locks of this machine and of visible PID namespaces.
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim

@@ -19,11 +19,11 @@ enum class Limit : std::uint8_t {
 struct LimitRow {
   std::string_view key;
   std::uint64_t default_value;
-  std::string_view error_name;  // "none": no call fails
+  std::string_view error_name;  // "none" if the limit makes no call fail
   std::string_view what;
   std::string_view effect;
 
-  constexpr bool is_size() const { return key.ends_with("_size"); }  // in bytes
+  constexpr bool is_size() const { return key.ends_with("_size"); }  // whether the value is in bytes
 };
 
 inline constexpr auto kLimitRows = std::to_array<LimitRow>({

@@ -146,7 +146,7 @@ LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
 }
 
 const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
-  // Marks a version that is not the default: only objects that were linked against it use it.
+  // Marks a symbol whose version is not the default: only objects that were linked against this version use it.
   constexpr ElfW(Half) kHidden = 0x8000;
   if (!is_readable()) return nullptr;
   constexpr std::uint32_t kWordBits = 8 * sizeof(ElfW(Addr));
@@ -165,7 +165,7 @@ const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
   std::uint32_t index = buckets[name.hash % bucket_count];
   if (index < first_symbol) return nullptr;
   for (;; ++index) {
-    const std::uint32_t hash = chain[index - first_symbol];  // its lowest bit ends the chain
+    const std::uint32_t hash = chain[index - first_symbol];  // the lowest bit is set only in the last hash of a chain
     const ElfW(Sym)& symbol = symbols_[index];
     if ((hash | 1) == (name.hash | 1) && symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
         (versions_ == nullptr || (versions_[index] & kHidden) == 0) &&
@@ -182,7 +182,7 @@ void* LoadedObject::function(const ElfW(Sym) * symbol) const {
 }
 
 bool LoadedObject::is_called(const char* soname) const {
-  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // "" is at offset 0
+  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // without a soname, the offset is that of ""
 }
 
 bool may_be_defined(const SymbolName& name) {

@@ -12,12 +12,12 @@
 //
 // If the loader's list exists, only may_be_defined() calls a function that a sanitizer interposes
 // (dl_iterate_phdr). At its start, a sanitizer calls dlsym to find the functions that it interposes.
-// Its interceptors do not work yet, so the code that runs in such a call must call no interposed
+// Its interceptors do not work yet, so the code that runs in this dlsym call must call no interposed
 // function.
 namespace cacheshim {
 
-// Returns the first object of this process's list; l_next leads to the others. Returns null if the
-// program does not expose the list (static programs, and those linked with -z rodynamic).
+// Returns the first object of the loader's list; l_next leads to the others. Returns null if the
+// program does not expose the list: if it is static, or linked with -z rodynamic.
 const link_map* first_loaded();
 
 // Returns the object that contains this code; null if the list is missing, or if the object is in
@@ -60,7 +60,7 @@ class LoadedObject {
   const char* strings_ = nullptr;
   const std::uint32_t* gnu_hash_ = nullptr;
   const ElfW(Half) * versions_ = nullptr;
-  std::uintptr_t soname_offset_ = 0;  // in strings_; 0: none
+  std::uintptr_t soname_offset_ = 0;  // the position in strings_; 0 if there is no soname
 };
 
 // The symbol that cli/main.cc exports, by which the library recognizes the program cacheshim. The library does nothing

@@ -13,7 +13,7 @@ namespace {
 
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
-// Replaces escapes: the kernel writes space, tab, newline and backslash as \ooo.
+// Decodes escapes: the kernel writes space, tab, newline and backslash as \ooo.
 std::string undo_escapes(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

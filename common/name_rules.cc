@@ -130,7 +130,8 @@ NameRuleRecord NameRules::rule(const FamilyRecord& family, std::uint32_t number)
   return load<NameRuleRecord>(family.rules + number * sizeof(NameRuleRecord));
 }
 
-// Refuses a table in which records or strings overlap so much that a search would take time quadratic in its size.
+// Checks the ranges of all records and strings. Also refuses a table in which they overlap so much that a search would
+// take time quadratic in the table's size.
 bool NameRules::is_valid() const {
   std::uint64_t used = 0;
   for (std::uint32_t i = 0; i < count_; ++i) {

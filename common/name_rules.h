@@ -46,13 +46,13 @@ class NameRules {
  public:
   NameRules() = default;
   // Returns an empty table if the given one is invalid: a record or a string is not completely inside the table, a
-  // record is misaligned, or records or strings overlap so much that a search would take long.
+  // record is misaligned, or records or strings overlap so much that a search would be slow.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
   // Returns the record of one family; nothing if the table does not have the family.
   std::optional<FamilyRecord> find(std::string_view family) const;
-  // Whether a rule `wanted` of the family matches `name`. Also true if the table has become invalid: the mount then
-  // answers. Requires: `name` is not empty.
+  // Whether a rule of the kind `wanted` in the family's rules matches `name`. Also true if the table has become
+  // invalid: the mount then answers. Requires: `name` is not empty.
   bool any_applies(const FamilyRecord& family, NameRule wanted, std::string_view name) const;
 
  private:
@@ -69,9 +69,10 @@ class NameRules {
 };
 
 // Returns true for all names that fnmatch(3) without flags matches, and for some others. A bracket expression matches
-// any byte; if it contains another '[' or '\', or has no end, it matches any rest of the name. Does not allocate memory
-// and does not depend on the locale.
+// any byte. If the expression contains another '[' or '\', or has no end, it and the rest of the pattern match any
+// text. Does not allocate memory and does not depend on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
+// Return the character with which every matching name begins, or ends; NUL if there is none.
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);
 

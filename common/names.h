@@ -9,7 +9,7 @@ namespace cacheshim {
 
 inline constexpr std::string_view kDefaultMountPoint = "/ci-cache";
 inline constexpr std::string_view kJobsName = ".jobs";
-// The name of cacheshim's own directory in the mount, and of the one in the store.
+// The name of cacheshim's own directory, both in the mount and in the store.
 inline constexpr std::string_view kControlName = ".cacheshim";
 inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 
@@ -33,10 +33,10 @@ inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 
-// Writes the run directory's name for a mount path into `out`, without a final NUL, and returns its
-// length, or 0 if it does not fit. Resembles systemd-escape --path: drops '/' at the beginning and
-// the end, replaces each other '/' with '-', and replaces '-', '\', bytes below 0x21 and a '.' at
-// the beginning with \xNN. The name of "/" is "-". Requires: `path` has no "//".
+// Writes the run directory's name for a mount path into `out`, without a final NUL. Returns the
+// name's length, or 0 if the name does not fit. Resembles systemd-escape --path: drops '/' at the
+// beginning and the end, replaces each other '/' with '-', and replaces '-', '\', bytes below 0x21 and
+// a '.' at the beginning with \xNN. The name of "/" is "-". Requires: `path` has no "//".
 std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

@@ -13,8 +13,8 @@ std::string printable(std::string_view text);
 // As printable(), but leaves newlines unchanged. For text in which every newline is meant to end a
 // line.
 std::string printable_lines(std::string_view text);
-// Returns `text`, which is JSON, with \uNNNN for each character that is not printable, except
-// newlines, and U+FFFD for each byte that is not UTF-8. The values of valid JSON do not change.
+// Returns the JSON `text` with each character that is not printable, except newlines, replaced by
+// \uNNNN, and each byte that is not UTF-8 replaced by U+FFFD. The values of valid JSON do not change.
 // Requires: outside its strings, the only white space of `text` is spaces and newlines.
 std::string printable_json(std::string text);
 

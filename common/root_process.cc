@@ -6,8 +6,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Stores the next number of the text in `value`, and removes it and all text before it. Returns
-// false if there is no number.
+// Stores the next number of the text in `value`, and removes the text up to the number's end.
+// Returns false if there is no number.
 bool take_number(std::string_view& text, unsigned long& value) {
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -37,8 +37,8 @@ UserNamespace parse_uid_map(std::string_view text) {
   return found;
 }
 
-// Each of these programs sets its variable after it has copied the user's variables, so the user
-// cannot override it.
+// sudo, doas and pkexec set these variables after they have copied the user's variables, so the user
+// cannot override them.
 bool has_environment_of_another_user(const Environment& environment) {
   const std::string_view doas_user = environment.find("DOAS_USER");
   return names_another_user(environment.find("SUDO_UID")) ||

@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kRouteTableVersion = 1;
 struct RouteTableHeader {
   std::uint32_t magic;
   std::uint32_t version;
-  std::uint32_t size_bytes;  // of the whole table
+  std::uint32_t size_bytes;  // the size of the whole table
   std::uint32_t route_count;
 };
 

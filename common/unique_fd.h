@@ -24,7 +24,7 @@ class [[nodiscard]] UniqueFd {
   // Passes the descriptor to the caller, who must close it.
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0) (void)::close(fd_);  // no unwritten data is buffered in it
+    if (fd_ >= 0) (void)::close(fd_);  // ignores errors: a descriptor buffers no unwritten data
     fd_ = fd;
   }
 

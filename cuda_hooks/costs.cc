@@ -22,8 +22,8 @@ struct Costs {
   std::atomic<std::int64_t> bytes{0};
 };
 constinit Costs costs;
-// the process that initialized the driver; no other process prints the counts, because a forked
-// child inherits them
+// The process that initialized the driver. A forked child inherits the counts, but only the owner
+// prints them.
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> driver_is_eager{false};
 
@@ -39,8 +39,8 @@ std::uint64_t now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Returns the bytes of free device memory; 0 if no context is current, or if the driver does not
-// report them.
+// Returns the number of free bytes of device memory; 0 if no context is current, or if the driver
+// does not report the number.
 std::size_t free_device_bytes(Driver& driver) {
   CUcontext context = nullptr;
   const auto get_current = driver.cuCtxGetCurrent();
@@ -52,7 +52,7 @@ std::size_t free_device_bytes(Driver& driver) {
   return get_info(&free, &total) == CUDA_SUCCESS ? free : 0;
 }
 
-// Formats tenths of a unit as "12.3".
+// Formats tenths of a unit: 123 as "12.3", or as "12" without the tenth.
 class Decimal {
  public:
   explicit Decimal(std::uint64_t tenths, bool with_tenth) {

@@ -11,8 +11,8 @@
 // policy is `off`.
 namespace cacheshim::cuda {
 
-// Measures one call that loads modules, and the preloading after it. Does nothing if no report is
-// requested.
+// Measures one call that loads modules, and the preloading after the call. Does nothing if no report
+// is requested.
 class CostMeter {
  public:
   explicit CostMeter(Driver& driver);
@@ -27,7 +27,7 @@ class CostMeter {
   Driver& driver_;
   bool on_;
   std::uint64_t begin_ns_ = 0;
-  std::size_t free_before_ = 0;  // bytes of device memory; 0: unknown
+  std::size_t free_before_ = 0;  // free bytes of device memory; 0 if unknown
 };
 
 // Records that this process has initialized the driver, and the driver's loading mode.

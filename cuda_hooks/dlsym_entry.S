@@ -9,7 +9,8 @@
  * to libc, with the stack and the argument registers as the caller made them. For all other handles
  * the caller does not matter: a C function handles them.
  *
- * cacheshim_next_dlsym and _dlvsym hold the functions behind ours, and are null until the first call.
+ * cacheshim_next_dlsym and cacheshim_next_dlvsym hold the next functions of these names in the search order. Each is
+ * null until the first call that needs it.
  */
 #if defined(__x86_64__)
 
@@ -20,7 +21,7 @@
 \name:
     .cfi_startproc
     endbr64
-    leaq 1(%rdi), %rax              /* RTLD_NEXT is -1, RTLD_DEFAULT 0 */
+    leaq 1(%rdi), %rax              /* RTLD_NEXT is -1, RTLD_DEFAULT is 0 */
     cmpq $1, %rax
     ja cacheshim_\name\()_of_handle
     movq cacheshim_next_\name(%rip), %rax
@@ -54,7 +55,7 @@
 \name:
     .cfi_startproc
     hint #34                        /* bti c */
-    add x16, x0, #1                 /* RTLD_NEXT is -1, RTLD_DEFAULT 0 */
+    add x16, x0, #1                 /* RTLD_NEXT is -1, RTLD_DEFAULT is 0 */
     cmp x16, #1
     b.hi cacheshim_\name\()_of_handle
     adrp x16, cacheshim_next_\name

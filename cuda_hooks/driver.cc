@@ -28,8 +28,8 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// Calls dlsym. If it fails, removes the error, because the application's next dlerror would
-// otherwise return it.
+// Calls dlsym. If dlsym fails, clears its error, because the application's next call of dlerror would
+// otherwise return that error.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;
@@ -38,9 +38,9 @@ void* find_quietly(void* handle, const char* name) {
   return found;
 }
 
-// Returns the next function in the search order, otherwise the loaded driver's function: Python
-// opens its extensions with RTLD_LOCAL, so the driver that they are linked to is not in the search
-// order.
+// Returns the next function of this name in the search order or, if there is none, the loaded
+// driver's function: Python opens its extensions with RTLD_LOCAL, so a driver to which only
+// extensions are linked is not in the search order.
 void* find_direct(const char* name) {
   if (!may_be_defined(SymbolName(name))) return nullptr;
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
@@ -103,7 +103,7 @@ bool Driver::take(void* base, void* handle) {
 
 void* Driver::base() {
   void* base = base_.load(std::memory_order_acquire);
-  while (base == &being_taken) {  // until the other thread has filled the slot
+  while (base == &being_taken) {  // wait until the other thread has filled the slot
     (void)::sched_yield();
     base = base_.load(std::memory_order_acquire);
   }

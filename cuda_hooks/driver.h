@@ -9,9 +9,9 @@
 // the driver's functions that the hooks call.
 //
 // Slot 0 serves programs and libraries that are linked to the driver. Our exports come before the
-// driver in the search order, and find the functions behind them at the first call. Each other slot
-// is an image of libcuda.so in which a program has looked up a function with dlsym. Usually there is
-// one such image; dlmopen creates more, each with its own functions and state.
+// driver in the search order, and each export finds the driver's function at its first call. Each
+// other slot serves an image of libcuda.so in which a program has looked up a function with dlsym.
+// Usually there is one such image; dlmopen creates more, each with its own functions and state.
 namespace cacheshim::cuda {
 
 enum class Row : unsigned {
@@ -56,7 +56,7 @@ class Driver {
   // Assigns a free slot to the image at `base`. Returns false if another thread has taken the slot.
   bool take(void* base, void* handle);
 
-  std::atomic<void*> base_{nullptr};  // of the image; null for slot 0
+  std::atomic<void*> base_{nullptr};  // the image's address; null for slot 0, and if the slot is free
   std::atomic<void*> real_[static_cast<unsigned>(Row::kCount)] = {};
   std::atomic<void*> calls_[static_cast<unsigned>(Call::kCount)] = {};
 };
@@ -64,8 +64,9 @@ class Driver {
 extern Driver drivers[kSlots];
 
 // Returns the slot of the libcuda image that contains `function`; assigns a slot if the image has
-// none. `handle` is the handle that dlsym searched. Returns 0 if no image contains the function
-// (another library may have a function of this name), or if there are more images than slots.
+// none. `handle` is the handle that dlsym searched. Returns kDirectSlot if no libcuda image
+// contains the function (another library may have a function of this name), or if there are more
+// images than slots.
 int find_slot(void* function, void* handle);
 
 // Returns the hook of `row` that calls the driver of `slot`.

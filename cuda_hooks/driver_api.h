@@ -5,8 +5,8 @@
 #include <cstdint>
 
 // The part of the CUDA driver API that this library hooks or calls, so that the build needs no
-// toolkit. Source: cuda.h of CUDA 13.0, with its names; tests/cuda compares these declarations with
-// cuda.h, if it finds one. If cuda.h was included before this file, its types are used.
+// toolkit. The declarations and names are those of cuda.h in CUDA 13.0; tests/cuda compares them with
+// cuda.h, if it finds one. If cuda.h was included before this file, the types of cuda.h are used.
 #ifndef __cuda_cuda_h__
 
 using cuuint64_t = std::uint64_t;
@@ -16,7 +16,7 @@ using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUcontext = struct CUctx_st*;
 
-// This library only passes these to the driver.
+// This library only passes values of these types to the driver.
 enum CUjit_option : unsigned {};
 enum CUlibraryOption : unsigned {};
 
@@ -39,7 +39,7 @@ enum CUdriverProcAddressQueryResult : unsigned {
 
 extern "C" {
 
-// Functions that are hooked (symbols.def).
+// Functions that the library hooks (symbols.def).
 CUresult cuInit(unsigned int flags);
 CUresult cuModuleLoad(CUmodule* module, const char* path);
 CUresult cuModuleLoadData(CUmodule* module, const void* image);
@@ -53,14 +53,14 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
                                void** jit_values, unsigned int jit_count, CUlibraryOption* options,
                                void** values, unsigned int count);
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode);
-// Version 1 (11.3) and version 2 (12.0); cuda.h maps the plain name to version 2.
+// Version 1 (CUDA 11.3) and version 2 (CUDA 12.0); cuda.h maps the plain name to version 2.
 #undef cuGetProcAddress
 #undef cuGetProcAddress_v2
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status);
 
-// Functions that are called (calls.def).
+// Functions that the hooks call (calls.def).
 CUresult cuCtxGetCurrent(CUcontext* context);
 CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes);
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule module);

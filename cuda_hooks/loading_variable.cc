@@ -12,7 +12,7 @@
 namespace cacheshim::cuda {
 namespace {
 
-// Not const, because these become parts of the environment.
+// Not const, because these strings become parts of the environment.
 constinit char eager_entry[] = "CUDA_MODULE_LOADING=EAGER";
 constinit char lazy_entry[] = "CUDA_MODULE_LOADING=LAZY";
 constinit char eager_mark[] = "CACHESHIM_CUDA_SET=EAGER";
@@ -57,7 +57,7 @@ void add_entry(char* entry) {
   }
   if (count + 2 > kMaxEntries) {
     const auto put = behind_us<decltype(&::putenv)>("putenv");
-    // fails only if memory is short: the hooked cuInit tries again
+    // If putenv fails for lack of memory, the hook of cuInit tries again.
     if (put != nullptr) (void)put(entry);
     return;
   }
@@ -101,7 +101,7 @@ void set_loading_at_start(Loading loading) {
     case Loading::kEager:
     case Loading::kLazy:
       const bool eager = loading == Loading::kEager;
-      // if the user has set this value, the library does not record it as its own
+      // If the user has set this value, the library does not record the value as its own.
       if (is_set_to(value_of(loading))) return;
       put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
       put_entry(kSetVariable, eager ? eager_mark : lazy_mark);

@@ -16,7 +16,7 @@ class ProcessEnvironment final : public Environment {
 
 // Sets or removes CUDA_MODULE_LOADING as `loading` requires, and records for child processes that
 // this library has set it. Allocates only if the environment has more than a thousand variables.
-// Call before main, because no other thread may use the environment.
+// Call before main, because no other thread may use the environment meanwhile.
 void set_loading_at_start(Loading loading);
 
 // Sets the variables again if `loading` is kEager or kLazy and the application has changed the

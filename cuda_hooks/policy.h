@@ -26,15 +26,15 @@ struct Plan {
   CudaPolicy policy = CudaPolicy::kOff;
   Loading loading = Loading::kLeave;
   bool user_is_lazy = false;        // the user has requested LAZY, and the library respects that
-  std::string_view refused_policy;  // the invalid text of CACHESHIM_CUDA_EAGER
-  std::string_view match;           // for kSelect
+  std::string_view refused_policy;  // the value of CACHESHIM_CUDA_EAGER, if it is invalid
+  std::string_view match;           // the pattern of kernel names, for kSelect
 };
 
 // `defaults` is the configuration's entry for this program; the environment takes precedence.
 Plan make_plan(const Environment& environment, const CudaDefault& defaults);
 
-// Returns the plan of a process in which the library is disabled. The plan reverts the setting of
-// an ancestor.
+// Returns the plan of a process in which the library is disabled. The plan removes CUDA_MODULE_LOADING
+// if this library has set the variable in an ancestor process, and otherwise changes nothing.
 Plan make_disabled_plan(const Environment& environment);
 
 }  // namespace cacheshim::cuda

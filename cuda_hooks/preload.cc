@@ -36,8 +36,8 @@ bool matches(const char* name) {
   return name != nullptr && ::regexec(&pattern, name, 0, nullptr, 0) == 0;
 }
 
-// Space for the driver's handles of all functions of a module. Allocated with mmap(2), not on the
-// heap.
+// Space for the driver's handles of all functions of a module. Allocated with mmap(2), because no hook
+// may call malloc(3).
 template <class Handle>
 class HandleArray {
  public:

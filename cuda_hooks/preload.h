@@ -3,9 +3,9 @@
 
 #include "cuda_hooks/driver.h"
 
-// The policy `select`: the driver stays lazy, and the library loads only kernels with matching
-// names immediately. Needs a driver of CUDA 12.4 or newer: with an older one, all kernels stay
-// lazy, and one line (once per process) reports this. Experimental.
+// The policy `select`: the driver stays lazy, and the library immediately loads only the kernels whose
+// names match. Needs a driver of CUDA 12.4 or newer: with an older driver, all kernels stay lazy, and
+// one line (once per process) reports this. Experimental.
 namespace cacheshim::cuda {
 
 // Whether the policy is `select` and the pattern is valid. If the policy is `select` and the

@@ -47,7 +47,8 @@ class FixedText {
   bool fits_ = true;
 };
 
-// Copies `text` to `buffer`, truncated if necessary, because the environment may change later.
+// Copies `text` to `buffer`, truncated if necessary, and makes `text` refer to the copy, because the
+// environment may change later.
 template <std::size_t kCapacity>
 void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   const std::size_t size = text.size() < kCapacity ? text.size() : kCapacity - 1;

@@ -19,7 +19,7 @@ const Plan& plan();
 
 inline bool is_off() { return plan().policy == CudaPolicy::kOff; }
 
-// Returns true only for the first call in a process with this flag.
+// Returns true only for the first call with this flag in a process.
 inline bool is_first(std::atomic<bool>& said) {
   return !said.load(std::memory_order_relaxed) && !said.exchange(true);
 }

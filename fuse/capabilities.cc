@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// docs/security.md lists the same capabilities, and integrations/systemd/cacheshim.service those that are always
+// docs/security.md lists the same capabilities, and integrations/systemd/cacheshim.service lists those that are always
 // needed. tests/hostile compares the lists.
 constexpr cap_value_t kAlwaysNeeded[] = {
     CAP_CHOWN,            // gives objects to the users who create them

@@ -7,7 +7,7 @@
 namespace cacheshim {
 
 // Gives up every capability that a daemon with this owner mode does not need, and sets no_new_privs. From then on,
-// neither the calling thread, nor its later threads, nor a program that one of them executes can get a capability back.
+// neither the calling thread, nor threads that it starts, nor programs that they execute can get a capability back.
 // docs/security.md says why the daemon needs the remaining capabilities. Requires: the process has one thread, because
 // each thread has capabilities of its own. Errors: those of capset(2) and prctl(2); the thread may then keep all of its
 // capabilities.

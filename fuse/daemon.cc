@@ -42,7 +42,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kUnmountedSignal = SIGUSR2;  // from a receiver to the main thread
+constexpr int kUnmountedSignal = SIGUSR2;  // a receiver sends it to the main thread
 
 Result<RunDirectory> make_run_directory(const DaemonOptions& options, const std::string& routes) {
   UniqueFd lock;
@@ -83,7 +83,8 @@ std::string shown_path(const DaemonOptions& options) {
   return options.shown_path.empty() ? options.mount_point : options.shown_path;
 }
 
-// Returns the directory that messages name.
+// Returns the directory that log messages show as served: the topmost lower directory of a plain overlay, otherwise the
+// store.
 std::string served_directory(const DaemonOptions& options) {
   return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }
@@ -103,8 +104,9 @@ Status prepare_base(const Store& store, const std::vector<Profile>& profiles) {
   return {};
 }
 
-// Records the mount's path. Entries that contain absolute paths are published only from the recorded path, and replaced
-// if they contain another path. The record stays while another daemon serves the store at the recorded path.
+// Records the mount's path. An entry that contains absolute paths is published only from the mount at the recorded
+// path. If an entry of the base contains another mount's path, the next valid build replaces the entry. If another
+// daemon served the store when this daemon opened it, an existing record stays.
 void record_mount_path(Store& store, const std::string& shown) {
   const std::string before = store.mount_path();
   if (before == shown) return;
@@ -133,8 +135,8 @@ bool is_mounted_at(const std::string& path, dev_t device) {
 }
 
 // Waits for a signal and returns it. Calls `on_left` when the mount is no longer at its path in this mount namespace,
-// and again at the signal. The first call can be long before the second: other mount namespaces or open files may keep
-// the mount alive.
+// and again at the signal. The first call can come long before the second: other mount namespaces or open files may
+// keep the mount alive.
 int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
                     const std::function<void()>& on_left) {
   const auto device = device_of_mount(mount_point);
@@ -189,7 +191,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
                  .on_end = [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); }});
   const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
-  mount.close_waits();  // first, because the following steps may take long
+  mount.close_waits();  // first, because the following steps may take a long time
   session.detach();
   mount.finish_tasks();
   session.stop();
@@ -201,7 +203,8 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   return std::nullopt;
 }
 
-// Shows the base to processes for direct opens. If that fails, jobs open everything through the mount.
+// Makes the base visible to processes, so that they can open its files directly. If that fails, jobs open everything
+// through the mount.
 void offer_direct_opens(RunDirectory& run_directory, const Store& store,
                         const DaemonOptions& options) {
   if (options.owners.keep) return;
@@ -229,7 +232,7 @@ void warn_of_run_directory(const std::string& run_dir, Errno error) {
                "jobs take their routes and read the base through the mount");
 }
 
-// Returns the directory of the layers, for `status`; empty if there are no layers.
+// Returns the directory of the layers, for answers of the control directory; empty if there are no layers.
 std::string layers_path(const DaemonOptions& options) {
   if (options.is_store_read_only) return "";
   return options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;

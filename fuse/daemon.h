@@ -55,21 +55,21 @@ struct DaemonOptions {
   // The maximum time that a process waits for another process's build; 0: it does not wait.
   std::chrono::seconds flight_timeout{120};
   bool verify_on_open = false;
-  LimitValues limits = default_limits();  // of one user
+  LimitValues limits = default_limits();  // the limits of one user
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // the time between two maintenance rounds (StoreKeeper)
   // The preferred way to detect changes to the base by other processes. If it is unavailable, the daemon uses another
-  // one.
+  // way.
   WatchMode watch = WatchMode::kFanotify;
-  bool io_uring = true;  // receive requests over io_uring if the kernel supports it
+  bool io_uring = true;  // whether to receive requests over io_uring if the kernel supports it
   unsigned threads = 0;  // receivers (SourceOptions); 0: depends on the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerMode owners;
-  // The attempt of the job that this mount belongs to. When the mount is closed, the daemon records this attempt. If
-  // `cycle` is empty, it records nothing.
+  // The job attempt that this mount belongs to. The daemon records it when the mount is closed. If `cycle` is empty,
+  // the daemon records nothing.
   std::string cycle;
-  // The run directory's lock if this process already holds it. For example, a standby that takes over holds it.
+  // The run directory's lock if this process already holds it, as a standby does when it takes over; otherwise null.
   std::shared_ptr<UniqueFd> run_lock;
   // Records the requests, if not null. Requires: io_uring is false.
   RequestTrace* trace = nullptr;

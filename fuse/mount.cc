@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kFirstSearchInterval{100};
 constexpr std::chrono::seconds kAnswerDeadline{1};
 constexpr std::chrono::seconds kFinishDeadline{10};
 
-// Descriptors that the daemon needs for itself, and for files that no user pays for: the lock files of the base
+// Descriptors that the daemon needs for itself, and for files for which no user is charged: the lock files of the base
 // (HeldObjects), watches, the store's directories.
 std::uint64_t own_descriptors(std::uint64_t all) {
   constexpr std::uint64_t kMostOwn = 2048;
@@ -107,7 +107,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
   const WriterLock lock(job.overlay.mutex());
   if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
   CACHESHIM_TRY(found, job.overlay.find(""));
-  nodes.forget(jobs_dir, 1);  // any name in the root may be the overlay's own
+  nodes.forget(jobs_dir, 1);  // the overlay itself may contain a file named .jobs
   nodes.objects().make_root_view(&job, found.st, found.in_upper);
   return {};
 }
@@ -145,8 +145,7 @@ EventLoop::Clock::time_point Mount::tend() {
   next_tending_ = now + idle_interval();
   keeper.tend_if_due(tasks);
   idle_jobs_->tick();
-  // A search for processes usually ends soon, but may hang for long, so the interval of the checks
-  // doubles.
+  // A search for processes usually ends soon but may hang for a long time, so the interval between the checks doubles.
   search_interval_ = std::clamp(2 * search_interval_, kFirstSearchInterval, idle_interval());
   if (idle_jobs_->is_searching()) return next_tending_ = now + search_interval_;
   search_interval_ = {};
@@ -236,10 +235,11 @@ void Mount::stop() {
   batons.stop();
   timeouts.stop();
   ticker.stop();
-  single_flight.stop();  // after the last publishing, which reports to it
+  single_flight.stop();  // after the last publishing, because publishing reports to single_flight
 }
 
-// io_uring has a queue per core, in which a RELEASE may wait without the daemon's knowledge.
+// With io_uring, `is_releasing` always returns true: a RELEASE may wait in the queue of any core without the daemon's
+// knowledge.
 LockSystem Mount::lock_system() {
   LockSystem system = LockSystem::real();
   system.is_releasing = [this] { return uses_io_uring_ || releases > 0; };

@@ -65,9 +65,9 @@ class Mount {
   void start(int device, std::function<void(const Baton&)> reap);
   // Call during FUSE_INIT, after start().
   void connected(const Protocol& agreed);
-  // Call before the mount goes away. Records the closing, fails waiting lock requests with ENOLCK, ends waits for
-  // builds and for a job's end, and prevents new waits. Returns once the clients of the control file have read their
-  // answers, or after 1 second.
+  // Call before the mount goes away. Records the closing in the run directory (closing_record.h), fails waiting lock
+  // requests with ENOLCK, ends waits for builds and for a job's end, and prevents new waits. Returns once the clients
+  // of the control file have read their answers, or after 1 second.
   void close_waits() EXCLUDES(closing_mutex_);
   // As close_waits(), but calls reopen_waits() after `time` if the mount still exists.
   void close_waits_for(std::chrono::seconds time) EXCLUDES(closing_mutex_);
@@ -97,16 +97,16 @@ class Mount {
   const EntryMap entries;
   const std::time_t started;
   Counters counters;
-  UserLimits limits;  // before the parts that charge users
+  UserLimits limits;  // declared before the parts that charge users
   FreeSpace layer_space{store.layers()};
   FreeSpace store_space{store.staging()};
   NodeTable nodes;
   HandleTable handles;
   OpenFiles open_files;
   IoModes io_modes;
-  std::atomic<int> releases{0};  // RELEASE requests in progress that have not released their locks
-  // Runs the tasks for lock requests and control files, because clients wait for these. The tasks of `loop` may wait
-  // for a job's lock or a disk, and must not delay them.
+  std::atomic<int> releases{0};  // RELEASE requests in progress whose locks are not released yet
+  // Runs the tasks for lock requests and control files, because clients wait for these tasks. `loop` is separate,
+  // because its tasks may wait for a job's lock or for a disk.
   EventLoop prompt_loop;
   EventLoop loop;  // runs the tasks of all other services
   LockTable locks{counters, prompt_loop, lock_system()};

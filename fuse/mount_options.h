@@ -17,7 +17,7 @@ namespace cacheshim {
 
 struct MountOptions {
   std::string shown_path;  // where users see the mount
-  std::string layers_dir;  // for messages
+  std::string layers_dir;  // for answers of the control directory; "" if there are no layers
   std::string store_dir;
   std::string run_dir;
   std::string routes;  // for processes that cannot read run_dir
@@ -33,7 +33,7 @@ struct MountOptions {
   const DirectAccess* direct = nullptr;  // must outlive the mount
   std::optional<PublishAllow> allow;
   bool verify_on_open;
-  LimitValues limits{};  // of one user
+  LimitValues limits{};  // the limits of one user
 };
 
 // The result of FUSE_INIT.

@@ -82,8 +82,8 @@ class Finder {
     });
   }
 
-  // Returns one pattern that matches the names of all these paths and of no other file or, if there
-  // is none, a pattern for each name.
+  // Returns one pattern that matches the names of all these paths and of no other file. If there is no
+  // such pattern, returns a pattern for each name, but at most kMostPatterns patterns.
   std::vector<std::string> patterns_of(const std::set<std::string>& paths) const {
     std::set<std::string> names;
     for (const std::string& path : paths) names.insert(name_of(path));
@@ -106,8 +106,8 @@ class Finder {
     }
   }
 
-  // Decides by the name, because the daemon gets no request for an open with O_EXCL that fails: the
-  // kernel itself answers it.
+  // Requires that the name contain "lock". A failed open with O_EXCL would be better evidence, but the daemon gets no
+  // request for it, because the kernel itself answers such an open.
   bool is_baton(const History::Gone& gone) const {
     const std::string name = name_of(gone.path);
     return gone.is_exclusive && gone.to.empty() && !first_.locked.contains(gone.path) &&
@@ -222,14 +222,14 @@ class Finder {
     return endings;
   }
 
-  // Adds the names of the files that complete an entry: for each entry, the file that was renamed
-  // into the entry's directory last.
+  // Adds patterns for the names of the files that complete an entry: in each entry, the file that was renamed into the
+  // entry's directory last.
   void add_completion(const EntryGroup& group, EntryFacts& entry) const {
     std::set<std::string> last;
     std::set<std::string> alone;
     for (const auto& [directory, files] : group.members) {
       const File& file = first_.files.at(files.back());
-      // the rename of the directory completes the entry
+      // In this case, the rename of the directory completes the entry.
       if (file.arrival == Arrival::kWithDirectory) return;
       if (file.arrival == Arrival::kInPlace) return;
       const std::string& path = files.back();

@@ -17,7 +17,7 @@ struct Observed {
   std::string seen;
 };
 
-// Entries that match one pattern.
+// The facts about the entries that match one pattern.
 struct EntryFacts {
   std::string path;
   // The endings of the files that form an entry; empty if entries are directories.
@@ -37,14 +37,14 @@ struct CacheFacts {
   std::vector<Observed> locks;
   std::vector<Observed> batons;
   std::vector<std::string> notes;
-  // Whether the command has created files, even if it has removed them.
+  // Whether the command has created files or directories, even if it has removed them again.
   bool has_files = false;
   bool is_closed_to_others = false;  // no file's mode gives rights to group or others, as after mkstemp(3)
 };
 
 struct Evidence {
   std::vector<FileEvent> first;
-  // A second run of the command, on the files of the first run.
+  // The events of a second run of the command, which began with the files that the first run had left.
   std::optional<std::vector<FileEvent>> second;
   // The mode and text of a file that exists at the end. The text of a large file is left empty.
   struct Content {
@@ -55,7 +55,7 @@ struct Evidence {
   std::string directory;  // the cache's directory, as the command sees it
 };
 
-// Returns the facts. Pure except for `read`.
+// Derives the facts from the evidence. Pure, except that it calls `evidence.read`.
 CacheFacts find_facts(const Evidence& evidence);
 
 }  // namespace cacheshim::learn

@@ -89,8 +89,8 @@ class Grouping {
     return std::nullopt;
   }
 
-  // Returns the pattern of an entry's path. The part above the entry is literal, except for levels
-  // that spread keys over directories.
+  // Returns the pattern of an entry's path. The directories above the entry are literal, except for
+  // fan-out directories (is_fan_out()).
   static std::string pattern_of(const Unit& unit) {
     const auto parts = components(unit.entry);
     std::string pattern;

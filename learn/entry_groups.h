@@ -24,11 +24,11 @@ struct EntryGroups {
 
 // Groups the files into entries. The entry of a file is the first of these that exists:
 //   1. the directory with which the file was renamed into place;
-//   2. the first directory on the path with a key in its name or, if only the file's own name has
-//      a key, all files whose paths are the same up to the end of the key;
+//   2. the first directory on the path that has a key (end_of_key()) in its name or, if only the
+//      file's own name contains a key, all files whose paths are the same up to the end of the key;
 //   3. the file's directory, if a directory beside it has a file of the same name.
-// A directory that contains entries is not an entry itself. `left_out` are files that belong to no
-// entry, such as locks. Pure.
+// A directory that contains entries is not an entry itself. Ignores the files in `left_out`, such as
+// locks. Pure.
 EntryGroups group_entries(const std::map<std::string, File>& files,
                           const std::set<std::string>& left_out);
 

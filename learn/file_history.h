@@ -11,19 +11,20 @@
 
 namespace cacheshim::learn {
 
-// The way in which a name appeared.
+// How a file got its name: it was created with the name, was renamed or linked to the name, or was moved together with
+// its directory.
 enum class Arrival { kInPlace, kRenamed, kWithDirectory };
 
 struct File {
   bool is_directory = false;
   Arrival arrival = Arrival::kInPlace;
-  // The position of the event that gave the file its name; not that of a rename of its directory.
+  // The position of the event that gave the file its name. A rename of its directory does not change the position.
   std::size_t order = 0;
   std::string renamed_directory = {};  // for kWithDirectory: the new name of the directory
   bool is_exclusive = false;           // created with O_EXCL
 };
 
-// The files that exist after a run, and those that it has removed.
+// What one run did to the files of a cache.
 struct History {
   std::map<std::string, File> files;  // files and directories that exist at the end, by path
   struct Gone {
@@ -34,7 +35,7 @@ struct History {
   };
   std::vector<Gone> gone;
   std::set<std::string> locked;  // paths that were locked
-  // Names that a thread looked up, that were absent, and that its next call did not create.
+  // Paths that a thread looked up while they were absent, unless the thread's next call created them.
   std::set<std::string> missed;
   // How often each file was opened for writing, or replaced, after it had been created.
   std::map<std::string, int> written_again;

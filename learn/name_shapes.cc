@@ -8,12 +8,12 @@
 namespace cacheshim::learn {
 namespace {
 
-constexpr char kFinal = '\1';  // replaces the final name within a temporary one
+constexpr char kFinal = '\1';  // replaces the final name within a temporary name
 const char* const kUuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 constexpr std::size_t kKeyHex = 8;
 constexpr std::size_t kKeyLength = 16;
 constexpr std::size_t kMostNames = 2000;  // the most names that are compared with one another
-// the longest part that becomes '?'; a longer one becomes '*'
+// the longest part whose characters each become '?'; a longer part becomes one '*'
 constexpr std::size_t kLongestKept = 40;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -21,7 +21,7 @@ bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // Whether the text has both letters and digits, or at least one upper-case and two lower-case
-// letters. A word in lower or upper case has neither.
+// letters. A word that is all in lower case or all in upper case has neither.
 bool looks_random(std::string_view text) {
   const auto count = [&](auto is) { return std::count_if(text.begin(), text.end(), is); };
   const auto digits = count(is_digit);
@@ -72,8 +72,8 @@ std::string without_ids(const std::string& text, const std::set<pid_t>& threads)
   return result;
 }
 
-// Replaces the random part at the end of the name: as Python's tempfile makes it, or six characters
-// as mkstemps(3) makes them, with or without a suffix.
+// Replaces the random part at the end of the name, or before its suffix: eight characters, as Python's tempfile makes
+// them, or six, as mkstemps(3) makes them. In the expressions, "\1" is kFinal, not a back-reference.
 std::string without_random_end(const std::string& text) {
   static const std::regex python("(?:tmp|\1)([a-z0-9_]{8})(?=\\.|$)");
   if (std::regex_search(text, python)) return replaced(text, python);
@@ -85,7 +85,7 @@ std::string without_random_end(const std::string& text) {
 
 // Merges two shapes that differ in one part. This part becomes one '?' per character if both shapes
 // have the same length, otherwise '*'. Returns nothing if fewer than 3 characters are common, or if
-// the shapes have the same length and the part contains a separator.
+// the shapes have the same length and the part of `a` contains anything but letters, digits and '?'.
 std::optional<std::string> merged(const std::string& a, const std::string& b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   const auto front = static_cast<std::size_t>(differs.first - a.begin());

@@ -13,8 +13,8 @@
 // chooses. Pure.
 namespace cacheshim::learn {
 
-// Returns a pattern for this name alone, except that '?' stands for each character that is not
-// printable ASCII.
+// Returns a pattern that matches only this name, except that '?' replaces each space and each byte
+// that is not printable ASCII.
 std::string literal(std::string_view name);
 
 // Returns the end of the first part of `name` that looks like a key: a run of at least 8 lower-case
@@ -22,20 +22,21 @@ std::string literal(std::string_view name);
 // nothing if there is no such part.
 std::optional<std::size_t> end_of_key(std::string_view name);
 
-// Whether the name looks like a level that spreads keys over directories: one or two hexadecimal
-// digits.
+// Whether this can be the name of a fan-out directory, such as `ab` in git's `objects/ab/`: one or
+// two hexadecimal digits.
 bool is_fan_out(std::string_view name);
 
 struct TemporaryName {
   std::string name;
-  std::string final_name;  // the new name, or ""
+  std::string final_name;  // the name to which it was renamed; "" if it was not
 };
 
-// Returns a pattern that matches similar temporary names. '*' stands for the final name, for a
-// hexadecimal number of more than 40 digits, and for process ids: the numbers among `threads`, and
-// all others of three digits or more that are not part of a word. '?' stands for each hexadecimal
-// digit of a UUID or of a number of 16 to 40 such digits, and for each character of the random part
-// that mkstemp(3), Python's tempfile and similar functions make.
+// Returns a pattern that matches this temporary name and similar ones:
+//   - '*' replaces the final name, a hexadecimal number of more than 40 digits, and a process id: a
+//     number in `threads`, or any number of three or more digits that is not part of a word.
+//   - '?' replaces each digit of a UUID and of a hexadecimal number of 16 to 40 digits, and each
+//     character of the random part that mkstemp(3), Python's tempfile and similar functions make.
+//     It also replaces spaces, control characters, '[' and '\'.
 std::string shape_of(const TemporaryName& temporary, const std::set<pid_t>& threads);
 
 // Returns the shapes of the first 2000 names, each once. Merges shapes that differ in only one
@@ -43,10 +44,10 @@ std::string shape_of(const TemporaryName& temporary, const std::set<pid_t>& thre
 std::vector<std::string> shapes_of(const std::vector<TemporaryName>& names,
                                    const std::set<pid_t>& threads);
 
-// Returns a pattern for all of the names: their common beginning and ending, or the name itself if
-// there is only one and it has no key. A beginning must end with '.', '_' or '-', and an ending
-// must begin with one of these. Ignores a beginning with a key. Returns nothing if the names have
-// neither.
+// Returns a pattern for all of the names: their common beginning and ending with '*' between them
+// or, if there is only one name and it has no key, that name. The beginning must end with '.', '_'
+// or '-', and the ending must begin with one of these. Ignores a beginning that contains a key.
+// Returns nothing if neither a beginning nor an ending remains.
 std::optional<std::string> common_pattern(const std::set<std::string>& names);
 
 }  // namespace cacheshim::learn

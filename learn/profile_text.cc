@@ -10,9 +10,10 @@ namespace cacheshim::learn {
 namespace {
 
 constexpr std::size_t kWidth = 110;
-constexpr std::string_view kIndent = "  ";  // of the second and later lines of a comment
+constexpr std::string_view kIndent = "  ";  // indents the second and later lines of a comment
 
-// Replaces control characters, because text that a program chose goes into comments.
+// Replaces control characters with '?'. The text may contain names that a program has chosen: a line
+// break in such a name would end the comment or the string.
 std::string plain(std::string_view text) {
   std::string result(text);
   std::replace_if(

@@ -151,7 +151,7 @@ class Decoder {
       case FUSE_LINK:
         return link(in, request, error);
       default:
-        return;  // a release
+        return;  // other requests, such as FUSE_RELEASE, are not events
     }
   }
 
@@ -159,8 +159,8 @@ class Decoder {
     if (events_.size() < kMostEvents) events_.push_back(std::move(event));
   }
 
-  // Adds a call on a name in a directory. `node` is the number of the object that the call has
-  // found or created; 0 if none.
+  // Adds the event of a request for a name in a directory. `node` is the node number of the object
+  // that the request has found or created; 0 if none.
   void name(Op op, const fuse_in_header& in, const std::string& name, int error,
             std::uint64_t node) {
     if (error == 0 && node != 0) names_.know(node, in.nodeid, name);
@@ -223,7 +223,7 @@ class Decoder {
   static pid_t thread_of(const fuse_in_header& in) { return static_cast<pid_t>(in.pid); }
 
   Names names_;
-  // Requests without a reply so far, indexed by number.
+  // Requests without a reply so far, indexed by their field `unique`.
   std::unordered_map<std::uint64_t, std::string_view> open_;
   std::vector<FileEvent> events_;
 };

@@ -2,8 +2,8 @@
 #pragma once
 
 // FileLock excludes other processes by flock(2) on a file beside the protected file, `<path>.lock`.
-// It also excludes Python's filelock and flock(1). Works on a cacheshim mount and on any other file
-// system.
+// It also excludes processes that lock this file with Python's filelock or with flock(1). Works on a
+// cacheshim mount and on any other file system.
 //
 // Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` prints its include path.
 // The daemon's own locks are in fuse/services/locks/.
@@ -34,9 +34,9 @@ struct LockError {
   };
   Reason reason;
   int code;          // errno; EWOULDBLOCK for kTimedOut
-  std::string path;  // of the lock file
+  std::string path;  // the lock file's path
 
-  // One line: what, where, why.
+  // Returns one line that says what failed, on which file, and why.
   std::string message() const {
     const char* what = reason == Reason::kCannotOpen ? "cannot open lock file" : "cannot lock";
     const std::string why =
@@ -62,9 +62,9 @@ class FileLock {
   static constexpr std::chrono::milliseconds kCadence{50};
   static constexpr std::chrono::seconds kDefaultTimeout{10};
 
-  // Will lock `path`.lock. Does not open the file yet.
+  // Constructs a lock for the file `path`.lock, but does not open the file yet.
   explicit FileLock(std::string path) : path_(std::move(path) + ".lock") {}
-  // Will lock the file `lock_path` itself.
+  // Returns a lock for the file `lock_path` itself.
   static FileLock of_file(std::string lock_path) {
     FileLock lock{std::string()};
     lock.path_ = std::move(lock_path);
@@ -141,8 +141,8 @@ class FileLock {
     return fd;
   }
 
-  // Whether the name still leads to the locked file. It may not, because other programs may remove
-  // lock files.
+  // Whether the name still leads to the locked file. Another program may have removed or replaced the
+  // lock file.
   bool is_current() const {
     struct stat held;
     struct stat named;

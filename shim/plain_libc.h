@@ -2,9 +2,9 @@
 #pragma once
 
 // Declares libc's functions under their symbol names. Include this file first in every file that
-// defines or names an interposed function. Undefines _FILE_OFFSET_BITS, which Meson sets to 64 and
-// which renames a definition of open to open64, and _FORTIFY_SOURCE, which substitutes inline
-// bodies.
+// defines or names an interposed function. Undefines _FILE_OFFSET_BITS, because Meson sets it to 64,
+// which would rename a definition of open to open64. Undefines _FORTIFY_SOURCE, because it replaces
+// functions with inline bodies.
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 #undef _FORTIFY_SOURCE
@@ -15,7 +15,7 @@
 #include <features.h>
 #undef __nonnull
 #define __nonnull(parameters)
-// Some programs still call deprecated functions.
+// Some programs still call deprecated functions, so the library defines hooks for them.
 #undef __attribute_deprecated__
 #define __attribute_deprecated__
 
@@ -40,8 +40,8 @@
 #include <unistd.h>
 #include <utime.h>
 
-// Functions that libc exports for programs built with older versions, or for its own macros, and
-// that its headers do not declare (or no longer declare).
+// libc exports these functions for programs that were built with an older libc, or for its own
+// macros. libc's headers do not declare them, or no longer do.
 extern "C" {
 int __open(const char* path, int flags, ...);
 int __open64(const char* path, int flags, ...);

@@ -30,14 +30,14 @@ Found find_in(const LoadedObject& object, const SymbolName& name, void*& functio
   return function == nullptr ? Found::kSomehow : Found::kHere;
 }
 
-// Returns the object that dlsym(RTLD_NEXT) would search first, the next one after this library;
-// null if the loader's list does not show it.
+// Returns the next object after this library, which dlsym(RTLD_NEXT) would search first; null if
+// this library is not in the loader's list, or is the last object there.
 const link_map* next_object() {
   const link_map* const own = own_object();
   return own == nullptr ? nullptr : own->l_next;
 }
 
-// For glibc before 2.34, where dlsym is in libdl, which few programs load.
+// Used with glibc before 2.34: there, dlsym is in libdl, which few programs load.
 void* find_without_dlsym(const SymbolName& name) {
   void* function = nullptr;
   for (const link_map* listed = next_object(); listed != nullptr; listed = listed->l_next) {
@@ -48,7 +48,7 @@ void* find_without_dlsym(const SymbolName& name) {
 
 void* ask_loader(const SymbolName& name) {
   if (looking_up) return nullptr;
-  const auto find = libc_loader().find;  // dlsym itself is one of the interposed names
+  const auto find = libc_loader().find;  // not ::dlsym, because this library interposes dlsym
   if (find == nullptr) return find_without_dlsym(name);
   if (!may_be_defined(name)) return nullptr;
   looking_up = true;

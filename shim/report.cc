@@ -21,7 +21,7 @@ namespace cacheshim {
 namespace {
 
 constinit std::atomic<bool> is_settled{false};
-constinit char report_file[PATH_MAX] = {};  // empty: stderr
+constinit char report_file[PATH_MAX] = {};  // if empty, lines go to stderr
 constinit bool had_stderr = true;
 
 // Whether `fd`, descriptor 2, is stderr rather than a data file that the program has opened: it was
@@ -89,13 +89,13 @@ UniqueFd open_as_root(int flags) {
   return is_own && !has_other_names ? std::move(file) : UniqueFd();
 }
 
-// Opens the file that CACHESHIM_LOG names. Does not wait for the reader of a FIFO.
+// Opens the file that CACHESHIM_LOG names. Does not wait for a reader of a FIFO.
 UniqueFd open_report_file() {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   if (report_file[0] == '\0') return UniqueFd();
   UniqueFd file =
       is_root_process() ? open_as_root(kFlags) : UniqueFd(real::open(report_file, kFlags, 0666));
-  if (file) (void)::fcntl(file.get(), F_SETFL, O_APPEND);  // without O_NONBLOCK: a line waits for space in a pipe
+  if (file) (void)::fcntl(file.get(), F_SETFL, O_APPEND);  // clears O_NONBLOCK: a write to a full pipe waits
   return file;
 }
 

@@ -39,7 +39,7 @@ void make_directories(std::string_view path) {
     const bool last = i + 1 == path.size();
     if (i == 0 || (!last && path.data()[i + 1] != '/')) continue;
     directory.text[i + 1] = '\0';
-    (void)real::mkdir(directory.text, mode_t{0777});  // EEXIST for all but the last one or two
+    (void)real::mkdir(directory.text, mode_t{0777});  // fails with EEXIST for all but the last one or two
   }
 }
 
@@ -62,7 +62,7 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
 }
 
 // Routes a path after the mount is gone. A relative path stays unchanged. But its default directory
-// may have to be created, because the process has seen that directory exist in the view.
+// may have to be created, because the process has seen that this directory exists in the view.
 RoutedPath route_broken(PathAt at, PathBuffer& out) {
   const bool is_relative = at.path[0] != '/';
   RoutedPath routed =
@@ -119,7 +119,7 @@ bool mount_is_there() {
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
   const Result<MountState> found = read_mount_state(routes().mount());
-  // mountinfo cannot be read. If the mount's path does not exist either, as in a chroot without
+  // Here, mountinfo could not be read. If the mount's path does not exist either, as in a chroot without
   // /proc, the mount counts as gone. Otherwise the application gets the error of its own call.
   if (!found) return error != ENOENT && error != ENOTDIR;
   if (found->kind == MountKind::kNone || found->kind == MountKind::kForbidden) return false;
@@ -150,7 +150,7 @@ bool is_gone(CallKind kind, int error) {
 void say_so(PathAt at, int error) {
   if (start.warned != nullptr) {
     if (*start.warned == '1') return;
-    *start.warned = '1';  // children inherit it
+    *start.warned = '1';  // child processes inherit this value
   }
   PathBuffer buffer;
   const RoutedPath routed = router.fall_back(at.path, buffer, same_directory);
@@ -165,7 +165,7 @@ void say_so(PathAt at, int error) {
 // of the process's own user.
 constinit std::atomic<bool> has_left_view{false};
 
-// Call after EACCES. Returns true if has_left_view becomes true.
+// Call after EACCES. Returns true if this call has set has_left_view.
 bool leaves_closed_view() {
   struct stat view;
   if (::geteuid() == 0 || has_left_view.load(std::memory_order_relaxed)) return false;

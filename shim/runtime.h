@@ -10,16 +10,17 @@
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main,
 // in programs that do not expect it. Idea: the constructor makes all decisions and stores them in
 // static memory. After that, only two events change where paths lead, each by one atomic store: the
-// mount is gone ("broken"), or the job turns out to belong to another user. The noted spellings
-// (given_back.h) are hints of one word each. Invariant: a hook locks nothing, allocates only where
-// libc's function allocates too, and leaves errno as libc would have. Cost: for a path outside all
-// caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB of stack.
+// mount is gone ("broken"), or the job turns out to belong to another user. The spellings that
+// given_back.h records are only hints, each in one atomic variable. Invariant: a hook locks nothing,
+// allocates only where libc's function allocates too, and leaves errno as libc would have. Cost: for
+// a path outside all caches one check of its text (path_gate.h); for a routed path one copy into
+// 4 KiB of stack.
 namespace cacheshim {
 
 enum class CallKind {
-  kLook,  // a failure is a valid result, unless the mount is gone
-  // creates a name; such a call also fails, without effect, in the directory that remains after an
-  // unmount, so its failure may mean that the mount is gone
+  kLook,  // creates nothing; a failure is a valid result, unless the mount is gone
+  // creates a name; a failure may mean that the mount is gone, because the call also fails, without
+  // effect, in the directory that remains after an unmount
   kCreate,
 };
 
@@ -39,10 +40,10 @@ extern Router router;
 
 inline const Routes& routes() { return router.routes(); }
 
-// If this returns false, route() would leave the path unchanged.
+// Returns false only if route() would leave the path unchanged.
 inline bool may_match(const char* path) { return path != nullptr && router.may_match(path); }
 
-// Returns where the path leads now; a null path is foreign. May change errno.
+// Returns where the path leads now; kForeign for a null path. May change errno.
 RoutedPath route(PathAt at, PathBuffer& out);
 
 // Returns true if stat(2) finds the same object at both paths. May change errno.
@@ -60,15 +61,16 @@ std::string_view directory_of(int dirfd, PathBuffer& out);
 // In both cases, prints a line if neither this process nor an ancestor has printed one. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
-// Whether `device` is the st_dev of files of the current mount. Returns false for a bound view.
+// Whether `device` is the st_dev of the current mount's files. Returns false for a bound view.
 // Async-signal-safe; may change errno.
 bool is_device_of_mount(unsigned long device);
 
 // The results of the constructor.
 struct Start {
-  unsigned long device = 0;  // st_dev of files of the mount
-  bool strict = false;       // never fall back
-  // the value of CACHESHIM_WARNED in the environment; '1' after the warning
+  unsigned long device = 0;  // st_dev of the mount's files
+  bool strict = false;       // if true, never fall back to the default paths
+  // The value of CACHESHIM_WARNED in the environment: '1' after a warning, otherwise '0'. Null if the
+  // variable could not be set.
   char* warned = nullptr;
 };
 void activate(const Start& start);

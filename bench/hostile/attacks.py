@@ -18,8 +18,8 @@ HOLD_S = 0.5
 
 
 def notifications(mount, _prefix):
-    """Repeatedly makes getdents(2) hang in directories of the attacker's view. Meanwhile, the kernel holds the lock of
-    the directory, so the daemon's invalidations of names in the directory wait."""
+    """Repeatedly makes getdents(2) hang in directories of the attacker's view. Meanwhile, the kernel holds the locks of
+    these directories, so the daemon's invalidations of names there wait."""
     while True:
         child = os.fork()  # each Buffer enters a new user namespace, and at most 32 of them can be nested
         if child == 0:

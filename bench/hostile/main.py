@@ -57,7 +57,7 @@ class Ground:
         self._runs = 0
 
     def run_victim(self, seconds):
-        """Returns the times of each operation."""
+        """Runs the victim. Returns {kind of operation: [times in µs]}."""
         done = jobs.as_user(VICTIM, ["/usr/bin/python3", "-B", self._scratch / "victim.py", self.mount.path,
                                      self.prefix(), seconds], job="victim", timeout=seconds + 600)
         self._runs += 1
@@ -66,7 +66,7 @@ class Ground:
         return json.loads(done.stdout)
 
     def prefix(self):
-        """Returns the prefix of the names of the next victim's entries."""
+        """Returns the name prefix of the entries that the next victim will publish."""
         return f"V{self._runs}-"
 
     @contextlib.contextmanager

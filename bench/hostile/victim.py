@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-HITS = 50  # for each entry that is published
+HITS = 50  # the number of hits per published entry
 ENTRIES = 100
 FILES = 4
 WARM_UP_S = 4

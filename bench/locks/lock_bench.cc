@@ -111,7 +111,7 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
   if (child == 0) {
     const UniqueFd fd = open_file(path);
     for (int round = 1; round <= rounds; ++round) {
-      wait_until(board.done, 2 * round - 1);  // the holder has the lock
+      wait_until(board.done, 2 * round - 1);  // until the holder has the lock
       board.waiting = round;
       lock(fd, LOCK_EX);
       board.got = now_us();

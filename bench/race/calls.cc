@@ -22,7 +22,7 @@ void check(int result, const char* call, const std::string& path) {
 }
 
 struct CloseDirectory {
-  void operator()(DIR* directory) const { (void)::closedir(directory); }  // no data can be lost
+  void operator()(DIR* directory) const { (void)::closedir(directory); }  // an error is harmless
 };
 
 // Calls visit(name) for each entry except "." and "..", and returns their number.
@@ -70,7 +70,7 @@ void write_file(const std::string& path, std::string_view bytes) {
 
 size_t read_file(const std::string& path) {
   // The buffer is page-aligned, so that its offset in a page is the same for all contestants. The
-  // offset of a heap buffer depends on the lengths of the paths, and made hits 3 % slower.
+  // offset of a heap buffer depends on the lengths of the paths; some offsets made hits 3 % slower.
   alignas(4096) static char buffer[size_t{64} * 1024];
   const UniqueFd file = open_file(path, O_RDONLY);
   struct stat status {};

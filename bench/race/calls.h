@@ -26,7 +26,7 @@ size_t read_file(const std::string& path);
 // Calls opendir, reads all entries, calls closedir. Returns the number of entries without "." and
 // "..".
 size_t list_directory(const std::string& path);
-// Does the same, and calls lstat for the path of each entry, as Python's os.scandir() and
+// As list_directory(), but also calls lstat for the path of each entry, as Python's os.scandir() and
 // DirEntry.stat() do.
 size_t scan_directory(const std::string& path);
 

@@ -40,7 +40,7 @@ _UNIONFS = (
 @dataclass(frozen=True)
 class Contestant:
     name: str
-    mount: tuple[str, ...] = ()  # empty: nothing is mounted
+    mount: tuple[str, ...] = ()  # if empty, nothing is mounted
     unmount: tuple[str, ...] = ("umount", "{mount}")
     seen_at: str = "{mount}/" + CACHE
     is_fuse_peer: bool = True  # whether the bars compare cacheshim with this contestant

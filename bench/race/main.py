@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the race of overlay file systems. scripts/bench calls it in namespaces of its own.
+"""Runs the race of overlay file systems. scripts/bench starts this program in separate namespaces.
 
 Exit status: 0 if every contestant could be mounted, else 1.
 """
@@ -77,7 +77,7 @@ def chosen_rows(names: str) -> list[Row]:
 
 def enter(arguments: argparse.Namespace) -> tuple[Path, Path]:
     """Makes the area, the worker and the libraries available at paths that every user can enter, in this mount
-    namespace only."""
+    namespace only. Returns the paths of the area and of the worker."""
     inside = Path(os.environ["CACHESHIM_LAB"]) / "race"
     inside.mkdir()
     if arguments.own_disk:
@@ -148,7 +148,8 @@ def main() -> int:
     before = arguments.before and arguments.before / "bin" / "cacheshim"
     stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user, before=before)
     stage.prepare()
-    # Runs in a separate process: if a cgroup's memory limit is lower than the free memory, the OOM killer ends only it.
+    # Runs in a separate process: if a cgroup's memory limit is lower than the free memory, the OOM killer kills only
+    # that process.
     toucher = multiprocessing.Process(target=touch_memory)
     toucher.start()
     toucher.join()

@@ -21,9 +21,9 @@ struct Terms {
 struct Outcome {
   uint64_t operations = 0;
   double wall = 0;
-  double own_cpu = 0;     // of the runners
-  double daemon_cpu = 0;  // of all threads of the daemons
-  double other_cpu = 0;   // of all other processes; accurate to 10 ms per core
+  double own_cpu = 0;     // CPU time of the runners
+  double daemon_cpu = 0;  // CPU time of all threads of the daemons
+  double other_cpu = 0;   // CPU time of all other processes; accurate to 10 ms per core
 };
 
 // Runs a row in `processes` processes that start together, and measures it. Throws

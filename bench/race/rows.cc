@@ -14,8 +14,8 @@
 #include "common/unique_fd.h"
 
 // Each row measures one kind of operation of a compile cache; docs/benchmarks.md describes the
-// rows. If a row may repeat a name, its paths are built before the clock starts, so that only the
-// calls are measured; the row `import` is an exception.
+// rows. A row that uses the same names repeatedly builds its paths before the clock starts, so that
+// only the calls are measured. The row `import` is an exception.
 namespace cacheshim::race {
 namespace {
 
@@ -59,7 +59,7 @@ std::vector<std::string> absent_hot_files(const Tree& tree) {
   return paths;
 }
 
-// Names that no earlier run has used, if the seeds differ.
+// Generates names that no earlier run has used, if each run has a different seed.
 class NewKeys {
  public:
   explicit NewKeys(const Runner& runner)
@@ -105,7 +105,7 @@ void warm_absent_files(const Tree& tree) {
   for (const std::string& path : absent_hot_files(tree)) expect_absent(path);
 }
 
-// Returns a step that calls `visit(tree, key, file)` for the next one of this runner's files.
+// Returns a step that calls `visit(tree, key, file)` for this runner's next file.
 template <typename Visit>
 Step each_own_file(const Runner& runner, unsigned files_per_key, Visit visit) {
   return [tree = runner.tree, key = runner.index, file = 0U, count = runner.count, files_per_key,

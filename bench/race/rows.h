@@ -12,7 +12,7 @@ namespace cacheshim::race {
 // One of the processes that run a row together.
 struct Runner {
   const Tree& tree;
-  unsigned index;  // of `count`
+  unsigned index;  // 0 to count - 1
   unsigned count;
   uint64_t seed;  // generates names that are new in this run
 };
@@ -24,7 +24,7 @@ using Step = std::function<bool()>;
 // A row of the race. Only its steps are measured.
 struct Row {
   const char* name;
-  // Prepares the row, once for all runners; not measured.
+  // Prepares the row, once for all runners. The preparation is not measured.
   void (*warm_up)(const Tree&);
   Step (*make_step)(const Runner&);
   // If true, the row runs until its work is done; otherwise for a fixed time.

@@ -21,9 +21,9 @@ NOT_ITS_ROW = "publishes nothing"
 @dataclass(frozen=True)
 class Sample:
     rate: float  # operations per second
-    own_cpu_us: float  # per operation, in the measured processes
-    daemon_cpu_us: float  # per operation, in the daemon
-    other_cores: float  # used by other processes meanwhile
+    own_cpu_us: float  # CPU time per operation in the measured processes
+    daemon_cpu_us: float  # CPU time per operation in the daemon
+    other_cores: float  # used by other processes during the sample
 
     @property
     def quiet(self) -> bool:
@@ -43,7 +43,7 @@ class Cell:
     could_mount: bool = True
 
 
-Results = dict[tuple[str, int, str], Cell]  # by row, processes, contestant
+Results = dict[tuple[str, int, str], Cell]  # indexed by row, number of processes, contestant
 
 
 class Patience:

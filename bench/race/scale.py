@@ -35,7 +35,7 @@ class Walk:
     entries: int
     seconds: float
     daemon_cpu_seconds: float
-    resident: tuple[int, int, int]  # bytes before, after, and once the kernel has dropped all names
+    resident: tuple[int, int, int]  # bytes before the walk, after it, and once the kernel has dropped all names
 
     @property
     def bytes_a_file(self) -> float:
@@ -66,7 +66,8 @@ class Walk:
 
 @contextmanager
 def in_memory(stage: Stage, keys: int) -> Iterator[Stage]:
-    """Yields a stage like `stage` on a tmpfs of its own, with a base of `keys` keys of empty files."""
+    """Yields a stage like `stage`, but on a separate tmpfs. Its prepare() creates a base of `keys` keys of empty files.
+    """
     area = stage.area / "memory"
     area.mkdir()
     run(["mount", "-t", "tmpfs", "-o", "nr_inodes=0", "tmpfs", area], 10)

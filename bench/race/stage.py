@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the race: directories, mounts that are always removed, and their daemons."""
+"""Sets up a race: creates its directories, mounts each contestant and unmounts it again even after a failure, and
+measures its daemons.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ROW_TIMEOUT_S = 300
 
 
 class Failed(Exception):
-    """An operation that a contestant cannot do; the text names it in one line."""
+    """A contestant failed at an operation. The text gives the reason in one line."""
 
 
 class CannotMount(Failed):
@@ -40,8 +42,8 @@ class Mounted:
         return sum(_resident_bytes(pid) for pid in self.daemons)
 
     def cpu_seconds(self) -> float:
-        """Returns the CPU time of all threads, from each process's clock. The clock's id is built as by
-        clock_getcpuclockid(3)."""
+        """Returns the CPU time of all threads, from each process's clock. The clock's id is computed as
+        clock_getcpuclockid(3) computes it."""
         return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.daemons)
 
 
@@ -59,7 +61,8 @@ class Stage:
 
     @property
     def lower(self) -> Path:
-        """The lower directory of the other overlays: the base is as deep in it as in a view of cacheshim."""
+        """The lower directory of the other overlays. The base has the same depth below it as a cache has in
+        cacheshim's mount (.jobs/JOB/triton)."""
         return self.area / "lower"
 
     @property
@@ -72,7 +75,7 @@ class Stage:
 
     @property
     def locked_base(self) -> Path:
-        """A read-only mount of the directory with the base, for contestants that must not change it."""
+        """A read-only bind mount of `lower`, for contestants that must not change the base."""
         return self.area / "base"
 
     @property
@@ -96,7 +99,7 @@ class Stage:
             os.chown(tree, self.user, self.user)
             self.make(tree, self.user)
             self.work("read", tree, "--keys", self.keys)
-        # Some overlays write to lower directories that are declared read-only.
+        # The mount is read-only, because some overlays write even to lower directories that are declared read-only.
         run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
@@ -140,7 +143,7 @@ class Stage:
             self._clear_scratch()
 
     def way_of_requests(self) -> str:
-        """Returns how a cacheshim mount receives its requests, from its own status."""
+        """Returns how a cacheshim mount receives its requests. Reads the status file of such a mount."""
         try:
             with self.mounted(named(OURS)):
                 return json.loads((self.mount_point / ".cacheshim/status").read_text())["requests"]
@@ -184,7 +187,8 @@ def run(
     command: list[object], timeout_s: float, environment: dict[str, str] | None = None,
     user: int = 0,
 ) -> str:
-    """Returns the command's output. Raises Failed with its first error message."""
+    """Runs the command, and returns its output. Raises Failed with the reason: if the command fails, with the first
+    line of its error output."""
     # Collects the output in memfds, not in pipes: a daemon that the command has started may keep a pipe open, and a
     # reader of the pipe would then wait for the daemon's end.
     out = os.memfd_create("out")
@@ -218,7 +222,7 @@ def is_mounted(path: Path) -> bool:
 
 
 def processes() -> set[int]:
-    """Returns all processes of this PID namespace, which is the race's own."""
+    """Returns all processes of the race's own PID namespace."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 

@@ -16,7 +16,7 @@ inline constexpr size_t kLargestFileBytes = 60 * 1024;
 // One step of the splitmix64 generator: spreads the bits of `value` evenly.
 uint64_t mix(uint64_t value);
 
-// Returns a key with Triton's form: 52 letters and digits, the same for the same number.
+// Returns a key in Triton's form, 52 letters and digits. The same number always gives the same key.
 std::string key_name(uint64_t number);
 
 std::string file_name(unsigned file);

@@ -12,7 +12,7 @@ namespace cacheshim::race {
 namespace {
 
 struct CloseWalk {
-  void operator()(FTS* walk) const { (void)::fts_close(walk); }  // no data can be lost
+  void operator()(FTS* walk) const { (void)::fts_close(walk); }  // an error is harmless
 };
 
 [[noreturn]] void fail(const std::string& what, int error) {

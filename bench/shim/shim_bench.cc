@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shim_bench calls PATH       least CPU time of an open and of a stat of PATH, in nanoseconds, as a JSON object
-// shim_bench start N COMMAND  medians of the CPU and wall times of N starts of COMMAND in this environment, in
-//                             microseconds
+// shim_bench calls PATH       prints the least CPU time of an open and of a stat of PATH, in nanoseconds
+// shim_bench start N COMMAND  prints the medians of the CPU and wall times of N starts of COMMAND in this environment,
+//                             in microseconds
 //
-// main.py runs this program with and without the preloaded library.
+// Both commands print one JSON object. main.py runs this program with and without the preloaded library.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/resource.h>

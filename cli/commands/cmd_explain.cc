@@ -29,8 +29,8 @@ struct ExplainArguments {
   bool as_json = false;
 };
 
-// Returns the job that the environment names, otherwise the job of the user. The daemon may find
-// another job, because it also checks the cgroup and the parent processes.
+// Returns the job that the environment names or, if it names none, the user's own job, uid-UID. The
+// daemon may find another job, because it also checks the cgroup and the parent processes.
 std::string own_job() {
   const JobId job = job_from_environment(ProcessEnvironment());
   return job.empty() ? fmt::format("uid-{}", ::getuid()) : std::string(job.view());

@@ -41,7 +41,7 @@ struct JobArguments {
   bool success = false;
   bool failure = false;
   bool dry_run = false;
-  std::string timeout;  // empty: none
+  std::string timeout;  // empty: no time limit
 };
 
 ControlClient connect(const JobArguments& arguments) {

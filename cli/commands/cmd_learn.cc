@@ -5,8 +5,8 @@
 // calls or the calls of static programs, and many containers deny ptrace(2). The daemon cannot record calls that the
 // kernel answers itself, such as a second stat of a file or a failed open with O_EXCL.
 //
-// The second run gets a new mount over the files of the first run, so that the kernel has cached
-// nothing of it.
+// The second run gets a new mount over the files of the first run, because the kernel has cached
+// nothing for a new mount.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// larger files are not searched for paths
+// The maximum size, in bytes, of a file that is searched for paths.
 constexpr std::size_t kMostText = std::size_t{1} << 20;
 
 struct LearnArguments {
@@ -59,15 +59,15 @@ struct LearnArguments {
   std::vector<std::string> command;
 };
 
-// Returns TMPDIR, but /tmp for root if another user may have set TMPDIR, because that user could
-// replace the directory.
+// Returns TMPDIR. Returns /tmp if TMPDIR is unset, or if this process is root and another user may
+// have set TMPDIR: that user could replace the directory.
 std::string temporary_directory() {
   const bool may_be_of_another_user =
       ::geteuid() == 0 && has_environment_of_another_user(ProcessEnvironment());
   return may_be_of_another_user ? "/tmp" : find_variable("TMPDIR").value_or("/tmp");
 }
 
-// A temporary directory below TMPDIR. The destructor removes it with its contents.
+// A new directory in temporary_directory(). The destructor removes it with its contents.
 class Workplace {
  public:
   Workplace() {
@@ -82,7 +82,7 @@ class Workplace {
   ~Workplace() {
     const auto parent = sys::open_path(fs::path(path_).parent_path(), O_RDONLY | O_DIRECTORY);
     if (parent)
-      // if this fails, the directory stays in TMPDIR
+      // If the removal fails, the directory remains.
       (void)sys::remove_tree(parent->get(), fs::path(path_).filename());
   }
   Workplace(const Workplace&) = delete;
@@ -110,7 +110,7 @@ class Learner {
   int learn() {
     RunResult first = run();
     if (first.code == kExitUnavailable && first.events.empty())
-      return first.code;  // the daemon has printed the error
+      return first.code;  // with_private_mount() has printed the error
     if (first.code != 0) {
       throw Failure(kExitFailed,
                     fmt::format("'{}' failed with exit code {}; no profile was printed",
@@ -155,7 +155,7 @@ class Learner {
 
   int run_command() const {
     (void)::setenv(std::string(kDisableVariable).c_str(), "1",
-                   1);  // the library would otherwise route to the system's mount
+                   1);  // otherwise the preloaded library would redirect the cache to the system's mount
     if (!arguments_.variable.empty())
       (void)::setenv(arguments_.variable.c_str(), directory_.c_str(), 1);
     const auto body = [this] {

@@ -20,7 +20,7 @@ namespace {
 struct LockArguments {
   std::string file;
   bool shared = false;
-  std::string timeout;  // empty: none
+  std::string timeout;  // empty: no time limit
   std::vector<std::string> command;
 };
 

@@ -33,9 +33,9 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kUmountFailed = 32;  // umount(8)'s exit code
+constexpr int kUmountFailed = 32;  // the exit code of umount(8) if an unmount fails
 constexpr std::chrono::seconds kDeadline{30};
-// if the daemon takes longer, the mount may be in use elsewhere
+// If the daemon takes longer, the helper checks whether the file system is still mounted elsewhere.
 constexpr std::chrono::seconds kElsewhere{1};
 constexpr std::chrono::milliseconds kPoll{20};
 

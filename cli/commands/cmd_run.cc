@@ -49,7 +49,7 @@ struct RunArguments {
 
 struct Run {
   RunArguments arguments;
-  std::string mount;  // where the command sees the cache
+  std::string mount;  // the mount point that the command uses
   std::string library;
   JobId job;
   JobId cycle;
@@ -99,7 +99,7 @@ void fail_if_required(const Run& run, const std::string& why) {
   }
 }
 
-// Also sets the variable that disables the library, because the job's script may preload it.
+// Also sets CACHESHIM_DISABLE, because the job's script may preload the library.
 int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
   fail_if_required(run, why);
   print_line(why + "; running the command without the cache");
@@ -194,7 +194,7 @@ std::vector<std::string> take_command(std::vector<std::string>& words) {
   };
   skip_options();
   if (is_lock) {
-    ++end;  // FILE
+    ++end;  // skips FILE
     skip_options();
   }
   end = std::min(end, words.size());

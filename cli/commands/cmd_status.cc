@@ -102,7 +102,8 @@ std::string rejected_text(const json& status) {
   return text.empty() ? "none" : text;
 }
 
-// Returns the uids of the excluded users, for whose builds no other user's process waits; "" if there are none.
+// Returns the uids of the excluded builders, or "" if there are none. Other users' processes do not wait for the builds
+// of these users.
 std::string excluded_text(const json& status) {
   std::string text;
   for (const json& uid : status.value("excluded_builders", json::array())) {

@@ -32,7 +32,7 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
-// the time that processes have to leave the mount after the daemon has failed their requests
+// how long processes may take to leave the mount after the daemon has failed their requests
 constexpr std::chrono::seconds kLeaveDeadline{2};
 // added to the time limit of the request `close`, so that the daemon does not reopen the mount early
 constexpr std::chrono::seconds kMargin{5};
@@ -131,7 +131,7 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount, const Dae
 }
 
 // Frees the mount of a dead daemon; throws Failure if a standby is mounting it again. Does not
-// record that the mount is closed for good, so a standby that comes later takes over.
+// record that the mount is closed for good, so a standby that starts later takes over.
 void free_dead(const std::string& path) {
   const pid_t successor = find_successor(path);
   if (successor != 0) {

@@ -28,8 +28,8 @@ void add_gc(CLI::App& app, int& exit_code);  // adds gc and verify
 void add_doctor(CLI::App& app, int& exit_code);
 
 // Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments,
-// and returns it. COMMAND begins after "--", otherwise with the first word that is neither an option
-// nor the FILE of `lock`. Returns nothing for other commands.
+// and returns it. COMMAND begins after "--", otherwise with the first word that is not an option, the
+// value of an option, or the FILE of `lock`. Returns nothing for other commands.
 std::vector<std::string> take_command(std::vector<std::string>& words);
 
 // Returns a help formatter for these commands. Its usage line also shows the COMMAND.

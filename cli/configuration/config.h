@@ -14,7 +14,7 @@
 
 namespace cacheshim::cli {
 
-// The contents of cacheshim.toml; missing settings are empty.
+// The contents of cacheshim.toml. A missing setting is empty; in `limits` and `gc`, it has its default value.
 struct Config {
   std::string layers;
   std::optional<unsigned> threads;

@@ -50,7 +50,7 @@ constexpr std::string_view kSilent[] = {"defaults", "allow_other", "default_perm
                                         "silent",   "loud"};
 
 // Options that only mount(8) and umount(8) use. user_id and group_id are options of an existing
-// mount, which mount(8) passes again for a remount.
+// mount; mount(8) passes them again for a remount.
 constexpr std::string_view kSilentKeys[] = {
     "x-", "user=", "uhelper=", "comment=", "user_id=", "group_id="};
 

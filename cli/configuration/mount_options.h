@@ -13,7 +13,7 @@ namespace cacheshim::cli {
 struct MountOptions {
   unsigned long flags = 0;  // MS_*
   OwnerMode owners;
-  std::string source;            // fsname=, unescaped; empty: not given
+  std::string source;            // the value of fsname=, unescaped; "" if it is not given
   bool may_be_nonempty = false;  // whether the mount point may have contents
 };
 

@@ -131,7 +131,7 @@ OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool
   for (const std::string& word : split_options(texts)) apply(word, options, is_root);
   check_directories(options.directories);
   OwnerMode& owners = options.mount.owners;
-  if (!owners.keep) {  // one view for all processes; it belongs to the user who mounts
+  if (!owners.keep) {  // owner=squash: all processes share one view, in which the mounting user owns everything
     owners.keep = true;
     owners.shown_uid = owners.shown_uid.value_or(::geteuid());
     owners.shown_gid = owners.shown_gid.value_or(::getegid());

@@ -68,7 +68,7 @@ void refuse_own_mount(const std::string& store) {
   }
   if (above == nullptr || above->type != kFilesystemType) return;
   const std::string version = fmt::format("{}/{}/version", above->path, kControlName);
-  // a plain overlay lacks this file; it may contain a store, as any directory may
+  // A plain overlay lacks this file. A store may be in a plain overlay, as in any other directory.
   if (::access(version.c_str(), F_OK) != 0) return;
   throw Failure(
       kExitUsage,

@@ -9,12 +9,12 @@
 
 namespace cacheshim::cli {
 
-// The settings for a daemon that come from the command line.
+// The settings that the command line gives for a daemon.
 struct DaemonArguments {
   std::string store;
   std::string layers;
   std::string config;
-  std::vector<std::string> options;  // the texts of -o
+  std::vector<std::string> options;  // the arguments of -o
 };
 
 // Returns the resolved path of a directory that must exist and permit `access` (access(2)). `what`
@@ -26,9 +26,9 @@ std::string check_directory(std::string_view what, const std::string& path, int 
 std::vector<Profile> load_all_profiles(const std::string& shipped, const std::string& config = "");
 
 // Combines command line, configuration and profiles; sets everything except the mount point, the
-// run directory and the cycle. Throws Failure: usage for the configuration, for the options, for a
-// store in a store's mount and for layers in or around the store; unavailable for a store,
-// directory of layers or directory of profiles that is missing or cannot be accessed.
+// run directory and the cycle. Throws Failure: usage for an invalid configuration, for invalid
+// options, for a store in a store's mount and for layers in or around the store; unavailable for a
+// store, directory of layers or directory of profiles that is missing or cannot be accessed.
 DaemonOptions make_daemon_options(const DaemonArguments& arguments,
                                   const std::string& shipped_profiles);
 

@@ -83,8 +83,8 @@ std::string format_duration(std::chrono::seconds duration) {
   for (const Unit& unit : kUnits) {
     if (unit.name == nullptr) continue;
     const std::int64_t count = rest / unit.seconds;
-    // A unit with the value zero counts as one of the two units: "1 d 5 s" would suggest an exact
-    // value.
+    // A zero unit counts as one of the two units, so one day and five seconds become "1 d": "1 d 5 s"
+    // would suggest an exact value.
     if (parts > 0) ++parts;
     if (count > 0) {
       text += fmt::format("{}{} {}", text.empty() ? "" : " ", count, unit.name);

@@ -13,8 +13,8 @@ namespace cacheshim::cli {
 // out of range.
 std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 
-// Parses a duration as parse_duration() does, or with a fraction ("0.5", "1.5m"), or "200ms"; at
-// most 10 years.
+// Parses what parse_duration() accepts, and also fractions ("0.5", "1.5m") and milliseconds
+// ("200ms"). Returns nothing for any other text, and for more than 10 years.
 std::optional<std::chrono::milliseconds> parse_timeout(std::string_view text);
 
 // Returns why `text` is not a timeout, for CLI::Option::check(); "" if it is one.

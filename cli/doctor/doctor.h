@@ -43,7 +43,7 @@ struct DoctorContext {
   std::string store;      // "" if it is unknown
   nlohmann::json status;  // the daemon's status; null if there is none
   uid_t account = 0;      // the account that serves, or would serve, the store
-  std::string config;     // the given file; "" for the default one
+  std::string config;     // the configuration file that the user has named; "" for the default file
   // Returns the member `key` of the daemon's status, "" if there is none.
   std::string said(const char* key) const {
     return status.is_object() ? status.value(key, "") : "";
@@ -53,7 +53,7 @@ struct DoctorContext {
 
 // Checks the machine: /dev/fuse, the requirements of a rootless mount, the kernel, and dead mounts.
 void check_machine(Findings& findings);
-// Checks the mount, if there is one. Sets the rest of `context` from its daemon's status.
+// Checks the mount, if there is one. Completes `context` with what the mount and its daemon report.
 void check_mount(DoctorContext& context, Findings& findings);
 // Checks the daemon's counts of entries that jobs reject. Called by check_mount().
 void check_rejected(const DoctorContext& context, Findings& findings);

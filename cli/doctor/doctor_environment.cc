@@ -122,8 +122,8 @@ void check_mount_variable(const DoctorContext& context, Findings& findings) {
       "use one of the two everywhere");
 }
 
-// Reports each cache's own variable that names a path outside the mount, because the cache then does
-// not use the mount.
+// Reports each cache variable that names a path outside the mount, because the cache then does not
+// use the mount. Does not report a default path of the cache, because the library redirects it.
 void check_cache_variables(const DoctorContext& context, const std::vector<Profile>& profiles,
                            Findings& findings) {
   const std::string mount =

@@ -47,7 +47,7 @@ std::optional<int> ask_child(const std::function<int()>& body) {
   const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   struct pollfd event = {handle.get(), POLLIN, 0};
   if (handle && ::poll(&event, 1, kReplyTimeoutMs) == 0) {
-    (void)::kill(child, SIGKILL);  // it exits when its request is answered
+    (void)::kill(child, SIGKILL);  // the child exits when the file system answers
     return std::nullopt;
   }
   int status = 0;

@@ -35,7 +35,7 @@ bool check_daemon(DoctorContext& context, Findings& findings) {
   const Reply reply = ask_file_system(context.mount);
   if (reply == Reply::kNone) {
     findings.problem(kCheck, context.mount, "does not answer",
-                     hung_mount_advice(context.mount));  // resolve_path() would wait for it
+                     hung_mount_advice(context.mount));  // without resolve_path(), which would hang too
     return false;
   }
   if (reply == Reply::kDead) {

@@ -81,7 +81,7 @@ void check_space(const DoctorContext& context, const OpenStore& store, Findings&
   } else {
     findings.ok("free space", context.store, space);
   }
-  if (status.f_files == 0) return;  // the file system has no fixed limit
+  if (status.f_files == 0) return;  // the file system has no fixed number of inodes
   const std::string inodes = fmt::format("{} free of {}", status.f_favail, status.f_files);
   if (status.f_favail == 0) {
     findings.problem("free inodes", context.store, inodes + ": no file can be made", kAdvice);

@@ -65,7 +65,7 @@ bool DaemonEnd::has_released_all() const {
 
 bool DaemonEnd::wait(std::chrono::milliseconds time) const {
   if (!process_ && (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0)) return true;
-  struct pollfd end = {process_.get(), POLLIN, 0};  // without a process this only sleeps
+  struct pollfd end = {process_.get(), POLLIN, 0};  // without a process, poll(2) only sleeps
   return ::poll(&end, 1, static_cast<int>(time.count())) == 1 || has_released_all();
 }
 

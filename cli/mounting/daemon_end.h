@@ -31,7 +31,7 @@ class DaemonEnd {
  private:
   bool has_released_all() const;
 
-  UniqueFd lock_;  // the daemon's lock file; locked until its run directory is removed
+  UniqueFd lock_;  // the daemon's lock file; the daemon removes its run directory before it releases the lock
   pid_t holder_ = 0;
   UniqueFd process_;  // a pidfd; empty if /proc does not show the process
 };

@@ -48,7 +48,7 @@ void log_to(spdlog::sink_ptr sink, spdlog::level::level_enum level, const char* 
 
 // Denies other users access to the log of an earlier daemon.
 void close_to_others(const std::string& path) {
-  (void)::chmod(path.c_str(), kLogMode);  // there may be no such file
+  (void)::chmod(path.c_str(), kLogMode);  // fails if there is no earlier log
 }
 
 // Creates the file with kLogMode, because the daemon's umask is 0, and spdlog would create a file that every user may

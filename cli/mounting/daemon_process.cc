@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The daemon writes to a pipe: "R" when its mount is usable, or its exit code and one line. Until
-// it has written, it gets SIGTERM when the command that started it exits, so that an interrupted
+// then, the daemon gets SIGTERM when the command that started it exits, so that an interrupted
 // `mount` leaves no daemon and no mount.
 #include "cli/mounting/daemon_process.h"
 
@@ -43,8 +43,8 @@ void redirect_to_null(int fd) {
   if (null) (void)::dup2(null.get(), fd);  // otherwise the descriptor stays unchanged
 }
 
-// Closes the descriptors that were inherited from the command, because they must not stay open as
-// long as the mount exists.
+// Closes the descriptors that were inherited from the command: otherwise they would stay open until
+// the daemon exits.
 void keep_only_pipe(int pipe) {
   if (pipe != kPipeFd) (void)::dup2(pipe, kPipeFd);
   (void)::close_range(kPipeFd + 1, ~0U, 0);
@@ -64,7 +64,7 @@ void report_ready(const DaemonOptions& options, DaemonLife life) {
 
 [[noreturn]] void be_daemon(const DaemonOptions& options, DaemonLife life, int pipe, pid_t parent) {
   (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(kExitFailed);  // the parent exited before the line above
+  if (::getppid() != parent) ::_exit(kExitFailed);  // the parent exited before the prctl(2)
   (void)::setsid();
   if (::chdir("/") != 0) ::_exit(kExitFailed);
   keep_only_pipe(pipe);
@@ -84,7 +84,7 @@ void report_ready(const DaemonOptions& options, DaemonLife life) {
   ::_exit(code);
 }
 
-// Returns the daemon's report up to "ready" or the end of the pipe.
+// Returns the daemon's report: "R", or all text up to the end of the pipe.
 std::string read_report(int pipe) {
   Progress progress;
   std::string report;
@@ -150,7 +150,7 @@ void mount_and_serve(const DaemonOptions& options, bool foreground) {
   if (foreground) {
     run_in_foreground(options);
   } else {
-    (void)start_daemon(options, DaemonLife::kOnItsOwn);  // init reaps it later
+    (void)start_daemon(options, DaemonLife::kOnItsOwn);  // init reaps the daemon later
     note_mount(options.source, options.mount_point);
   }
 }

@@ -24,8 +24,9 @@ bool is_owned_by(pid_t process, uid_t uid) {
   return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
 }
 
-// Returns a process of the run directory's owner that holds the lock or waits for it. Processes of
-// other users do not count: they may be able to lock the file, but do not mount anything.
+// Returns a process of the run directory's owner that holds the lock or waits for it; if `waits_only`
+// is true, one that waits. Processes of other users do not count: they may be able to lock the file,
+// but do not mount anything.
 pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   struct stat st {};
   if (::stat(lock_file.c_str(), &st) == -1) return 0;
@@ -38,7 +39,7 @@ pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   return 0;
 }
 
-// Searches two run directories, because the daemon may belong to root and the caller to another
+// Searches two run directories, because the daemon may run as root although the caller is another
 // user.
 pid_t find_process(const std::string& mount_point, bool waits_only) {
   for (const std::string& directory : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
@@ -51,9 +52,9 @@ pid_t find_process(const std::string& mount_point, bool waits_only) {
 
 }  // namespace
 
-// Polls for a while: after the kernel has released the dead daemon's lock, /proc/locks shows a
-// process that waited for this lock neither as the holder nor as waiting, until the process runs
-// again. On a busy machine this takes tens of milliseconds.
+// Polls for a while: after the kernel has released the dead daemon's lock, a process that waited for
+// the lock gets it only when the process runs again. Until then, /proc/locks does not show the
+// process. On a busy machine this takes tens of milliseconds.
 pid_t find_successor(const std::string& mount_point) {
   const auto deadline = std::chrono::steady_clock::now() + kHandOver;
   pid_t process = find_process(mount_point, false);

@@ -47,7 +47,7 @@ HelperWords sort_words(const std::vector<std::string>& words, const char* ignore
 std::vector<std::string> words_for_store(const HelperWords& given) {
   std::vector<std::string> words = {"mount"};
   for (const std::string& option : split_options(given.options)) {
-    if (option == "suid" || option == "dev") continue;  // newer versions of mount(8) do pass them
+    if (option == "suid" || option == "dev") continue;  // newer versions of mount(8) pass these defaults
     const bool is_ours = option.starts_with("layers=") || option.starts_with("config=");
     if (is_ours) {
       words.push_back("--" + option);

@@ -52,8 +52,8 @@ std::string name_of(pid_t pid) {
   return name;
 }
 
-// Whether a link in /proc leads into the mount. With DONT_SYNC, the kernel sends no request to the
-// daemon.
+// Whether a link in /proc leads into the mount. With AT_STATX_DONT_SYNC, the kernel sends no request
+// to the daemon.
 bool leads_into(const std::string& link, const MountEntry& mount) {
   struct statx status {};
   if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_MNT_ID, &status) != 0) return false;

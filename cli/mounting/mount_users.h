@@ -14,7 +14,7 @@ struct MountUser {
   pid_t pid;
   std::string name;        // as in /proc/PID/comm
   std::string how;         // "current directory", "open file", …
-  bool is_client = false;  // has only a pending request to the daemon
+  bool is_client = false;  // uses the mount only for a pending request to the daemon
 };
 
 // Returns the processes that keep a mount busy, as far as /proc shows them to this user. Makes no

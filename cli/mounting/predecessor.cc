@@ -62,7 +62,7 @@ void wait_for_directories(const OverlayDirectories& directories, Time start) {
   Progress progress;
   while (!is_free(directories.upper) || !is_free(directories.work)) {
     const auto waited = Progress::Clock::now() - start;
-    const bool is_mounted = !is_free(directories.work + "/work");  // see PlainOverlay::served
+    const bool is_mounted = !is_free(directories.work + "/work");  // a mounted overlay locks it (PlainOverlay::served)
     if (waited > (is_mounted ? kNoticed : kDeadline)) return;
     progress.update("waiting for the overlay that had these directories before to end", 0, 0);
     std::this_thread::sleep_for(kPoll);

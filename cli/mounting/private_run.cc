@@ -36,7 +36,7 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kLeftoverMs = 1000;    // for processes that the command left running, after SIGTERM
+constexpr int kLeftoverMs = 1000;    // for leftover processes to exit after SIGTERM
 constexpr int kDaemonMs = 30'000;    // for the daemon to exit after the unmount
 constexpr int kDaemonTermMs = 5000;  // for the daemon to exit after SIGTERM
 constexpr int kPollMs = 200;
@@ -55,7 +55,7 @@ bool is_gone_within(pid_t pid, int timeout_ms) {
 }
 
 void signal_all(const std::vector<pid_t>& pids, int signal) {
-  for (const pid_t pid : pids) (void)::kill(pid, signal);  // it may have exited already
+  for (const pid_t pid : pids) (void)::kill(pid, signal);  // a process may have exited already
 }
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -67,7 +67,7 @@ std::vector<pid_t> children_of(pid_t pid) {
 std::vector<pid_t> leftovers(pid_t daemon) {
   std::vector<pid_t> left = processes_of_this_namespace();
   std::erase(left, daemon);
-  for (const pid_t guard : children_of(daemon)) std::erase(left, guard);  // ConnectionGuard
+  for (const pid_t guard : children_of(daemon)) std::erase(left, guard);  // not a leftover: ConnectionGuard
   return left;
 }
 
@@ -86,7 +86,7 @@ void end_leftovers(pid_t daemon) {
 
 void end_daemon(const std::string& mount_point, pid_t daemon) {
   if (::umount2(mount_point.c_str(), UMOUNT_NOFOLLOW) != 0) {
-    (void)::umount2(mount_point.c_str(), MNT_DETACH);  // fails harmlessly if the daemon has done it
+    (void)::umount2(mount_point.c_str(), MNT_DETACH);  // fails harmlessly if the daemon has unmounted
   }
   if (!is_gone_within(daemon, kDaemonMs)) {
     (void)::kill(daemon, SIGTERM);

@@ -34,7 +34,7 @@ StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle,
                   "a standby needs a run directory, and there is no place for one");
   }
   const std::string path = fmt::format("{}/{}", run_dir, kRunLockFile);
-  // Ignores the records of other cycles. Checks the record before and after each wait.
+  // Ignores closing records of other cycles. Checks the record before and after each wait.
   while (recorded_closing(run_dir) != cycle) {
     UniqueFd held(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (!held && errno == ENOENT) {

@@ -9,7 +9,7 @@ namespace cacheshim::cli {
 
 enum class StandbyEnd {
   kClosed,  // the mount was closed for good, in this cycle
-  kDied,    // no daemon serves the mount: it died, or there never was one
+  kDied,    // no daemon serves the mount: the last daemon died, or there never was one
 };
 
 // Waits in flock(2) while a daemon holds the lock of the run directory. On kDied, `lock` holds that

@@ -10,7 +10,7 @@
 // umount(8) unmounts without the helper.
 namespace cacheshim::cli {
 
-// Adds an entry for the mount by calling mount(8), in place of an older one. Like the other
+// Calls mount(8) to add an entry for the mount. The new entry replaces an older one. Like the other
 // functions, does nothing if this process is not root, or is root only in a user namespace.
 void note_mount(const std::string& source, const std::string& mount_point);
 

@@ -122,7 +122,7 @@ std::string status_json(Mount& mount) {
 
 }  // namespace
 
-// Appends a JSON string. Bytes that are not UTF-8 become U+FFFD.
+// Appends `value` to `text` as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 void append_quoted(std::string_view value, std::string& text) {
   const bool is_plain = std::all_of(value.begin(), value.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\';
@@ -134,7 +134,7 @@ void append_quoted(std::string_view value, std::string& text) {
   }
 }
 
-// Job ids and cycles contain no characters that JSON escapes.
+// Does not escape job ids and cycles, because they contain no characters that JSON escapes.
 void append_job(const JobTable::State& state, const std::string& layers_dir, bool with_layer,
                 std::string& text) {
   Job& job = *state.job;

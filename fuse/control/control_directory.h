@@ -29,8 +29,8 @@ class ControlDirectory final : public ControlFiles {
 
 nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
 // Appends the JSON of describe_job() to `text`. Unless `with_layer`, omits the path of the job's layer and the reason
-// why the job may not publish, which may name the job's files. For ten thousand jobs this takes a tenth of the time of
-// building JSON trees.
+// why the job may not publish, which may name the job's files. For ten thousand jobs, appending takes a tenth of the
+// time that building JSON trees takes.
 void append_job(const JobTable::State& state, const std::string& layers_dir, bool with_layer,
                 std::string& text);
 

@@ -23,7 +23,7 @@ struct ControlRequest {
   Caller caller;
   nlohmann::json fields;
   std::shared_ptr<ControlSession> session;
-  std::optional<Inspector> inspector = std::nullopt;  // of `explain`
+  std::optional<Inspector> inspector = std::nullopt;  // only for `explain`
 
   std::string text(const char* name) const {
     return fields.contains(name) && fields[name].is_string() ? fields[name].get<std::string>() : "";
@@ -31,7 +31,7 @@ struct ControlRequest {
   bool flag(const char* name) const {
     return fields.contains(name) && fields[name].is_boolean() && fields[name].get<bool>();
   }
-  // Whether the client still waits, and the mount is not being closed.
+  // Returns a function that returns true while the client waits and the mount is not being closed.
   IsWanted wanted() const {
     return [session = session, &mount = mount] {
       return session->is_waiting() && !mount.is_closing();

@@ -41,8 +41,7 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
-// Refuses a request on another user's job. `rights` ends the message: what only the job's own user and root may do, and
-// any further text.
+// Refuses a request on another user's job. `rights` completes the message "… only its own user and root may …".
 void refuse_stranger(const ControlRequest& request, const Job& job, std::string_view rights) {
   const auto owner = job.views.owner();
   request.session->refuse(
@@ -184,7 +183,7 @@ std::optional<uid_t> uid_to_start_for(const ControlRequest& request) {
   return uid.get<uid_t>();
 }
 
-// Returns the claim by which a job is started: that of the user `uid` if the request names one, otherwise the caller's.
+// Returns the claim for the job to start: the claim of the user `uid`, or without a `uid` the caller's claim.
 JobClaim claim_to_start(const ControlRequest& request, const std::string& id,
                         std::optional<uid_t> uid) {
   const JobRights& rights = request.mount.rights;
@@ -196,7 +195,7 @@ JobClaim claim_to_start(const ControlRequest& request, const std::string& id,
   return claim;
 }
 
-// Returns true if the caller may start a job of this id for the user `uid`; otherwise refuses the request.
+// Returns true if the caller may start a job with this id for the user `uid`; otherwise refuses the request.
 bool require_startable(const ControlRequest& request, const std::string& id,
                        std::optional<uid_t> uid) {
   const uid_t caller = request.caller.uid;
@@ -366,13 +365,13 @@ void wait_for_job(const ControlRequest& request) {
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
                     kExitUnavailable);
   });
-  // Checked after on_end(), because Mount::close_waits() refuses only the waits that it finds, and may have run before
+  // Check this after on_end(): Mount::close_waits() refuses only the waits that it finds, and may have run before
   // on_end().
   if (request.mount.is_closing()) job->life.refuse_waits().give();
 }
 
-// Whether the path is a path relative to the store: not empty, without "/" at either end, "//", "." or "..", and at
-// most kMostPathBytes long.
+// Whether the path is valid as a path in the store: not empty, at most kMostPathBytes long, without "/" at either end,
+// and without "//" or a component "." or "..".
 bool is_store_path(std::string_view path) {
   if (path.size() > kMostPathBytes || !PathPattern::is_valid(path)) return false;
   while (!path.empty()) {
@@ -406,7 +405,7 @@ void explain(const ControlRequest& request) {
 // How a request is carried out.
 enum class Kind {
   kShort,     // at once, on the thread that has received it
-  kLong,      // in its user's turn; dropped when its client has gone or the mount is being closed
+  kLong,      // in its user's turn; dropped when its client no longer waits or the mount is being closed
   kLongMust,  // in its user's turn, whether or not its client waits
 };
 
@@ -444,8 +443,8 @@ const std::map<std::string, Operation>& operations() {
   return kOperations;
 }
 
-// Returns the user whose turn the request takes. For a request of root, that is the job's owner: if root ends the jobs
-// of several users, one user's jobs must not delay another's.
+// Returns the user whose turn the request takes. Requests of root take turns by the job's owner, separately from the
+// owner's own requests: if root ends the jobs of several users, one user's jobs must not delay another's.
 FairUser user_of(const ControlRequest& request) {
   if (request.caller.uid != 0) return request.caller.uid;
   const auto job = request.mount.jobs.find(request.text("job"));

@@ -19,14 +19,14 @@ namespace cacheshim {
 // held.
 class ControlSession {
  public:
-  // Call when a request has been written. `charge` pays for it until it is answered. Errors: EBUSY if the session
+  // Call when a request has been written. Holds `charge` until the request is answered. Errors: EBUSY if the session
   // already has a request.
   Status begin(Charge charge);
-  // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any; with no bytes if there is
-  // no request, or if all lines of the answer have been read. tick() bounds the wait. Errors: EBUSY if another read
+  // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any. Completes it with no bytes
+  // if there is no request, or if the whole answer has been read. tick() bounds the wait. Errors: EBUSY if another read
   // waits.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
-  // If a read waits, completes it with a line of progress.
+  // If a read waits, completes it with the pending bytes, or with a progress line if there are none.
   void tick();
   void close();
 

@@ -36,8 +36,8 @@ class Inspector {
   std::vector<gid_t> groups_;
 };
 
-// Whether the user may learn of a build: true for root and the daemon's user, and if a job of the
-// user builds the entry or waits for it.
+// Whether the user may learn of a build: true for root, for the daemon's user, and for the users of
+// the jobs that build the entry or wait for it.
 bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid);
 
 }  // namespace cacheshim

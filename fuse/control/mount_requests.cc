@@ -39,7 +39,7 @@ void refuse_error(const ControlRequest& request, Errno error) {
   if (error.code() == EWOULDBLOCK) {
     return request.session->refuse("another gc or verify is running on this store", kExitFailed);
   }
-  if (error.code() == ECANCELED) return;  // run_control_request() answers
+  if (error.code() == ECANCELED) return;  // run_operation() answers if the client still waits
   request.session->refuse(std::strerror(error.code()), kExitFailed);
 }
 

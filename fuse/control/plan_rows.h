@@ -7,7 +7,7 @@
 
 namespace cacheshim {
 
-// The entries that an answer with a plan lists: at most kMost, because the daemon holds the answer until the client
+// The entries that the answer to a dry run lists: at most kMost, because the daemon holds the answer until the client
 // reads it, and a job may have any number of entries.
 class PlanRows {
  public:
@@ -20,7 +20,7 @@ class PlanRows {
       ++omitted_;
     }
   }
-  // Adds `plan`, the rows, and `omitted`, the number of entries that are not in `plan`. Call once.
+  // Adds `plan` (the rows) and `omitted` (the number of entries that are not in `plan`) to `answer`. Call once.
   void put_into(nlohmann::ordered_json& answer) {
     answer["plan"] = std::move(rows_);
     answer["omitted"] = omitted_;

@@ -12,7 +12,7 @@
 namespace cacheshim {
 
 // Calls ControlSession::tick() every 100 ms for each watched session whose answer has not been read, so that its reader
-// gets lines of progress. Thread-safe.
+// gets progress lines. Thread-safe.
 class Ticker {
  public:
   explicit Ticker(EventLoop& loop);

@@ -48,8 +48,8 @@ std::optional<std::uint64_t> handle_of(const fuse_file_info* fi) {
   return fi == nullptr ? std::nullopt : std::optional(fi->fh);
 }
 
-// Throws if the request names an unknown node. The kernel sends only known nodes, and neither the
-// operations nor the tables check them.
+// Throws if the request names an unknown node. The kernel should never send such a request, but the
+// operations and the tables would use the node without a check.
 void require_known_nodes(const Filesystem& fs) {
   const auto require = [&](std::uint64_t id) {
     if (!fs.mount.nodes.is_known(decode(id).node)) throw std::out_of_range("unknown node");
@@ -102,8 +102,8 @@ void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Hand
   });
 }
 
-// With owner=keep, the umask restricts a new object only if the parent has no default ACL, so the daemon must apply it,
-// not the kernel. To check permissions, the kernel reads the ACLs from the daemon.
+// With owner=keep, the umask restricts a new object only if the parent has no default ACL, so the daemon must apply the
+// umask, not the kernel. To check permissions, the kernel reads the ACLs from the daemon.
 void want_owners(const OwnerMode& owners, fuse_conn_info* connection) {
   if (!owners.keep) return;
   connection->want |= connection->capable & FUSE_CAP_DONT_MASK;
@@ -260,7 +260,7 @@ void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, o
   const auto write = [=, request = change_request_of(req)](Filesystem& fs) {
     replies::written(req, fs.file_data.write(request, {fi->fh, fi->flags}, {data, size}, offset));
   };
-  // The kernel writes back pages of a mapping without a caller, so there is no caller to check.
+  // When the kernel writes back the pages of a mapping, the request has no caller to check.
   fi->writepage != 0 ? handle(req, write) : change(req, ino, write);
 }
 
@@ -387,7 +387,7 @@ void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
   change(req, ino, [=](Filesystem& fs) { replies::status(req, fs.attributes.removexattr(ino, name)); });
 }
 
-// Without this, libfuse would reply ENOSYS, which programs do not expect from ioctl(2).
+// Without this function, libfuse would reply ENOSYS, which programs do not expect from ioctl(2).
 void ioctl(fuse_req_t req, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*,
            std::size_t, std::size_t) {
   (void)fuse_reply_err(req, ENOTTY);

@@ -9,8 +9,9 @@
 #include "common/result.h"
 #include "fuse/vfs/request.h"
 
-// Replies to the kernel's requests. If the kernel does not accept a reply because the caller was killed, the lookup
-// counts and handles in it are released. Call with no lock held.
+// Replies to the kernel's requests. If the kernel does not accept a reply because the caller was killed, these
+// functions release the handle that the reply contains, and subtract the reply's lookup from the node's lookup count.
+// Call with no lock held.
 namespace cacheshim::replies {
 
 void status(fuse_req_t req, const Status& result);

@@ -55,9 +55,9 @@ std::optional<Word> find_in_auxv(const std::string& auxv, Word key) {
   return std::nullopt;
 }
 
-// Whether the environment of a process comes from the user that it runs as. A set-id program, and
-// one with file capabilities, gets its environment from its caller: sudo and su run as root with
-// another user's variables. Source: getauxval(3), AT_SECURE.
+// Whether the environment of a process comes from the user that the process runs as. A program with
+// a set-id bit or file capabilities gets its environment from its caller: sudo and su run as root
+// with another user's variables. Source: getauxval(3), AT_SECURE.
 bool has_own_environment(pid_t pid) {
   const auto auxv = read_proc(pid, "auxv");
   if (!auxv) return false;
@@ -68,7 +68,7 @@ bool has_own_environment(pid_t pid) {
 }
 
 std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid, std::string block) {
-  // `environment` points into `block`. A text that /proc does not show is empty.
+  // `environment` points into `block`. `block` and `cgroup_text` are empty if /proc does not show them.
   if (!has_own_environment(pid)) block.clear();
   const std::string cgroup_text = read_proc_text(pid, "cgroup");
   const EnvironmentBlock environment(block);

@@ -20,14 +20,13 @@
 #include "store/sys/environment_reader.h"
 #include "store/threads/mutex.h"
 
-// Identifies the caller of a request, from the credentials that the kernel sends with it and from
-// /proc.
+// Identifies the caller of a request from the credentials in the request and from /proc.
 namespace cacheshim {
 
 struct Caller {
   uid_t uid;
   gid_t gid;
-  pid_t tid;  // in the daemon's PID namespace; 0 for a caller outside it
+  pid_t tid;  // the thread's id in the daemon's PID namespace; 0 for a caller outside it
 };
 
 // Whether a process belongs to the SLURM job whose id it names.
@@ -38,13 +37,13 @@ enum class SlurmProof : std::uint8_t {
   kGiven,      // the process is in the job's cgroup
 };
 
-// The job that a process claims, as determined by common/job_id.h: by its environment, otherwise by
-// its cgroup, otherwise by its nearest ancestor with a claim, otherwise uid-<uid>. JobRights decides
-// whether the process gets this job. SLURM's cgroup takes precedence over SLURM's variables. An
-// ancestor counts only if all user ids of the ancestor, and of each process between it and the
-// caller, are the caller's. The environment is the one that the process got at its exec.
-// The environment of a set-id program is ignored, because the program's caller has set it. A claim
-// of an id that belongs to another user by construction (is_of_another_uid()) is ignored.
+// The job that a process claims (common/job_id.h): the job that its environment names, otherwise the
+// job of its cgroup, otherwise the job of its nearest ancestor with a claim, otherwise uid-<uid>.
+// JobRights decides whether the process gets this job. SLURM's cgroup takes precedence over SLURM's
+// variables. An ancestor counts only if all user ids of the ancestor, and of each process between it
+// and the caller, are the caller's. The environment is the one that the process got at its exec. The
+// environment of a set-id program is ignored, because the program's caller has set it. A claim of an
+// id that belongs to another user by construction (is_of_another_uid()) is ignored.
 struct JobClaim {
   JobId job;
   JobId cycle;
@@ -54,7 +53,7 @@ struct JobClaim {
   // job by CACHESHIM_JOB; a variable that a scheduler sets in every process does not suffice.
   bool accepts_sharing = false;
   bool is_roots = false;  // root starts the job
-  // If JobRights has replaced `job`: the id that the process has named.
+  // The id that the process has named, if JobRights has replaced `job`; otherwise empty.
   JobId named = {};
 };
 
@@ -77,8 +76,8 @@ class CallerJobs {
 
  private:
   struct Image {
-    std::uint64_t start_time;         // clock ticks since boot
-    std::uint64_t environment_start;  // address; 0 if the daemon may not see it
+    std::uint64_t start_time;         // in clock ticks since boot
+    std::uint64_t environment_start;  // its address; 0 if the daemon may not see it
     uid_t uid;                        // a thread may become another user without an exec
     friend bool operator==(const Image&, const Image&) = default;
   };
@@ -91,7 +90,7 @@ class CallerJobs {
     bool is_complete;  // false if an environment could not be read in time
   };
   static std::optional<Image> image_of(const Caller& caller);
-  // Each returns nothing if no valid claim is cached.
+  // Return the cached claim of the thread, or of its process's main thread; nothing if no valid claim is cached.
   std::optional<JobClaim> known_claim(pid_t tid, const Image& image) const;
   std::optional<JobClaim> claim_of_main_thread(const Caller& caller, const Image& image) const;
   Found find_claim(const Caller& caller);

@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::string_view kJobPrefix = "job_";
 
-// The names of SLURM's directory in a cgroup v1 hierarchy, and of its scope below system.slice in a
-// cgroup v2 hierarchy. With several slurmd on a machine, the names contain the node's name:
-// slurm_<node>, <node>_slurmstepd.scope.
+// Whether SLURM uses this name: for its directory in a cgroup v1 hierarchy, or for its scope below
+// system.slice in a cgroup v2 hierarchy. If several slurmd run on a machine, the names contain the
+// node's name: slurm_<node>, <node>_slurmstepd.scope.
 bool is_slurm_directory(std::string_view name) {
   return name == "slurm" || name.starts_with("slurm_") || name.ends_with("slurmstepd.scope");
 }
@@ -67,8 +67,9 @@ std::optional<std::string_view> path_of_job(std::string_view path) {
   return std::nullopt;
 }
 
-// Returns true if `options`, the super block's options of a mounted cgroup v1 hierarchy, include all
-// of `wanted`, the controllers or the name by which /proc/PID/cgroup identifies a hierarchy.
+// Returns true if `options` include all of `wanted`. `options`: the super block's options of a
+// mounted cgroup v1 hierarchy. `wanted`: the controllers, or the name, by which /proc/PID/cgroup
+// identifies a hierarchy.
 bool names_controllers(std::string_view options, std::string_view wanted) {
   std::size_t found = 0;
   std::size_t count = 0;
@@ -86,7 +87,7 @@ bool names_controllers(std::string_view options, std::string_view wanted) {
 
 }  // namespace
 
-// "36 35 0:30 ROOT MOUNT_POINT OPTIONS [FIELD…] - TYPE SOURCE SUPER_OPTIONS"
+// A line of mountinfo: "36 35 0:30 ROOT MOUNT_POINT OPTIONS [FIELD…] - TYPE SOURCE SUPER_OPTIONS"
 CgroupProof::CgroupProof(std::string_view mountinfo) {
   while (!mountinfo.empty()) {
     const std::string line(take_line(mountinfo));
@@ -140,7 +141,7 @@ bool CgroupProof::is_roots_own(std::string_view controllers, std::string_view pa
   });
 }
 
-// "4:memory:/slurm/uid_1000/job_4711/step_0", "0::/system.slice/slurmstepd.scope/job_4711/…"
+// Lines of `cgroup_text`: "4:memory:/slurm/uid_1000/job_4711/step_0", "0::/system.slice/slurmstepd.scope/job_4711/…"
 JobId CgroupProof::job_of(std::string_view cgroup_text) const {
   while (!cgroup_text.empty()) {
     const std::string_view line = take_line(cgroup_text);

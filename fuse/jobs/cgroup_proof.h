@@ -11,9 +11,9 @@ namespace cacheshim {
 
 // Determines the SLURM job of a process, if the kernel's data prove it. The text of
 // /proc/PID/cgroup alone proves nothing: systemd delegates a subtree of the cgroup hierarchy to each
-// user, who may create a directory job_4711 there and move into it. So every directory from the top
-// of the hierarchy to the job's directory must belong to root and be writable only by root. Then
-// only root can have created the job's directory and moved the process into it.
+// user, who may create a directory job_4711 there and move a process into it. So every directory
+// from the top of the hierarchy to the job's directory must belong to root and be writable only by
+// root. Then only root can have created the job's directory and moved the process into it.
 class CgroupProof {
  public:
   // `mountinfo`: the text of /proc/self/mountinfo. Hierarchies that are mounted later are unknown.
@@ -30,7 +30,7 @@ class CgroupProof {
  private:
   struct Tree {
     std::string controllers;  // cgroup v1: the super block's options, which include the controllers; v2: ""
-    std::string root;         // the directory of the hierarchy that is mounted
+    std::string root;         // the path, within the hierarchy, of the directory that is mounted
     std::string mount_point;
   };
   bool is_roots_own(std::string_view controllers, std::string_view path) const;

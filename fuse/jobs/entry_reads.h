@@ -19,11 +19,12 @@ namespace cacheshim {
 // build the entry before the entry was published. That thread rejects nothing when it completes its
 // build, even if other threads of the job have read the published entry in the meantime.
 //
-// Does not detect a program that reads with one thread and builds with another. Thread-safe.
+// Does not detect a rejection by a program that reads with one thread and builds with another.
+// Thread-safe.
 class EntryReads {
  public:
-  // The records of the reads of one job take at most 400 KiB. If records are dropped, rejections
-  // after the dropped reads are not detected.
+  // The records of one job's reads take at most 400 KiB. At kMostReads, all of them are dropped, and
+  // rejections that follow a dropped read are not detected.
   static constexpr std::size_t kMostReads = 8192;
   static constexpr std::size_t kMostRejected = 1024;
 
@@ -39,8 +40,8 @@ class EntryReads {
   void clear();
 
  private:
-  // Hints that are read without the mutex. A thread always sees the hint that its own earlier read
-  // has set.
+  // Hints that are read without the mutex. A thread always sees the hint that its own earlier
+  // note_read() or note_rejected() has set.
   std::atomic<bool> has_any_{false};
   std::atomic<bool> has_rejected_any_{false};
   mutable Mutex mutex_;

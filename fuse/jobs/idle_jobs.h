@@ -27,8 +27,8 @@ class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `end` ends a job, or posts a task that ends it. Such a task must call may_end() first. `jobs`
-  // must outlive this object.
+  // `end` ends a job, or posts a task that ends it. A posted task must call may_end() first. `jobs` must outlive this
+  // object.
   IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
            std::string proc = "/proc");
 
@@ -51,7 +51,7 @@ class IdleJobs {
   const std::function<void(Job&)> end_;
   const std::string proc_;
   const std::shared_ptr<EnvironmentReader> environments_ = std::make_shared<EnvironmentReader>();
-  // A process of each idle job for which a living one is known.
+  // One living process of each idle job, if the daemon knows one.
   std::map<std::shared_ptr<Job>, Process> living_;
   // The jobs that the current pass over /proc searches for; empty if there is no pass.
   std::vector<std::shared_ptr<Job>> asked_;

@@ -21,23 +21,27 @@ class Invalidator {
 
   virtual ~Invalidator() = default;
 
-  // While the result exists, a request that holds the kernel's locks of these directories counts as waiting for the
-  // daemon. Call before such a request waits for a long operation; destroy the result once the request is answered.
+  // Call before a request waits for a long operation of the daemon. `directories`: those that the kernel has locked for
+  // the request. While the result exists, the request's user is not blamed for invalidations that these locks block.
+  // Destroy the result once the request is answered.
   virtual std::shared_ptr<void> hold(std::vector<NodeId> directories) = 0;
   // Invalidates `publisher`'s published names in the other views, then calls `answer`, then
   // invalidates the names of the base that the publisher's own view now shows. `held`: the
-  // directories whose locks the request to be answered holds in the kernel.
+  // directories that the kernel has locked for the request that `answer` answers.
   virtual void published(const PublishReport& report, const Job& publisher,
                          std::vector<NodeId> held, Done answer) = 0;
+  // Invalidates `publisher`'s published names in the other views. Blocks until the kernel has processed the
+  // invalidations.
   virtual void published_and_wait(const PublishReport& report, const Job& publisher) = 0;
   // Call when the job's view now shows the base's files in place of the job's copies. Invalidates the names, then calls
   // `answer`.
   virtual void uncovered(const PublishReport& report, const Job& job, Done answer) = 0;
-  // Call when a request changes an object's attributes and the kernel cannot know this: before the reply, and with the
-  // job's Overlay::mutex() held, so that the kernel gets none of the former attributes again. Does not block.
+  // Call when a request changes an object's attributes and the kernel cannot know this. Call before the reply, and with
+  // the job's Overlay::mutex() held: otherwise the kernel could fetch the old attributes again. Does not block.
   virtual void attributes_changed(const Job& job, NodeIndex node) = 0;
   // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
+  // As gone(), but blocks until the kernel has processed the invalidations.
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
   // Call when the job's layer was removed, before the names of the job's nodes are dropped.
   // Requires: Overlay::mutex() held exclusively. Returns a function that invalidates the nodes and

@@ -25,7 +25,7 @@ JobViews::Settings view_settings(const std::string& id, const JobSettings& setti
 
 // A user's job uid-UID is not charged, because it is the job of the processes that name no other job.
 Result<JobPayment> JobPayment::take(UserAccount& account, const std::string& job) {
-  constexpr std::uint64_t kDescriptors = 8;  // of the layer and the filter
+  constexpr std::uint64_t kDescriptors = 8;  // for the layer and the filter
   if (job == JobId::for_uid(account.uid()).view()) return JobPayment();
   CACHESHIM_TRY(one, Charge::take(&account, Limit::kJobs));
   CACHESHIM_TRY(open, Charge::take(&account, Limit::kHandles, kDescriptors));
@@ -101,7 +101,7 @@ PendingReplies Job::finish(Outcome outcome) {
 }
 
 // Reads the cycle first, since begin() sets it last. So the record never combines a cycle with the
-// policy of an earlier one.
+// policy of an earlier cycle.
 LayerRecord Job::wanted_record() const {
   LayerRecord wanted;
   wanted.job = id;
@@ -150,7 +150,7 @@ void Job::forget_layer() {
   share_locks();
 }
 
-// A job that may not publish neither blocks other jobs nor waits for them.
+// A job that may not publish does not use the base's lock files, so it neither blocks other jobs nor waits for them.
 void Job::share_locks() {
   const MutexLock lock(share_mutex_);  // serializes callers: the last one applies the latest policy
   overlay.locks().directory.share(policy.may_publish() ? settings_.lock_base : -1,

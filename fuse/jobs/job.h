@@ -37,17 +37,16 @@ struct JobSettings {
   // Whether this is the only job of a plain overlay: its view has no owner, and the view's root is an ordinary
   // directory.
   bool is_plain = false;
-  // The base, an open directory; -1 if it is not writable. A job that may publish uses the lock files of the base
-  // through it.
+  // A descriptor of the base's directory, through which a job that may publish uses the base's lock files; -1 if the
+  // base is not writable.
   int lock_base = -1;
   int lock_staging = -1;                    // passed to LockDirectory::share()
-  const LockAccess* lock_access = nullptr;  // defines which users may lock these files
-  // The shared memory from which processes learn what they may read from the base directly; null if
-  // there is none.
+  const LockAccess* lock_access = nullptr;  // which users may lock the base's lock files outside the mount
+  // The data that direct answers use; null if the mount gives no direct answers.
   const DirectAccess* direct = nullptr;
   // Counts the beginnings and ends of all jobs; null: not counted.
   std::atomic<std::uint64_t>* changes = nullptr;
-  const LayerQuota* quota = nullptr;  // of the layers; null: they have no limits
+  const LayerQuota* quota = nullptr;  // for all layers; null: the layers have no limits
   // Whether only some users may publish: the daemon then checks the writers of each layer.
   bool is_restricted = false;
   Invalidator* invalidator = nullptr;  // null: nothing is invalidated
@@ -55,7 +54,7 @@ struct JobSettings {
 
 // The charges to the user whose process has begun a job.
 struct JobPayment {
-  // Errors: EDQUOT, EMFILE.
+  // Charges `account` for a job. A user's own job, uid-<uid>, is not charged. Errors: EDQUOT, EMFILE.
   static Result<JobPayment> take(UserAccount& account, const std::string& job);
   Charge job;
   Charge descriptors;
@@ -103,13 +102,15 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
 
   // ---- The layer is created with the first change.
   std::optional<Layer> layer GUARDED_BY(overlay.mutex());
+  // Creates the layer if the job has none. `layers`: the directory of all layers, open; -1 if the store is read-only.
+  // Errors: EROFS if the store is read-only; otherwise those of Layer::take() and open_layer().
   Status ensure_layer(int layers) REQUIRES(overlay.mutex());
   Status open_layer() REQUIRES(overlay.mutex());  // makes `layer` the overlay's layer
   // Call before a request adds data or attributes to the layer. For new objects and copy-ups, Overlay makes this call.
   // Errors: ENOSPC, EDQUOT (LayerUse::grow()).
   Status grow(std::uint64_t bytes, std::uint64_t names = 0) override;
-  // For a plain overlay: sets its layer, of which no record is kept. Call at most once. Without a
-  // layer, ensure_layer() returns EROFS.
+  // For a plain overlay: sets its layer, which has no record. Call at most once. Without a layer,
+  // ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
   // Call when the layer was removed: drops the refusal, and the reasons why entries stayed in the layer. The caller
   // clears `filter`.
@@ -119,12 +120,12 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
   // refusal. Errors: those of writing the layer's record; the change must then not be made.
   Status refuse_publishing(const std::string& why) EXCLUDES(overlay.mutex());
   // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with no lock
-  // held. Takes no time if there is no layer, or if the owner is already recorded. Only logs a failure.
+  // held. Writes nothing if there is no layer, or if the owner is already recorded. Only logs a failure.
   void record_owner() EXCLUDES(overlay.mutex());
 
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
-  // Makes the kernel get the attributes of the object at `path`, and of its directory, again.
+  // Makes the kernel request the attributes of the object at `path`, and of its directory, again.
   void attributes_changed(const std::string& path) const REQUIRES_SHARED(overlay.mutex());
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   LayerRecord wanted_record() const;
@@ -134,7 +135,7 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
   NodeTable& nodes_;
   const JobSettings settings_;
   Mutex share_mutex_;  // held by share_locks()
-  JobPayment payment_;  // changed by begin() and finish(), which exclude each other
+  JobPayment payment_;  // changed by begin(), finish() and charge_after_end(), which exclude each other
 };
 
 }  // namespace cacheshim

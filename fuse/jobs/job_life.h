@@ -29,7 +29,7 @@ class JobLife {
   PendingReplies end(Outcome outcome) EXCLUDES(mutex_);
 
   bool is_active() const { return active_.load(); }
-  Outcome outcome() const { return outcome_.load(); }  // kNone: the job has not ended
+  Outcome outcome() const { return outcome_.load(); }  // kNone: not ended, or ended with neither success nor failure
   std::time_t started() const { return started_.load(); }
   std::string cycle() const EXCLUDES(mutex_);
 

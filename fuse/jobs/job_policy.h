@@ -29,7 +29,7 @@ class JobPolicy {
   // `claimed`, the policy in the job's environment or record, can only restrict the mount's policy.
   void begin(PublishPolicy mount, std::optional<PublishPolicy> claimed);
 
-  // The effective policy, and the policy that applies if the layer is not refused.
+  // effective() is the policy that applies now. wanted() is the policy that applies without the layer's refusal.
   PublishPolicy effective() const { return refused_ ? PublishPolicy::kNever : wanted(); }
   PublishPolicy wanted() const { return wanted_.load(); }
   bool may_publish() const { return effective() != PublishPolicy::kNever; }

@@ -33,14 +33,14 @@ using LivingProcesses = std::map<std::string, Process>;  // one process per job
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, EnvironmentReader& environments,
                                       const std::string& proc = "/proc");
 
-// Whether the process with this id and start time still exists and is no zombie.
+// Whether the process with this id and start time still exists and is not a zombie.
 bool is_living(const Process& process, const std::string& proc = "/proc");
 
 // The processes that are known to use a job. A process stays known after an exec. Not thread-safe.
 class KnownProcesses {
  public:
   // Notes the process of a thread; does nothing if /proc does not show it. Fast for a known thread, because every
-  // READLINK in the mount's root calls this.
+  // READLINK in the mount's root calls note().
   void note(pid_t tid);
   // Returns a known process that lives, if there is any. Forgets the processes that have exited.
   std::optional<Process> find_living(const std::string& proc = "/proc");
@@ -56,7 +56,7 @@ class KnownProcesses {
     // reused the id
     std::uint64_t seen;
   };
-  std::map<pid_t, Known> known_;  // by thread
+  std::map<pid_t, Known> known_;  // keyed by thread id
   std::size_t most_ = 4096;       // when `known_` reaches this size, note() forgets exited processes
 };
 

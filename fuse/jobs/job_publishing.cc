@@ -73,7 +73,7 @@ bool JobPublishing::may_replace() const {
 }
 
 void JobPublishing::published(const std::string& path, const struct stat& base) {
-  parts_.attributes_changed(path);  // first, because a file with further names loses this one
+  parts_.attributes_changed(path);  // first, because NodeObjects::published() may remove this name
   const NodeIndex directory = parts_.nodes.names().find_path(parts_.view_root, parent_path(path));
   if (directory != 0)
     parts_.nodes.objects().published(directory, std::string(base_name(path)), base);

@@ -70,10 +70,11 @@ class JobPublishing final : public PublishHooks {
   const Parts parts_;
   mutable Mutex mutex_;
   Total total_ GUARDED_BY(mutex_);
-  // Each entry counts once, however often the publisher tries it. Entries beyond kMostBytes are not counted, because
-  // they could count several times.
+  // The units that conflict with the base. Each counts once, however often the publisher tries to publish it. Units
+  // beyond kMostBytes are not counted, because they could count several times.
   NameTable<std::monostate> conflicts_ GUARDED_BY(mutex_){kMostBytes};
-  // Units and reasons. Units beyond kMostBytes are neither counted as refused nor logged.
+  // The units that stay in the layer, with the reasons. Units beyond kMostBytes are neither counted as refused nor
+  // logged.
   NameTable<std::string> kept_ GUARDED_BY(mutex_){kMostBytes};
 };
 

@@ -14,8 +14,8 @@ namespace cacheshim {
 //
 // - An id that belongs to a user by construction (owner_of_id()) is that user's alone.
 // - A job belongs to the user whom root has named at its start, or else to the first user other than
-//   root who uses it. If the job is not shared, every other user gets a job of its own instead,
-//   uid-<uid>.<id>. So if a stranger uses an id first, its rightful user loses only the name.
+//   root who uses it. If the job is not shared, every other user gets a separate job instead,
+//   uid-<uid>.<id>. So if a stranger uses an id first, the rightful user loses only the name.
 // - A job that a user shares (--shared-uids) admits another user only in three cases: the other
 //   user's process names the job by CACHESHIM_JOB, the other user's request shares the job too, or
 //   SLURM's cgroup proves that the process belongs to the job. A scheduler's variable does not
@@ -33,14 +33,14 @@ class JobRights {
   // Both must outlive this object.
   JobRights(JobTable& jobs, CallerJobs& callers) : jobs_(jobs), callers_(callers) {}
 
-  // Returns the caller's claim, with the id of the job that it gets.
+  // Returns the caller's claim, with the id of the job that the caller gets.
   JobClaim claim_of(const Caller& caller) const;
-  // As claim_of(), for a request of the caller that names `id`. Root gets the job itself.
+  // As above, for a request that names `id`. Root gets the named job itself.
   // `shares`: the caller accepts a job that another user shares.
   JobClaim claim_of(const Caller& caller, std::string_view id, bool shares = false) const;
   // As above, for a user whom root names. Needs no proof by a cgroup.
   JobClaim claim_for(uid_t uid, std::string_view id) const;
-  // Whether the caller itself names the id of this job, and gets another one.
+  // Whether the caller's process names the job `id`, but the caller gets another job. False for root.
   bool leads_elsewhere(const Caller& caller, const std::string& id) const;
 
   // Begins the claim's job if it is not active, and charges `account` for it. If the user gets this

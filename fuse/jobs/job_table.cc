@@ -79,8 +79,8 @@ std::vector<std::shared_ptr<Job>> JobTable::all() const {
   return jobs;
 }
 
-// Repeats the loop if a job has ended meanwhile. The loop terminates, because no job can begin
-// while the lock is held. Takes a fraction of a millisecond for ten thousand jobs.
+// Reads the states again if a job has ended meanwhile. The loop terminates, because no job can begin while the lock is
+// held. Takes a fraction of a millisecond for ten thousand jobs.
 std::vector<JobTable::State> JobTable::states() const {
   const MutexLock lock(mutex_);
   std::vector<State> states;
@@ -96,7 +96,7 @@ std::vector<JobTable::State> JobTable::states() const {
   return states;
 }
 
-// Returns the ended jobs beyond kMostEnded, by their users. Ends the charges for the others.
+// Returns each user's ended jobs beyond kMostEnded. Ends the charges for the other ended jobs.
 std::map<uid_t, std::vector<JobTable::Place>> JobTable::surplus() {
   struct Ended {
     JobUse::Clock::time_point used;  // a copy: a request may change the original at any time
@@ -165,11 +165,11 @@ void JobTable::adopt_orphans() {
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
     const LayerRecord& found = orphan.record();
     if (!is_job_id(found.job)) continue;
-    // The regular cleanup removes this layer.
+    // The regular cleanup (StoreKeeper) ends and removes the layers that are not adopted.
     if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;
     Job& job = get_or_make(orphan.record().job);
     const WriterLock layer_lock(job.overlay.mutex());
-    if (job.layer) continue;  // of another cycle: left to the next daemon, or to gc
+    if (job.layer) continue;  // the job already has a layer of another cycle
     job.adopt(std::move(orphan), policy_);
     if (const Status opened = job.open_layer(); !opened) {
       spdlog::error("cannot take up the layer of job '{}': {}; it starts with an empty one", job.id,

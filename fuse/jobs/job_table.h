@@ -44,10 +44,10 @@ class JobTable {
   std::vector<State> states() const;
   // Forgets the ended jobs of each user beyond kMostEnded, the least recently used ones first. Keeps a job whose nodes
   // the kernel knows, or to which another object has a shared_ptr. Returns the jobs that it keeps beyond kMostEnded.
-  // If the previous call returned a job too, although the caller has made the kernel forget its nodes since, charges the
-  // user for it as for an active job.
+  // The caller then makes the kernel forget the nodes of these jobs. If the next call returns one of them again, it
+  // charges the user for that job as for an active one.
   std::vector<std::shared_ptr<Job>> forget_ended(UserLimits& limits);
-  // The opens of all jobs that bypassed the mount.
+  // The number of direct opens, which bypass the mount, by all jobs since the table was made.
   std::uint64_t direct_opens() const;
   PublishPolicy policy() const { return policy_; }
   // For a mount where only some users may publish: makes its jobs check the writers of each layer.
@@ -68,7 +68,7 @@ class JobTable {
   // be running. Like any other job, they end when they have been unused for job_idle.
   void adopt_orphans();
 
-  // The layers below every job's layer: the store's base.
+  // The lower directories below every job's layer: the store's base.
   const std::shared_ptr<const LowerStack>& lowers() const { return lowers_; }
 
  private:
@@ -95,7 +95,7 @@ class JobTable {
   mutable Mutex mutex_{LockRank::kJobTable};
   std::map<std::string, std::shared_ptr<Job>> jobs_ GUARDED_BY(mutex_);
   std::set<const Job*> left_before_ GUARDED_BY(mutex_);  // the result of the last forget_ended()
-  std::uint64_t opens_of_forgotten_ GUARDED_BY(mutex_) = 0;  // that bypassed the mount
+  std::uint64_t opens_of_forgotten_ GUARDED_BY(mutex_) = 0;  // direct opens by forgotten jobs
 };
 
 }  // namespace cacheshim

@@ -27,8 +27,8 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   const bool is_lock = !in_upper && is_closed_lock(st);
   if (is_lock) shown.st_mode = S_IFREG | 0666;
   if (is_root) {
-    // Closed even while the view has no owner: before the kernel denies access, it requests the
-    // attributes again (fuse_permission), and that request shows the daemon who the first user is.
+    // The mode is 0700 even while the view has no owner: before the kernel denies access, it requests the attributes
+    // again (fuse_permission), and that request shows the daemon who the first user is.
     shown.st_mode = S_IFDIR | 0700;
   } else if (!in_upper && !S_ISLNK(st.st_mode) && !is_lock && !may_read(st)) {
     return shown;
@@ -84,7 +84,7 @@ ViewSlot JobViews::enter(const Caller& caller) {
       return static_cast<ViewSlot>(slot);
     }
   }
-  // Root does not become the owner of a view without one; the first other user does.
+  // Root does not become the owner of a view; the first other user does.
   if (caller.uid == 0 && (!views_.front().uid || !shared_uids_)) return 0;
   View mine{caller.uid, caller.gid, groups_of(caller.tid)};
   if (!views_.front().uid) {

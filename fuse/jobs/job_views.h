@@ -65,14 +65,14 @@ class JobViews {
     // Whether this is the view of a plain overlay: it has no owner, and its root is an ordinary directory.
     bool is_plain = false;
     std::optional<uid_t>
-        owner;  // of the first view; empty: the first user other than root becomes the owner
+        owner;  // the first view's owner; empty: the first user other than root becomes the owner
   };
   // `use` and `filter` must outlive this object. While a job without shared uids is active, `filter` is open for the
   // first view's owner.
   JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);
 
-  // Call when the job begins and ends. The first view keeps its owner when the job begins again. The others do too if
-  // the job then shares uids; otherwise they become the first owner's.
+  // Call when the job begins and ends. When the job begins again, the first view keeps its owner. The other views keep
+  // their owners too if the job then shares uids; otherwise they pass to the owner of the first view.
   void begin(bool shared_uids, std::optional<uid_t> recorded_owner = std::nullopt) EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);
 
@@ -85,7 +85,7 @@ class JobViews {
   std::optional<Process> known_process(const std::string& proc = "/proc") EXCLUDES(mutex_);
 
   View view(ViewSlot slot) const EXCLUDES(mutex_);
-  // Returns the attributes that the view shows for an object; `is_root`: the view's root.
+  // Returns the attributes that the view shows for an object. `is_root`: the object is the view's root.
   struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const
       EXCLUDES(mutex_);
   std::size_t count() const EXCLUDES(mutex_);
@@ -95,7 +95,7 @@ class JobViews {
   bool are_private() const { return !settings_.is_plain; }
   // The owner of a view; nothing if only root has used it.
   std::optional<uid_t> owner(ViewSlot slot = 0) const EXCLUDES(mutex_);
-  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // of all views that have one
+  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // the owners of all views that have one
   // Makes `uid` the owner of the first view before the user's first access. Returns false if the
   // view belongs to another user.
   bool reserve(uid_t uid) EXCLUDES(mutex_);

@@ -40,11 +40,11 @@ Result<UniqueFd> make_directory(int dir, std::string_view name) {
   return sys::open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
 }
 
-// Locks the mutex for the lifetime of the calling thread. When the thread exits in any way, the
-// kernel removes its id from the futex word (get_robust_list(2)), which the library reads.
+// Locks the mutex for the lifetime of the calling thread. However the thread exits, the kernel removes its id from the
+// futex word (get_robust_list(2)), which the library reads.
 Status hold_for_life(pthread_mutex_t* mutex) {
   pthread_mutexattr_t attributes;
-  (void)::pthread_mutexattr_init(&attributes);  // these cannot fail with these arguments
+  (void)::pthread_mutexattr_init(&attributes);  // the attribute calls cannot fail with these arguments
   (void)::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   (void)::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   const int made = ::pthread_mutex_init(mutex, &attributes);
@@ -88,7 +88,7 @@ Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
     CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
     lock = std::move(own);
   }
-  forget_closing(path);  // removes the record of the previous mount
+  forget_closing(path);  // removes the record of the previous mount's closing
   directory.path_ = path;
   directory.directory_ = std::move(fd);
   directory.lock_ = std::move(lock);
@@ -96,7 +96,7 @@ Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
   if (!routes.empty()) {
     const int dir = directory.directory_.get();
     CACHESHIM_CHECK(sys::replace_file(dir, std::string(kRoutesFile), routes, 0644));
-    // Written even if it is empty, because the previous daemon's file may not be.
+    // Write the file even if it is empty, to replace the previous daemon's file.
     CACHESHIM_CHECK(sys::replace_file(dir, std::string(kCudaDefaultsFile), cuda_defaults, 0644));
   }
   return directory;
@@ -116,8 +116,7 @@ void RunDirectory::end_direct_opens() {
   if (alive_ != nullptr) (void)::pthread_mutex_unlock(std::exchange(alive_, nullptr));
 }
 
-// Removes the files for direct opens. The base comes first, so that nothing is removed below its
-// mount.
+// Removes the files for direct opens. Unmounts the base first, so that nothing below its mount is removed.
 void RunDirectory::withdraw() {
   end_direct_opens();
   direct_.reset();

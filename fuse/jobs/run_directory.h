@@ -23,21 +23,21 @@ namespace cacheshim {
 class RunDirectory {
  public:
   // Creates nothing if `path` is empty. `lock` is the directory's lock if the caller already holds
-  // it. `routes` is empty for a plain overlay. Errors: EWOULDBLOCK if a living daemon has the
+  // it. `routes` is empty for a plain overlay. Errors: EWOULDBLOCK if a living daemon uses the
   // directory, EPERM if another user could change its contents or replace it.
   static Result<RunDirectory> make(const std::string& path, UniqueFd lock,
                                    const std::string& routes, const std::string& cuda_defaults);
   RunDirectory(RunDirectory&& other) noexcept;
   ~RunDirectory();
 
-  // For direct opens: bind-mounts the base, an open directory, read-only and nosymfollow, and
-  // creates the directories of filters and counters. Errors: EPERM without privilege over the mount
+  // For direct opens: bind-mounts `base`, an open directory, read-only and nosymfollow, and creates
+  // the directories for filters and counters. Errors: EPERM without privilege over the mount
   // namespace.
   Status offer_base(int base, const std::vector<Profile>& profiles);
   // Returns the result of offer_base(), or null. The result lives as long as this object.
   const DirectAccess* direct() const { return direct_ ? direct_.get() : nullptr; }
   // Announces the mount with this device number. Call in the thread that exits last: the library
-  // takes the exit of this thread for the exit of the daemon.
+  // treats the exit of this thread as the exit of the daemon.
   Status announce(dev_t mount_device);
   // Ends direct opens: from then on, jobs open all files through the mount, even in processes that have already mapped
   // a filter. Call in the thread that has called announce().

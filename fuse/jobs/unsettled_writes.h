@@ -22,7 +22,7 @@ class UnsettledWrites {
       : release_delay_(release_delay) {}
 
   // Counts descriptors that may write to a file, from open to RELEASE. FLUSH does not end the
-  // count, since a shell closes a duplicate before the first byte is written.
+  // count, since a shell closes a duplicate descriptor before the first byte is written.
   void add_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   void remove_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   bool is_being_written(dev_t device, ino_t inode) const EXCLUDES(mutex_);
@@ -34,8 +34,8 @@ class UnsettledWrites {
   void begin_publishing() EXCLUDES(mutex_);
   void end_publishing() EXCLUDES(mutex_);
 
-  // Waits for publishing and for closes in progress, so that all effects of the job's processes
-  // before their exit are complete. Stops waiting for a close after the release delay.
+  // Waits for publishing and closes in progress, so that everything that the job's processes did
+  // before they exited is complete. Stops waiting for a close after the release delay.
   void wait() EXCLUDES(mutex_);
 
  private:

@@ -92,8 +92,8 @@ void ViewFilter::retire() {
   std::atomic_ref(header.retired).store(1);
 }
 
-// Makes a filter with all current keys in place of the previous one. The new filter contains all keys before the
-// previous one is retired, and no key is added in between.
+// Replaces the filter with a new one that contains all current keys. The new filter is complete before the previous one
+// is retired, and no key is added in between.
 void ViewFilter::make_file() {
   word_count_ = kFirstWords;
   while (word_count_ < kMostWords && word_count_ < 2 * keys_.size()) word_count_ *= kGrowth;
@@ -167,7 +167,7 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
 }
 
 // Makes the file of counters. Only the view's user may write to it. This user may also truncate it, which would kill a
-// process that reads it through a mapping, so the daemon reads it by pread(2).
+// process that reads it through a mapping, so the daemon reads the file by pread(2).
 void ViewFilter::make_counters() {
   auto made = MappedFile::make(directories_->counters.get(), job_, kCountersBytes, 0600);
   if (!made || !made->commit(directories_->counters.get(), job_)) return;
@@ -178,7 +178,7 @@ void ViewFilter::make_counters() {
 
 void ViewFilter::give_counters() {
   if (!counters_) return;
-  // If this fails, the processes cannot open the counters, and use the mount.
+  // If this fails, the processes cannot open the counters, so they use the mount.
   (void)sys::set_owner(counters_.get(), uid_, gid_);
 }
 

@@ -60,8 +60,8 @@ class MountOnlyEntries {
   std::unordered_set<std::string> entries_ GUARDED_BY(mutex_);
 };
 
-// The data of a mount that direct answers use, with the directories of filters and counters in its
-// run directory.
+// The data of a mount that direct answers use, including the open directories for filters and
+// counters in its run directory.
 struct DirectAccess {
   DirectAccess(UniqueFd views_directory, UniqueFd counters_directory,
                const std::vector<Profile>& profiles)
@@ -108,7 +108,7 @@ class ViewFilter {
   // Sets whether a process of the job is building an entry: FilterHeader::building.
   void set_building(bool is_building);
 
-  // Direct answers from the base since this object was made.
+  // The numbers of direct answers from the base since this object was made.
   struct Counts {
     std::uint64_t opens = 0;
     std::uint64_t lookups = 0;

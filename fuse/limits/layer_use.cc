@@ -25,7 +25,7 @@ Status LayerUse::grow(uid_t owner, const LayerSize& added) {
   return is_permitted ? Status() : Errno(EDQUOT);
 }
 
-// Refuses what exceeds a limit. If the user has a max_layer_size, also refuses to add bytes while the user's layers
+// Refuses growth beyond a limit. If the user has a max_layer_size, also refuses to add bytes while the user's layers
 // hold more than kSmallLayers and more than the last known free space. So above kSmallLayers, one user can take at most
 // half of the space that was free.
 bool LayerUse::try_grow(const LayerSize& added) {
@@ -59,8 +59,8 @@ bool LayerUse::note_grown(uid_t owner, const LayerSize& added) {
   return most != 0 && account.used(Limit::kLayerSize) > most;
 }
 
-// Moves the charges to `account`. Returns false if its user has no limits. A job's owner is known from the first
-// request of a user other than root; until then root is charged.
+// Moves the charges to `account`. Returns false if the account's user has no limits on layers. A job has no owner until
+// the first request of a user other than root; until then root is charged.
 bool LayerUse::charge_to(UserAccount& account) {
   const bool has_limits =
       account.most(Limit::kLayerSize) != 0 || account.most(Limit::kLayerFiles) != 0;

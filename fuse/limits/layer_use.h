@@ -15,10 +15,10 @@
 
 namespace cacheshim {
 
-// What a mount permits its layers to take. All parts must outlive the layers.
+// The limits on the layers of a mount. All parts must outlive the layers.
 struct LayerQuota {
   UserLimits& limits;
-  FreeSpace& space;  // of the layers' file system
+  FreeSpace& space;  // the free space of the layers' file system
   // Called when a layer should be measured, perhaps with locks held. Must not block.
   std::function<void()> wake;
 };
@@ -28,14 +28,14 @@ struct LayerSize {
   std::uint64_t files = 0;  // names of files, directories and other objects
 };
 
-// What one layer takes of its owner's limits (max_layer_size, max_layer_files).
+// Counts the bytes and names of one layer, and charges them to its owner (max_layer_size, max_layer_files).
 //
 // Before each request, the daemon adds to the count what the request may add to the layer, so that no request can
 // exceed a limit. It does not subtract what a request removes or overwrites: only the file system knows that. So the
 // count may be too high until the layer is measured (LayerMeter). A layer is measured regularly while its owner has
-// taken more than three quarters of a limit. So the daemon refuses a request because of too high a count only if the
-// user has written and removed a quarter of the limit between two measurements. Layers of users without limits are not
-// counted.
+// taken more than three quarters of a limit. So a count that is too high makes the daemon refuse a request only
+// if the user has written and removed a quarter of the limit between two measurements. Layers of users without limits
+// are not counted.
 //
 // Thread-safe.
 class LayerUse {
@@ -82,7 +82,7 @@ class LayerUse {
   Charge bytes_ GUARDED_BY(mutex_);
   Charge files_ GUARDED_BY(mutex_);
   bool is_being_measured_ GUARDED_BY(mutex_) = false;
-  LayerSize grown_ GUARDED_BY(mutex_);  // since begin_measuring()
+  LayerSize grown_ GUARDED_BY(mutex_);  // the growth since begin_measuring()
   Walk last_walk_ GUARDED_BY(mutex_);
 };
 

@@ -38,11 +38,11 @@ class UserAccount {
   // Takes `count` units regardless of the limit.
   void add(Limit limit, std::uint64_t count);
   void give_back(Limit limit, std::uint64_t count);
-  // The limit; 0 if there is none for this user.
+  // Returns the limit of one user; 0 if this user has none.
   std::uint64_t most(Limit limit) const;
   // Whether the user has taken more than three quarters of the limit.
   bool is_near(Limit limit) const;
-  // Counts a refusal, and logs the user's first one of this limit. take() calls this function itself.
+  // Counts a refusal, and logs the user's first refusal for each limit. take() calls this function itself.
   void note_refusal(Limit limit);
   std::uint64_t used(Limit limit) const {
     return used_[static_cast<std::size_t>(limit)].load(std::memory_order_relaxed);
@@ -63,7 +63,7 @@ class UserAccount {
 class Charge {
  public:
   Charge() = default;
-  // A charge of no units yet.
+  // Makes a charge of 0 units.
   Charge(UserAccount* account, Limit limit) : account_(account), limit_(limit) {}
   Charge(Charge&& other) noexcept
       : account_(std::exchange(other.account_, nullptr)),
@@ -102,8 +102,8 @@ class Charge {
 class UserLimits {
  public:
   struct Options {
-    LimitValues most{};        // of one user; 0: no limit
-    LimitValues capacities{};  // of all users together; 0: no limit
+    LimitValues most{};        // the limits of one user; 0: no limit
+    LimitValues capacities{};  // the limits of all users together; 0: no limit
     uid_t own_uid = 0;         // the daemon's user, who has no limits
   };
   // The maximum number of users with an account of their own; all others share one. Each account takes about 120 bytes,
@@ -121,7 +121,7 @@ class UserLimits {
   // since the mount.
   struct Use {
     std::uint64_t most;      // the limit of one user; 0: none
-    std::uint64_t capacity;  // of all users; 0: none
+    std::uint64_t capacity;  // the limit of all users together; 0: none
     std::uint64_t total;
     std::uint64_t highest;
     std::uint64_t refused;

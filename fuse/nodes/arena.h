@@ -16,8 +16,8 @@ namespace cacheshim {
 // nodes and one for handles; the kernel identifies a node or a handle by its index. Memory is freed
 // in chunks, once all slots of a chunk are released.
 //
-// Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures that no thread uses
-// it afterwards (the kernel sends no request for it after FORGET or RELEASE).
+// Thread-safe; find() and get() take no lock. A slot stays in place until it is released; the caller ensures that no
+// thread uses it afterwards (the kernel sends no request for it after FORGET or RELEASE).
 template <class Slot>
 class Arena {
  public:

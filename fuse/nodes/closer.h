@@ -13,8 +13,8 @@
 namespace cacheshim {
 
 // Closes the descriptors of freed nodes on a separate thread. The last close of an object without a name frees its
-// blocks, which takes long if the file system sends discards (ext4 with the mount option discard). The thread collects
-// descriptors for kPause, so that it is not woken for each descriptor. Thread-safe.
+// blocks, which can take a long time if the file system sends discards (ext4 with the mount option discard). The thread
+// collects descriptors for kPause, so that it is not woken for each descriptor. Thread-safe.
 class Closer {
  public:
   Closer() : thread_([this] { run(); }) {}

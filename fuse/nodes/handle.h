@@ -34,25 +34,25 @@ struct FileHandle {
   bool writable = false;
   int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
   std::atomic<std::uint32_t> epoch{0};  // the node's epoch when fd was opened
-  // Not 0: the kernel reads and writes the backing file by itself, without requests to the daemon.
+  // If not 0, the kernel reads and writes the backing file by itself, without requests to the daemon.
   std::uint32_t backing_id = 0;
-  // Every read(2) and write(2) is a request to the daemon: the kernel uses neither its cache nor a
-  // backing file.
+  // Whether every read(2) and write(2) is a request to the daemon. The kernel then uses neither its cache nor a backing
+  // file.
   bool direct_io = false;
-  // Whether the handle counts as a writer of the file that `device` and `inode` identify. A writable handle does,
-  // unless its file is common to all jobs. So does a handle whose file the kernel reads by itself: this file must not
-  // become a file of the base, because a copy-up would then move its data to another file.
+  // Whether the handle counts as a writer of the file that `device` and `inode` identify. True for a writable handle,
+  // unless its file is a common file. Also true for a handle whose file the kernel reads by itself: if publishing made
+  // this file a file of the base, a later copy-up would move the data to another file.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
   bool is_lock_file = false;                 // a common file: a lock or `shared` file of the base
   off_t most_bytes = 0;                      // the maximum size of a common file
   bool is_shared_file = false;               // a file of the base, of class `shared`
-  std::unique_ptr<SharedFile> shared;        // of a shared file that is open for writing
+  std::unique_ptr<SharedFile> shared;        // null unless a shared file is open for writing
   std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
   bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
-  OpenFiles::Place place{};              // of `fd`
+  OpenFiles::Place place{};              // the place of `fd`
 
   // Whether a process can write to the file through a mapping, without a request to the daemon.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
@@ -69,12 +69,12 @@ struct FileHandle {
 
 // An open directory and its listing. The listing is taken at the first read and after each rewind,
 // so that it stays consistent while the directory changes. An entry's position is a hash of its
-// name, and so the same in every listing. Therefore telldir(3) works, and a listing that the kernel
+// name, so it is the same in every listing. Therefore telldir(3) works, and a listing that the kernel
 // has cached, or that has changed meanwhile, continues at the right entry.
 struct DirHandle {
   NodeIndex node = 0;
   UniqueFd object;  // an O_PATH descriptor of the directory, in the layer or the base
-  OpenFiles::Place place{};  // of `object`
+  OpenFiles::Place place{};  // the place of `object`
   struct Entry {
     std::uint64_t place;
     ListedEntry listed;

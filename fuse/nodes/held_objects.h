@@ -26,7 +26,7 @@ using SharedFd = std::shared_ptr<const UniqueFd>;
 struct HeldObject {
   SharedFd fd;
   Charge charge;
-  // Its position in the list of common files.
+  // Its position in the list of common files, if it is in this list.
   std::optional<std::list<HeldObject*>::iterator> place;
 };
 
@@ -38,7 +38,7 @@ struct HeldObject {
 // or its node is freed.
 //
 // The caller closes the released descriptors once it has released the table's lock, since the last close of a file may
-// take long. Not thread-safe: part of the node table, guarded by its lock.
+// take a long time. Not thread-safe: part of the node table, guarded by its lock.
 class HeldObjects {
  public:
   // The maximum number of descriptors of common files.

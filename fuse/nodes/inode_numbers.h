@@ -16,11 +16,11 @@ namespace cacheshim {
 // detect loops.
 //
 // Objects of the first file system keep their numbers. In the numbers of the other file systems' objects, bits 48 to 60
-// are the index of the file system in the table. The inode numbers of local file systems normally leave these bits 0.
-// An inode number that uses them is hashed together with the index, and the result is marked by bit 61. Two different
-// objects can have equal numbers only if both numbers are hashed. Among a million such files, the probability of an
-// equal pair is about 2 in 10^7. Bit 62 marks the mount's own directories (NodeTree). Not thread-safe: part of the node
-// table, guarded by its lock.
+// are the index of the file system in the table. The inode numbers of local file systems normally fit in 48 bits. A
+// larger inode number, even of the first file system, is hashed together with the index, and bit 61 marks the result.
+// Two different objects can have equal numbers only if both numbers are hashed. Among a million such files, the
+// probability of an equal pair is about 2 in 10^7. Bit 62 marks the mount's own directories (NodeTree). Not
+// thread-safe: part of the node table, guarded by its lock.
 class InodeNumbers {
  public:
   using Place = std::uint16_t;

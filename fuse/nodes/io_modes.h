@@ -26,7 +26,7 @@ namespace cacheshim {
 // mode, writes to the mapping would not appear in the pages that the kernel then caches. So an inode that may be mapped
 // stays in its mode until the kernel forgets it, or its data move to another backing file.
 //
-// A write to such a mapping changes st_mtime without a request. As long as may_be_written() is true,
+// A write to a mapping of a passthrough file changes st_mtime without a request. As long as may_be_written() is true,
 // the kernel must not cache attributes of the inode.
 //
 // Thread-safe. The inodes are divided among kShards mutexes, each of which is held across at most one ioctl(2) or one
@@ -39,9 +39,9 @@ class IoModes {
   bool is_enabled() const { return device_ >= 0 && !refused_; }
 
   struct Opening {
-    int fd;                 // the backing file, open
+    int fd;                 // an open descriptor of the backing file
     const struct stat& st;  // its attributes
-    bool wanted;            // request passthrough, if this is the first handle
+    bool wanted;            // whether to request passthrough if this is the first handle
     bool readable;          // the handle can read, and so may be mapped
     bool writable;
   };

@@ -29,7 +29,7 @@ struct Node {
   std::unique_ptr<char[]> name;  // NUL-terminated
   std::unique_ptr<Extra> extra;
   NodeIndex parent = 0;        // 0 for the root, and for a node without a name
-  NodeIndex next = 0;          // of the same job; 0 at the end
+  NodeIndex next = 0;          // the next node of the same job; 0 at the end
   NodeIndex previous = 0;
   std::uint32_t children = 0;  // the number of names whose parent this node is
   [[no_unique_address]] NodeState state;
@@ -41,7 +41,6 @@ struct Node {
   bool in_upper : 1 = false;
   bool named : 1 = false;
 
-  // The number of names.
   std::size_t name_count() const { return named ? 1 + (extra ? extra->names.size() : 0) : 0; }
   bool has_further_names() const { return extra && !extra->names.empty(); }
   bool is_first_name(const NodeName& other) const {

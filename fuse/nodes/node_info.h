@@ -43,8 +43,8 @@ struct NodeInfo {
   std::uint64_t ino = 0;  // st_ino: constant while the node lives, across copy-up
   bool is_view_root = false;
   bool is_dir = false;
-  bool removed = false;       // has no name
-  bool was_unlinked = false;  // if removed: by a request, not from outside this view
+  bool removed = false;       // the node has no name
+  bool was_unlinked = false;  // if removed: a request in this view has removed the last name
   bool in_upper = false;
   Common common = Common::kNone;
   // An O_PATH descriptor of the object if it is removed and held, or if it is a common file that was looked up
@@ -54,14 +54,14 @@ struct NodeInfo {
   int object_fd() const { return object ? object->get() : -1; }
 };
 
-// A name in the table. Valid as long as the text of `component`.
+// A name in the table. Valid as long as the text that `component` refers to.
 struct NodeName {
   NodeIndex parent;
   std::string_view component;
   friend bool operator==(const NodeName&, const NodeName&) = default;
 };
 
-// A file of a backing file system.
+// Identifies a file of a backing file system.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
@@ -74,7 +74,7 @@ struct FileIdHash {
   }
 };
 
-// A common file that a lookup or a rename has found; `object` is an O_PATH descriptor of it.
+// A common file that a lookup or a rename has found. `object`: an O_PATH descriptor of the file.
 struct CommonFile {
   Common kind;
   struct stat st;

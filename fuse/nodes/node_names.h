@@ -16,14 +16,14 @@ namespace cacheshim {
 
 // Finds nodes by their names, and changes these names.
 //
-// Call functions that make changes with the Overlay::mutex() of the job held exclusively, so that a
-// path stays valid as long as another caller holds that mutex. For part() and lose_name() a shared
+// Hold the job's Overlay::mutex() exclusively when you call a function that makes changes, so that a
+// path stays valid as long as another caller holds the mutex. For part() and lose_name(), a shared
 // lock suffices. Thread-safe.
 class NodeNames {
  public:
   explicit NodeNames(NodeTree& tree) : tree_(tree) {}
 
-  // These return 0 if the kernel knows no such node.
+  // Return 0 if the table has no node for the name or path.
   NodeIndex find(NodeIndex parent, std::string_view name) const;
   NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
 
@@ -36,8 +36,8 @@ class NodeNames {
     bool has_links = false;  // the file has further names
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
-  // Call when the node's first name no longer leads to it, because another process has removed or
-  // replaced the file outside this view, or when the node has no name and holds no descriptor.
+  // Call when the node's first name no longer leads to its file, because another process has removed
+  // or replaced the file outside this view, or when the node has no name and holds no descriptor.
   // `object` is an O_PATH descriptor of the node's file, taken from an open handle.
   void lose_name(NodeIndex node, ChargedFd object);
   // Call before intern() for an object of the layer that was just created. If a node of another
@@ -61,7 +61,7 @@ class NodeNames {
     std::string name;
   };
   std::vector<NamedNode> all_of(const Job* job) const;
-  // As all_of(), but returns at most `most` names, those of the newest objects.
+  // As all_of(), but returns at most `most` names, beginning with the nodes that were made last.
   std::vector<NamedNode> some_of(const Job* job, std::size_t most) const;
   // Returns up to `most` of the job's files that have only one name and for which `is_wanted(node)` is true.
   // `is_wanted` must not take any lock of the daemon except OpenFiles'.

@@ -26,7 +26,7 @@ class NodeObjects {
   // its copy in the layer.
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
 
-  // Makes the mount's root the root of this job's view: an object like those below it.
+  // Makes the mount's root the root of this job's view. Its kind is then kObject, as for the nodes below it.
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
   // Call when the node's data have moved to another object, which has the attributes `st`.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);

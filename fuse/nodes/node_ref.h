@@ -7,7 +7,7 @@ namespace cacheshim {
 
 using NodeIndex = std::uint32_t;
 using ViewSlot = std::uint16_t;  // the index of a view in its job
-using NodeId = std::uint64_t;    // a node in the kernel's requests
+using NodeId = std::uint64_t;    // a node and its view, as one number for the kernel
 
 // A node and the view in which a process sees it.
 struct NodeRef {

@@ -33,9 +33,9 @@ namespace cacheshim {
 // This class makes and frees nodes. names() finds nodes by name and changes their names, objects()
 // changes the objects that nodes stand for, and state() returns the rest of a node's state.
 //
-// Thread-safe by one reader-writer lock (NodeTree), never held across a system call that may block.
-// Adding and removing nodes and names takes the lock exclusively. Finding a node, counting another
-// lookup of a known node and forgetting some of its lookups take it shared.
+// Thread-safe: all nodes have one reader-writer lock (NodeTree), which is never held across a system
+// call that may block. Adding and removing nodes and names takes the lock exclusively. Finding a
+// node, counting another lookup of a known node and forgetting some of its lookups take it shared.
 class NodeTable {
  public:
   NodeTable() : names_(tree_), objects_(tree_) {}
@@ -45,14 +45,14 @@ class NodeTable {
   NodeObjects& objects() { return objects_; }
 
   // Returns true if the node is in use, so that a request can name it. All other methods that take a node, except
-  // forget() and is_removed(), require this.
+  // forget() and is_removed(), require a known node.
   bool is_known(NodeIndex node) const;
   NodeInfo info(NodeIndex node) const;
   // Whether the node is in use, and stands for an object of the job's layer that has lost its last name.
   bool is_removed(NodeIndex node, const Job& job) const;
   // Charges `account` for the job's nodes (Limit::kNodes). Idempotent, and fast if the account is the same as before.
   void charge_to(const Job& job, UserAccount& account);
-  // Takes no lock.
+  // Returns the node's state. Takes no lock.
   NodeState& state(NodeIndex node) const { return tree_.at(node).state; }
   // Returns the path from the view's root, "" for the root itself. Errors: ESTALE if the node or a
   // directory above it has no name, or if the node is in no view.

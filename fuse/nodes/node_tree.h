@@ -38,7 +38,7 @@ class NodeTree {
     return found != nullptr && found->name != nullptr;
   }
   std::uint32_t size() const { return nodes_.in_use(); }
-  // Charges `account` for the job's nodes, those that it has now and later ones.
+  // Charges `account` for the nodes that the job has now, and for later ones.
   void charge_to(const Job* job, UserAccount& account) REQUIRES(mutex);
   bool is_charged_to(const Job* job, const UserAccount& account) const REQUIRES_SHARED(mutex);
   // Forgets the job if `view_root` is its only node and the job table holds the only lookup of this node. Otherwise
@@ -50,7 +50,7 @@ class NodeTree {
   // Whether at least 65,536 nodes have been freed since the last call that returned true.
   bool take_many_freed() REQUIRES(mutex);
 
-  // Returns 0 if there is none.
+  // Returns 0 if no node has the name.
   NodeIndex find(const NodeName& name) const REQUIRES_SHARED(mutex);
   bool is_view_root(NodeIndex index) const REQUIRES_SHARED(mutex) {
     const Node& node = at(index);

@@ -55,7 +55,7 @@ class ObjectIds {
     return found == linked_.end() ? 0 : found->second;
   }
 
-  // Returns the mount's inode number of the object that has the node's data now. It may differ from
+  // Returns the mount's inode number for the object that has the node's data now. It may differ from
   // `ino`, which stays the same across copy-up.
   static std::uint64_t number_of(const Node& node) {
     return InodeNumbers::number(node.device, node.inode);

@@ -47,8 +47,8 @@ class OpenFiles {
     const MutexLock lock(shard.mutex);
     return shard.files.contains(node);
   }
-  // Returns fstat(2) of the most recently opened descriptor. Errors: ESTALE if the node is not
-  // open.
+  // Returns the result of fstat(2) on the most recently opened descriptor. Errors: ESTALE if the
+  // node is not open.
   Result<struct stat> stat(NodeIndex node) const {
     const Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);

@@ -38,8 +38,8 @@ class Completion {
     void* const request = request_.exchange(nullptr);
     if (request != nullptr) replier_->reply(request, result);
   }
-  // Makes an interrupt of the request call waiter->interrupt(). Call before another thread may
-  // complete the request, and with nullptr before the request is completed.
+  // Makes each later interrupt of the request call waiter->interrupt(). Call before another thread
+  // may complete the request, and again with nullptr before the request is completed.
   void watch(Interruptible* waiter) {
     if (void* const request = request_.load()) replier_->watch(request, waiter);
   }

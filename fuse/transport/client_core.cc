@@ -14,8 +14,8 @@ namespace {
 
 using std::chrono::seconds;
 
-// The number of consecutive requests of one client before the receiver moves to the client's core,
-// which takes one read of /proc and two system calls.
+// The receiver moves to a client's core after this number of consecutive requests of the client. The move takes one
+// read of /proc and two system calls.
 constexpr unsigned kStreak = 64;
 // The receiver leaves the client's core if the client moves to another core more than kMostMoves
 // times within kWindow requests. Following the client once takes as long as one round trip between
@@ -70,7 +70,7 @@ void ClientCore::end_stay(Ended how) {
   const pid_t guest = guest_;
   if (guest == 0) return;
   ended_ = how;
-  // Neither can fail except for a thread that has exited.
+  // Neither call can fail unless the thread has exited.
   (void)set_policy(guest, SCHED_OTHER);
   (void)::sched_setaffinity(guest, sizeof everywhere_, &everywhere_);
 }
@@ -106,7 +106,7 @@ void ClientCore::Guest::check_stay() {
 
 void ClientCore::Guest::enter() {
   streak_ = 0;
-  // Fails if another receiver is the guest, or has been stopped and has not left yet.
+  // The exchange fails if another receiver is the guest, or has been stopped and has not left yet.
   pid_t nobody = 0;
   if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
   at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);
@@ -124,7 +124,7 @@ void ClientCore::Guest::enter() {
 void ClientCore::Guest::leave() {
   streak_ = 0;
   if (!is_in_) return;
-  (void)set_policy(0, SCHED_OTHER);  // neither can fail: see may_leave_idle_policy()
+  (void)set_policy(0, SCHED_OTHER);  // neither call can fail: see may_leave_idle_policy()
   (void)::sched_setaffinity(0, sizeof core_.everywhere_, &core_.everywhere_);
   is_in_ = false;
   core_.guest_ = 0;

@@ -31,9 +31,9 @@ bool go_to_core(int core);
 // A receiver that is bound to a core handles the requests of that core (RingLoop). It stays there
 // and follows no client, because other receivers handle the requests of the other cores.
 //
-// Used only if the daemon may leave SCHED_IDLE again (CAP_SYS_NICE, or RLIMIT_NICE), may run on
-// several cores, and has the policy SCHED_OTHER. A thread that a guest creates would also be
-// SCHED_IDLE, so the daemon creates all of its threads when it starts.
+// A receiver becomes a guest only if the daemon may leave SCHED_IDLE again (CAP_SYS_NICE, or RLIMIT_NICE), may run on
+// several cores, and has the policy SCHED_OTHER. A thread that a guest creates would also be SCHED_IDLE, so the daemon
+// creates all of its threads when it starts.
 class ClientCore {
  public:
   // One receiver's stays on its clients' cores. Only the receiver's thread may use it. The destructor
@@ -51,7 +51,7 @@ class ClientCore {
     // Call if there is no request although the client should have sent one by now: the client may
     // have moved to another core.
     void follow();
-    // Call before a sleep, and before work that may take long or needs a core of its own.
+    // Call before a sleep, and before work that may take a long time or needs a core of its own.
     void leave();
     bool is_in() const { return is_in_; }
 
@@ -61,7 +61,7 @@ class ClientCore {
 
     ClientCore& core_;
     pid_t client_ = 0;
-    unsigned streak_ = 0;  // requests of this client, one after the other
+    unsigned streak_ = 0;  // consecutive requests of this client
     unsigned moves_ = 0;   // recent moves of the client to another core
     int at_ = -1;          // the core on which the guest runs
     bool is_in_ = false;
@@ -95,7 +95,7 @@ class ClientCore {
   // the guest's thread id; set before the thread becomes SCHED_IDLE, cleared after it has left
   std::atomic<pid_t> guest_{0};
   std::atomic<Ended> ended_{Ended::kNot};
-  // Only a guest writes these, and there is one guest at a time.
+  // Only a guest writes the next two members, and there is one guest at a time.
   Clock::duration pause_;
   Clock::time_point not_before_;
 };

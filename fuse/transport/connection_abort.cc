@@ -17,7 +17,8 @@
 namespace cacheshim {
 namespace {
 
-// Not SIGTERM: a service manager sends that to all processes of the service, while the daemon still answers requests.
+// This is not SIGTERM, because a service manager sends SIGTERM to all processes of the service while the daemon still
+// answers requests.
 constexpr int kParentDied = SIGUSR2;
 
 // Runs in the forked child. The parent may have had several threads at the fork, so the child makes only

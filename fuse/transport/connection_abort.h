@@ -20,7 +20,8 @@ Result<UniqueFd> open_abort(dev_t device);
 Status abort_connection(int control);
 
 // A process that aborts the connection if the daemon dies (by SIGKILL, for lack of memory, or by a crash) while one of
-// its threads is blocked in such a write. Otherwise clients' calls would wait for an answer forever. Not thread-safe.
+// its threads is blocked in a write to /dev/fuse. Otherwise clients' calls would wait for an answer forever. Not
+// thread-safe.
 class ConnectionGuard {
  public:
   // Starts the process. Call on the main thread: the guard takes the death of the calling thread for the death of the

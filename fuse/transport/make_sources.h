@@ -11,8 +11,8 @@ struct fuse_session;
 namespace cacheshim {
 
 struct SourceOptions {
-  unsigned threads;              // receivers: see ReceiveLoop() and RingLoop::make()
-  bool use_rings;                // receive requests over io_uring if that is available
+  unsigned threads;              // the number of receivers: see ReceiveLoop() and RingLoop::make()
+  bool use_rings;                // whether to receive requests over io_uring if that is available
   std::function<void()> on_end;  // called when the kernel has unmounted, or reading /dev/fuse fails
 };
 

@@ -28,8 +28,8 @@ class QueueDrain {
   // The receivers of one core. Thread-safe.
   class Receivers {
    public:
-    // The number of requests so far, and how many of them were held: a thread other than their
-    // receiver answers these later.
+    // arrivals(): how many times the receivers have woken up with requests so far, perhaps with several requests at
+    // once. held(): how many requests were held: a thread other than their receiver answers these later.
     virtual std::uint64_t arrivals() const = 0;
     virtual std::uint64_t held() const = 0;
     virtual bool are_at_rest() const = 0;
@@ -69,12 +69,12 @@ class QueueDrain {
  private:
   struct Queue {
     const Receivers* receivers = nullptr;
-    std::uint64_t arrivals = 0;             // at the last check
-    std::uint64_t held = 0;                 // at the last question
-    std::optional<std::uint64_t> asked_at;  // arrivals before the last question
+    std::uint64_t arrivals = 0;             // arrivals() at the last check
+    std::uint64_t held = 0;                 // held() at the last question
+    std::optional<std::uint64_t> asked_at;  // arrivals() before the last question
     unsigned patience = 0;                  // ticks until a blocked receiver is ignored
     unsigned pause = 0;                     // ticks until the next question
-    std::vector<std::unique_ptr<Question>> questions;  // unanswered ones
+    std::vector<std::unique_ptr<Question>> questions;  // the unanswered questions
   };
 
   void run();

@@ -24,10 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long the head polls for the next request before it sleeps: longer than a client needs from
-// one answer to its next request, about as long as waking a sleeping core takes.
+// How long the head polls for the next request before it sleeps: longer than a client needs from one answer to its next
+// request, and about as long as waking a sleeping core takes.
 constexpr auto kSpin = std::chrono::microseconds(50);
-// The head stops spinning after kMostCredit failed spins in a row. It starts again when a request arrives within
+// The head stops spinning after kMostCredit failed spins in a row. It starts again once a request ends its sleep within
 // kShortPause.
 constexpr unsigned kMostCredit = 4;
 constexpr auto kShortPause = std::chrono::microseconds(100);
@@ -35,16 +35,16 @@ constexpr auto kShortPause = std::chrono::microseconds(100);
 constexpr unsigned kBusyStreak = 16;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
-constexpr unsigned kIdleTicks = 50;  // after that, the watcher sleeps
+constexpr unsigned kIdleTicks = 50;  // after this many ticks without progress, the watcher sleeps
 
-// The largest request of the kernel: 256 pages, and the headers.
+// Returns the size of the kernel's largest request: 256 pages, and the headers.
 std::size_t buffer_bytes() {
   static const auto kBytes = static_cast<std::size_t>(257 * ::sysconf(_SC_PAGESIZE));
   return kBytes;
 }
 
-// One receiver for every second core: the clients need the other cores. On two cores, a second receiver makes four
-// readers no faster, and requests of four writers a tenth slower.
+// Allows one receiver for every second core, because the clients need the other cores. On two cores, a second receiver
+// makes four readers no faster, and requests of four writers a tenth slower.
 unsigned most_helpers(unsigned threads) {
   const unsigned cores = std::thread::hardware_concurrency();
   return std::min(threads, std::max(1U, cores / 2)) - 1;

@@ -23,7 +23,7 @@ class RequestBuffer;
 // A FUSE round trip is two wake-ups and little work, and waking a sleeping core takes far longer
 // than most requests. So one thread, the head, reads the requests one after another and stays awake
 // briefly after each while there is traffic. The others sleep, until
-//   - the head starts a request that may take long (an fsync, a copy): another thread becomes the head;
+//   - the head starts a request that may take a long time (an fsync, a copy): another thread becomes the head;
 //   - requests follow each other without a pause: one more thread helps until it finds no request waiting (on two cores
 //     no thread helps: the clients need the other core);
 //   - a request takes unexpectedly long, because a disk or a lock is slow: the watcher, which is awake only while there

@@ -22,7 +22,7 @@ struct EntryInOut {  // fuse_uring_ent_in_out
   std::uint32_t padding;
   std::uint64_t reserved;
 };
-struct CommandRequest {  // fuse_uring_cmd_req, in the second half of a submission
+struct CommandRequest {  // fuse_uring_cmd_req, at the beginning of a submission's `cmd`
   std::uint64_t flags;
   std::uint64_t commit_id;
   std::uint16_t queue;
@@ -30,11 +30,11 @@ struct CommandRequest {  // fuse_uring_cmd_req, in the second half of a submissi
 };
 constexpr unsigned kRegister = 1;           // FUSE_IO_URING_CMD_REGISTER
 constexpr unsigned kCommitAndFetch = 2;     // FUSE_IO_URING_CMD_COMMIT_AND_FETCH
-constexpr std::size_t kCommandOffset = 48;  // of `cmd` in an io_uring_sqe of 128 bytes
+constexpr std::size_t kCommandOffset = 48;  // the offset of `cmd` in an io_uring_sqe of 128 bytes
 constexpr std::size_t kSubmissionBytes = 128;
 
 // The space for the header and for a request in one piece. A longer request is assembled directly before its payload,
-// which the kernel places at the next page boundary.
+// which the kernel writes to the memory after this space.
 constexpr std::size_t kHeadBytes = 8192;
 // The largest payload of a request: 256 pages.
 std::size_t payload_bytes() {
@@ -48,7 +48,7 @@ bool is_passing(int error) {
 }
 
 // Entries per queue. One is too few: a client does not wait for the RELEASE of a file, and its next request may follow
-// immediately. More than two are harmful: while one request takes long, the requests in further entries wait.
+// immediately. More than two are harmful: while one request takes a long time, the requests in further entries wait.
 constexpr unsigned kEntriesOfQueue = 2;
 constexpr unsigned kSubmissions = 16;
 
@@ -153,7 +153,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
 }
 
 RequestRing::~RequestRing() {
-  // Comes first, so that the kernel releases the entries before they are freed.
+  // Destroy the ring first, so that the kernel releases the entries before they are freed.
   if (is_set_up_) ::io_uring_queue_exit(&ring_);
 }
 

@@ -30,7 +30,7 @@ struct CoreQueue {
 // its return with the answer until the next request.
 class RingEntry {
  public:
-  // Returns nothing if there is no memory.
+  // Returns nullptr if there is no memory.
   static std::unique_ptr<RingEntry> make(RequestRing& ring, CoreQueue& queue);
   ~RingEntry();
   RingEntry(const RingEntry&) = delete;
@@ -41,18 +41,18 @@ class RingEntry {
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
 
-  // The id of the unanswered request; 0 if there is none. Any thread may call it.
+  // The id of the unanswered request; 0 if there is none. Thread-safe.
   std::uint64_t unique() const { return unique_.load(std::memory_order_acquire); }
   // Stores the answer in the entry. Call once per request, from any thread.
   void put_answer(const iovec* parts, int count);
   // Call twice for each request: when it has been answered, and when its handler has returned.
-  // Until both have happened, the entry stays unchanged. Returns true for the second call, whose
-  // caller gives the entry back.
+  // Until both have happened, the entry gets no other request. Returns true for the second call, whose caller gives the
+  // entry back.
   bool release() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   RequestRing& ring() const { return *ring_; }
   CoreQueue& queue() const { return *queue_; }
-  // A place for room() bytes of an answer without its header. An answer that is written there need
-  // not be copied.
+  // Returns a place for room() bytes of an answer without its header. An answer that is written there need not be
+  // copied.
   char* answer_space() const;
   static std::size_t room();
 
@@ -76,13 +76,11 @@ class RingEntry {
 };
 
 // The io_uring by which one thread receives the requests of some cores, and answers them ("FUSE
-// over io_uring", Documentation/filesystems/fuse-io-uring.rst, since Linux 6.14; its names are used
-// here).
+// over io_uring", Documentation/filesystems/fuse-io-uring.rst, since Linux 6.14; this class uses its names).
 //
-// The kernel has a queue for each core. It hands a request to the entry that was given back last
-// among those registered for the queue of the client's core. A ring registers a few entries for
-// each of its queues. If another thread answers a request later, the ring registers one more entry
-// in place of the one that the request holds.
+// The kernel has a queue for each core. It hands a request to an entry in the queue of the client's core: the one that
+// was given back last. A ring registers a few entries for each of its queues. If another thread answers a request
+// later, the ring registers one more entry in place of the one that the request holds.
 //
 // A request that finds no entry waits. It gets an entry that is given back, but not one that is registered meanwhile.
 // So if requests that other threads answer later hold all earlier entries, the following requests wait for one of those
@@ -143,7 +141,7 @@ class RequestRing {
   std::vector<RingEntry*> requests_;
   std::atomic<int> failure_{0};
 
-  UniqueFd call_;  // an eventfd: wake()
+  UniqueFd call_;  // the eventfd that wake() writes
   std::uint64_t calls_ = 0;
 
   Mutex mutex_;

@@ -21,7 +21,7 @@ namespace cacheshim {
 struct TraceRecord {
   enum Kind : std::uint32_t { kNone, kRequest, kReply };
   Kind kind;
-  std::uint32_t size;  // of the bytes after it, without the padding to a multiple of 8
+  std::uint32_t size;  // the number of bytes after it, without the padding to a multiple of 8
 };
 
 class RequestTrace {

@@ -83,7 +83,7 @@ std::size_t data_bytes(std::uint32_t opcode, const char* body) {
 // No kernel requests more: it reads at most 256 pages, or what the daemon has agreed to.
 constexpr std::uint32_t kMostReplyBytes = 16U << 20;
 
-// Returns the size of the reply for which the daemon would allocate memory.
+// Returns the size of the buffer that the daemon would allocate for the reply; 0 if the request sets no such size.
 std::uint32_t reply_bytes(std::uint32_t opcode, const char* body) {
   if (opcode != FUSE_READ && opcode != FUSE_READDIR) return 0;
   std::uint32_t size = 0;
@@ -98,7 +98,7 @@ bool RequestView::is_well_formed() const {
   const auto form = std::find_if(kForms.begin(), kForms.end(), [&](const Form& known) {
     return known.opcode == header().opcode;
   });
-  if (form == kForms.end()) return true;  // has no arguments, or libfuse replies ENOSYS
+  if (form == kForms.end()) return true;  // the request has no arguments, or libfuse replies ENOSYS
   const char* const body = bytes_ + sizeof(fuse_in_header);
   std::string_view rest(body, size_ - sizeof(fuse_in_header));
   if (rest.size() < form->body || reply_bytes(form->opcode, body) > kMostReplyBytes) return false;

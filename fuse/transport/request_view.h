@@ -28,7 +28,7 @@ class RequestView {
   bool is_well_formed() const;
   bool expects_reply() const;
 
-  // Turns FUSE_TMPFILE, which libfuse before 3.15 does not know, into FUSE_CREATE with a name that no file can have
+  // Turns FUSE_TMPFILE, which libfuse before 3.17 does not know, into FUSE_CREATE with a name that no file can have
   // (kTmpfileName).
   void translate() {
     static_assert(sizeof kTmpfileName == 2);
@@ -40,13 +40,13 @@ class RequestView {
     std::memcpy(bytes_ + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
-  // Whether the request is a read-ahead by the kernel. The client then continues while the daemon copies the data.
-  // Larger reads count as requests that may_last().
+  // Whether the request is probably a read-ahead by the kernel: a read of 128 KiB, the kernel's default read-ahead. The
+  // client then continues while the daemon copies the data. Larger reads count as requests that may_last().
   bool is_read_ahead() const {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
   }
 
-  // Whether the request inherently may take long: it syncs, copies, or moves much data.
+  // Whether the request may by its nature take a long time: it syncs, copies, or moves much data.
   bool may_last() const {
     switch (header().opcode) {
       case FUSE_FSYNC:

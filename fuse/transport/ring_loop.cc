@@ -32,7 +32,7 @@ namespace {
 constexpr unsigned kLeastOfCore = 2;
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr auto kMoment = std::chrono::milliseconds(1);
-constexpr unsigned kIdleTicks = 50;  // after that, guests rest, and the watcher sleeps
+constexpr unsigned kIdleTicks = 50;  // after this many ticks without progress, guests rest, and the watcher sleeps
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
 
 // The request that this thread handles, if it came through a ring.
@@ -205,7 +205,9 @@ void RingLoop::run(Core& core, Receiver& self) {
   spdlog::critical("receiving requests over io_uring failed: {}; the daemon ends",
                    std::strerror(failure));
   spdlog::default_logger()->flush();
-  std::_Exit(kExitUnavailable);  // fails all waiting requests, perhaps one of the daemon's own
+  // Closes /dev/fuse, so that the kernel fails all waiting requests. exit(3) would first run destructors, which could
+  // wait for a thread that waits for such a request.
+  std::_Exit(kExitUnavailable);
 }
 
 // Returns true if the kernel has unmounted. A ring's error does not show this, because during the
@@ -243,7 +245,7 @@ const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   return requests;
 }
 
-// Gives the entries that other threads have answered back to the kernel. Returns true if there were
+// Gives back to the kernel the entries that other threads have answered. Returns true if there were
 // any.
 bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
   const std::vector<RingEntry*> entries = core.answered.take();
@@ -271,9 +273,9 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
 // Interrupts the request if its client has received a signal that the kernel does not report to the daemon. The kernel
 // reports a signal that comes after the daemon has received the request. Over /dev/fuse, it also reports an earlier
 // signal (fuse_dev_do_read()); over io_uring, it does not, up to Linux 6.18. The client's state in /proc shows such a
-// signal: request_wait_answer() sleeps interruptibly until a signal comes, and TASK_KILLABLE ('D') from then on. A
-// client that still runs ('R') may not have checked yet whether the daemon has the request. Returns false if the caller
-// must check again.
+// signal: request_wait_answer() sleeps interruptibly until a signal comes, and in the state TASK_KILLABLE ('D') from
+// then on. A client that still runs ('R') has perhaps not checked yet whether the daemon has the request. Returns false
+// if the caller must check again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);
@@ -391,7 +393,7 @@ void RingLoop::wake_watcher() {
   watcher_call_.notify_one();
 }
 
-// Ends the stays of guests that wait for their core, because they might wait long. Awake only while
+// Ends the stays of guests that wait for their core, because they might wait long. The watcher is awake only while
 // there is a guest.
 void RingLoop::watch() {
   const MutexLock lock(mutex_);

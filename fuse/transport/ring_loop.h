@@ -25,18 +25,18 @@ namespace cacheshim {
 //
 // Each core has a few threads that are bound to it. The kernel prefers the thread that has answered
 // last, so one of them handles all requests until a disk or a lock blocks it; then the others take
-// over. Requests that inherently take long are passed to threads that are bound to no core.
+// over. Requests that by their nature take a long time are passed to threads that are bound to no core.
 //
 // A round trip then takes only two context switches; over /dev/fuse, it wakes another core twice.
 // Clients on different cores do not wait for the same receiver.
 class RingLoop final : public RequestSource {
  public:
   // Creates receivers for each core (`threads` divided by the number of cores, but at least two),
-  // one more such group for the offline cores, and `threads` threads for requests that take long.
-  // Returns nullptr, with the reason in `why`, if a thread or ring cannot be created (io_uring may
-  // be forbidden), if the kernel's parameter fuse.enable_uring is off or does not exist (before
-  // Linux 6.14), or if the process may not use all cores. If the rings fail later, the process
-  // exits, because it could answer no more requests. The session must outlive the loop.
+  // one more such group for the offline cores, and `threads` threads for requests that take a long time. Returns
+  // nullptr, with the reason in `why`, if a thread or ring cannot be created (io_uring may be forbidden), if the
+  // kernel's parameter fuse.enable_uring is off or does not exist (before Linux 6.14), or if the process may not use
+  // all cores. If the rings fail later, the process exits, because it could answer no more requests. The session must
+  // outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
   ~RingLoop() override;
@@ -116,7 +116,7 @@ class RingLoop final : public RequestSource {
   const unsigned threads_;
   const ClientCore anywhere_;
   std::vector<std::unique_ptr<Core>> cores_;
-  std::vector<Receiver*> receivers_;  // of all cores
+  std::vector<Receiver*> receivers_;  // the receivers of all cores
   std::unique_ptr<TaskQueue> lasting_;
   std::unique_ptr<QueueDrain> drain_;
   std::unique_ptr<TaskQueue> looks_;

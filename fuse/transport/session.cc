@@ -39,8 +39,9 @@ ssize_t splice_reply(int from, off_t* from_offset, int to, off_t* to_offset, std
                      unsigned flags, void* /*userdata*/) {
   require_no_lock();
 #ifdef __SANITIZE_THREAD__
-  // ThreadSanitizer knows that a write(2) happens before another thread's read from the same file
-  // (the RELEASE of a file after its data), but does not know splice(2).
+  // ThreadSanitizer knows that a write(2) happens before another thread's read from the same file, but does not know
+  // splice(2). This write tells ThreadSanitizer that a file's data are sent before another thread reads the file's
+  // RELEASE.
   (void)!::write(to, "", 0);
 #endif
   return ::splice(from, from_offset, to, to_offset, length, flags);

@@ -34,7 +34,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int device() const { return fd_; }  // of /dev/fuse
+  int device() const { return fd_; }  // the descriptor of /dev/fuse
   // Starts to receive requests. Call once.
   void start(const SourceOptions& options);
   // Removes the mount from the daemon's mount namespace, if it is still there. Requests are still

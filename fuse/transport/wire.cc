@@ -121,8 +121,8 @@ bool answers_request(const iovec* parts, int count) {
 }
 
 // The kernel must not cache ENOENT of a traced mount, because it would then answer the next lookup
-// itself. The trace could not distinguish a program's stat of an absent name from the lookup before
-// the call that creates the name.
+// itself. Without that lookup, the trace could not distinguish a program's stat of an absent name
+// from the lookup before the call that creates the name.
 void expire_miss(const iovec* parts, int count) {
   if (!answers_request(parts, count) || header().opcode != FUSE_LOOKUP) return;
   if (parts[1].iov_len != sizeof(fuse_entry_out)) return;

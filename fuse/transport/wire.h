@@ -40,8 +40,9 @@ std::array<std::uint64_t, 2> nodes();
 void use_sources(std::span<const std::unique_ptr<RequestSource>> sources);
 // Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
-// Has the contract of fuse_custom_io::writev: every reply and notification passes through here, except replies with
-// data that go by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and daemon agree.
+// Has the contract of fuse_custom_io::writev: every reply and notification of libfuse passes through here, except
+// replies whose data are sent by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and
+// daemon agree.
 ssize_t send(int device, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT
@@ -55,8 +56,7 @@ struct Connection {
 // (RequestSource::init_flags2), and, if `pass_through`, reads and writes that bypass the daemon.
 Connection connect(bool pass_through);
 
-// ---- FUSE_WRITE, FUSE_SETATTR of a size: whether the daemon must clear set-id bits and
-// capabilities.
+// ---- FUSE_WRITE, and FUSE_SETATTR that changes the size: whether the daemon must clear set-id bits and capabilities.
 bool kills_set_ids();
 
 // ---- FUSE_SETLK, FUSE_SETLKW: the id of the calling process (not of its thread) in the daemon's
@@ -67,9 +67,9 @@ pid_t lock_process();
 // ---- FUSE_OPEN, FUSE_CREATE: makes the kernel read and write this backing file itself.
 void pass_through(std::uint32_t backing_id);
 
-// Registers a backing file, open as `fd`, for the kernel to read and write without the daemon. Needs
-// CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible, as for a file system
-// that is itself stacked on others (ELOOP).
+// Registers a backing file, open as `fd`, for the kernel to read and write without the daemon. Needs CAP_SYS_ADMIN in
+// the initial user namespace. Returns the id of the backing file, or 0 if the kernel refuses it, for example because
+// its file system is itself stacked on others (ELOOP).
 std::uint32_t register_backing(int device, int fd);
 void release_backing(int device, std::uint32_t backing_id);
 

@@ -21,7 +21,7 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
 }
 
 // Reads the node's information again, under the overlay's mutex, because another request may have removed or replaced
-// the name since the kernel resolved it. Errors: ESTALE if another object has the name by now.
+// the name since the kernel resolved it. Errors: ESTALE if the name no longer leads to the node's object.
 Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
   return Objects::find_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
@@ -78,7 +78,7 @@ Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
 
 Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                         bool in_upper) {
-  {  // the staged copy has a name of its own, in staging, which does not count
+  {  // the staged copy's own name, in staging, does not count
     const ReaderLock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
     CACHESHIM_TRY(opened, sys::stat_fd(object->get()));

@@ -265,7 +265,7 @@ Result<struct statvfs> AttributeRequests::statfs(NodeId ino) {
   if (info.job == nullptr) return sys::statvfs_fd(mount_.store.base());
   const Overlay& overlay = info.job->overlay;
   const ReaderLock lock(overlay.mutex());
-  // Writes go to the layer, so its free space counts.
+  // Writes go to the layer, so the free space of the layer's file system counts.
   return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : mount_.store.base());
 }
 
@@ -351,7 +351,7 @@ Result<std::string> AttributeRequests::listxattr(NodeId ino) {
     CACHESHIM_TRY(fd, objects_.open_object(*info.job, ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     std::string names;
-    if (S_ISLNK(st.st_mode)) return names;  // an O_PATH descriptor cannot list them
+    if (S_ISLNK(st.st_mode)) return names;  // an O_PATH descriptor of a symlink cannot list attributes
     CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
     for (const std::string& name : all) {
       if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');

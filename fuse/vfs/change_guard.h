@@ -19,7 +19,7 @@ class ChangeGuard {
   // returned error. Returns immediately if all users may publish.
   Status note_change(const Request& request, NodeId ino);
   Status note_open(const Request& request, NodeId ino, int flags);
-  // Whether the caller must not get the object, because it belongs to another user's view.
+  // Whether the caller must not get the object, because the object belongs to another user's view.
   static bool is_kept_from(const Request& request, const NodeInfo& info);
 
  private:

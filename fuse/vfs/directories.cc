@@ -23,7 +23,7 @@ constexpr std::uint64_t kDotPlace = 1;
 constexpr std::uint64_t kDotDotPlace = 2;
 
 std::uint64_t place_of(const std::string& name) {
-  // Fits a positive off_t, and leaves 0 to 3 free.
+  // The result fits into a positive off_t, and leaves the offsets 0 to 3 free.
   return (XXH3_64bits(name.data(), name.size()) >> 2) | 4;
 }
 
@@ -130,7 +130,7 @@ Status Directories::fsyncdir(NodeId ino) {
   CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
   const Status synced = sys::sync_file(directory.get());
   const ReaderLock lock(info.job->overlay.mutex());
-  (void)sync_records(info.job->overlay);  // if this fails, a copy may later show its own inode number
+  (void)sync_records(info.job->overlay);  // if this fails, a copied-up object may show a new inode number later
   return synced;
 }
 

@@ -43,8 +43,8 @@ Result<UniqueFd> FileData::reopen_for_reading(const FileHandle& handle) const {
   return std::move(found.opened.fd);
 }
 
-// change_data() refreshes writable handles. If only the handle's own descriptor still leads to the file (ESTALE), reads
-// keep using that descriptor.
+// Refreshes a handle that is open only for reading; change_data() refreshes the other ones. If only the handle's own
+// descriptor still leads to the file (ESTALE), reads keep using that descriptor.
 Status FileData::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = mount_.nodes.state(handle.node).epoch();
   if (handle.writable || handle.epoch == epoch) return {};
@@ -152,7 +152,7 @@ Status FileData::fsync(std::uint64_t fh, bool is_data_alone) {
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
   (void)sync_records(
-      handle->job->overlay);  // if this fails, a copy may later show its own inode number
+      handle->job->overlay);  // if this fails, a copied-up object may show a new inode number later
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};

@@ -19,7 +19,7 @@ namespace {
 // From this size on, copying each page to the kernel takes longer than opening a backing file.
 constexpr off_t kLargeFile = 256 * 1024;
 
-// fcntl(F_SETFL) may clear these on the caller's file, but the backing file keeps the flags of open(2).
+// fcntl(F_SETFL) may clear these flags on the caller's file, but the backing file keeps the flags of open(2).
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 
 // For O_TRUNC. `file` is new and no other thread can reach it. Its lock must not be taken under Overlay::mutex().
@@ -256,7 +256,8 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     if (job.overlay.locks().files.is_shared_name(path))
       return create_common(job, parent, path, flags);
     Result<UniqueFd> fd = changes::create_file(job.overlay, path, backing_flags(flags), wanted);
-    // Another process has created it since the kernel's lookup. ESTALE makes the kernel look it up and check access.
+    // Another process has created the file since the kernel's lookup. ESTALE makes the kernel look it up and check
+    // access.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));

@@ -17,7 +17,7 @@
 namespace cacheshim {
 
 // The operations of the file system, one for each FUSE request. Many threads call them concurrently, with no lock held.
-// An operation that may take long, or must wait, has a completion as its parameter, and completes it later with no lock
+// An operation that may take a long time, or that must wait, takes a completion and completes it later, with no lock
 // held.
 struct Filesystem {
   // Both must outlive this object.

@@ -21,7 +21,7 @@ class FlightRequests {
   // Returns the reply to a lookup that found nothing:
   // - a placeholder, if another process is building the entry;
   // - the entry, if it has just appeared;
-  // - `missed`, if the name does not take part in single flight;
+  // - `missed`, if the name does not take part in single flight, or if /proc does not show the caller;
   // - in all other cases, an absence that the kernel must not cache.
   Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
                             const std::string& name, const Entry& missed);

@@ -70,7 +70,8 @@ LockFileId LockRequests::lock_file_id(const FileHandle& handle) const {
   return {0, handle.node};
 }
 
-// The file may have been copied to become a lock file. The handle's descriptor then leads to the original.
+// Returns a function that opens the file that is locked for the handle. If the handle's file was copied to become a
+// lock file, this is the copy; the handle's descriptor still leads to the original.
 LockTable::Opener LockRequests::opener_of(const FileHandle& handle) const {
   return [this, &handle]() -> Result<UniqueFd> {
     const NodeInfo info = mount_.nodes.info(handle.node);
@@ -130,7 +131,7 @@ Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
   return mount_.nodes.path(handle.node);
 }
 
-// Returns the entries that the job has built under the lock that `wanted` releases.
+// Removes from the job's record, and returns, the objects that the job has built under the lock that `wanted` releases.
 std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
                                                    const LockRequest& wanted) {
   if (wanted.type != F_UNLCK || !handle.job->pending.has_built()) return {};
@@ -176,7 +177,7 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
 }
 
 // Returns the file of the base on which the locks of the handle's file are taken (NamedLocks). Returns null for a lock
-// file of the base, which is locked itself. Also returns null if only the job's own processes exclude each other: for
+// file of the base, which is locked itself. Also returns null if the lock excludes only the job's own processes: for
 // names that cannot become locks (EntryMap::may_become_lock), for files larger than kMostLockBytes, for jobs that may
 // not publish, and while a process holds, or waits for, a lock on the job's own file.
 NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,

@@ -37,8 +37,8 @@ class LockRequests {
   void release_locks(FileHandle& handle, std::uint64_t fh);
   // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
   bool needs_flush(NodeIndex node, int flags) const;
-  // From now on, identifies the node's file in the lock table by its inode. Moves its locks to the file that `open`
-  // opens; if that fails, they stay where they are.
+  // Makes the lock table identify the node's file by its inode from now on. Moves the node's locks to the file that
+  // `open` opens; if `open` fails, the locks stay where they are.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
   // Call after a rename of the node's file to `path`. If the rename has made the file a lock file of the base,
   // `new_lock` is a descriptor of the lock file. A lock file that was renamed to any other name becomes a file of the

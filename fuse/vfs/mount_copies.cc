@@ -52,7 +52,7 @@ fs::path common_part(const fs::path& one, const fs::path& other) {
   return common;
 }
 
-// Opens `path`, which lies below `top`, in a copy that begins at `top`.
+// Opens `path`, which lies below `top`, through `copy`, a copy of the mount that begins at `top`.
 Result<UniqueFd> open_below(int copy, const fs::path& top, const fs::path& path) {
   return sys::open_beneath(copy, path.lexically_relative(top).string(), O_RDONLY | O_DIRECTORY);
 }

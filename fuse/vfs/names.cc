@@ -57,7 +57,8 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
       [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// Errors: ENFILE if the view's user has reached the limit on nodes, and the kernel does not know the name yet.
+// Call before a lookup, which may make a node. Errors: ENFILE if the view's user has reached the limit on nodes, and
+// the kernel does not know the name yet.
 Status Names::check_nodes(const Job& job, NodeRef parent, std::string_view name) {
   UserAccount& account = mount_.limits.account(job.views.owner().value_or(0));
   if (!account.is_near(Limit::kNodes)) return {};
@@ -181,7 +182,8 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
 }
 
 // For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a node of
-// its own with the same locks. If the new name is a lock file's, another process may already have removed the new name.
+// its own with the same locks. Opens the object through `source`, because another process may already have removed the
+// new name of a lock file.
 Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
                                    const std::string& path) {
   CACHESHIM_TRY(object, objects_.open_object(job, source));
@@ -260,8 +262,9 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {{parent, victim}, answer});
 }
 
-// Replies once the entry is published. Some programs, such as Triton, write a file in a directory of its own, rename
-// the file into its entry, and then remove the directory.
+// Replies once no entry that contains the directory is being published. Some programs, such as Triton, write a file in
+// a temporary directory, rename the file into its entry, and then remove the directory. The reply to the rename does
+// not wait for the publishing, so the reply to the removal does.
 void Names::rmdir(const Request& request, NodeId parent, const char* name,
                   StatusCompletion completion) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {

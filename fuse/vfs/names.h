@@ -44,7 +44,7 @@ class Names {
   void reap(const Baton& baton);
 
  private:
-  // Removes the object at `path`.
+  // A function that removes the object at `path`.
   using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
 
   Result<Entry> make_entry(NodeId parent, const std::string& name,
@@ -53,7 +53,7 @@ class Names {
   // Whether a rename of this object to another directory would copy so much that other renames of the mount must not
   // wait for it.
   bool copies_too_much(Job& job, NodeRef directory, const std::string& name);
-  // Returns the path that the object had.
+  // Removes the name. Returns the path that the object had.
   Result<std::string> remove_name(const Request& request, NodeId parent, const std::string& name,
                                   const RemoveName& remove);
   // A name in a directory of a view.
@@ -63,8 +63,8 @@ class Names {
   };
   Result<std::string> rename_object(const Request& request, const Place& old_place,
                                     const Place& new_place, unsigned flags);
-  // Tells the services that an object has just been created at `path`, or has just got this name. They answer the
-  // request.
+  // Notifies the services that an object has just been created at `path`, or has just got this name. `Publishing`
+  // answers the request through `waiter`.
   void note_named(const Request& request, Job& job, const std::string& path,
                   Publishing::Waiter waiter);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path)

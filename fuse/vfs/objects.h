@@ -15,11 +15,11 @@ namespace cacheshim {
 
 // Finds the objects of nodes, and brings them into the layer before a change.
 //
-// Not every object can be found by its name. A file or directory may be open when its name is removed: in this view, or
-// in the base by another job, gc, verify or a process that works outside the mount. The node then has an O_PATH
-// descriptor of its own, or uses those of open handles (OpenFiles), so that all calls on an open descriptor work as on
-// a local file system. A common file is found by the descriptor that its node holds, and by its name only after that
-// descriptor has been closed (NodeTable). Thread-safe.
+// Not every object can be found by its name. A file or directory may be open when its name is removed, in this view or
+// in the base (by another job, gc, verify or a process outside the mount). The node then has an O_PATH descriptor of
+// its own, or uses those of open handles (OpenFiles), so that all calls on an open descriptor work as on a local file
+// system. A common file is found by the descriptor that its node holds, and by its name only after that descriptor has
+// been closed (NodeTable). Thread-safe.
 class Objects {
  public:
   explicit Objects(Mount& mount) : mount_(mount) {}
@@ -48,7 +48,10 @@ class Objects {
       REQUIRES_SHARED(info.job->overlay.mutex());
 
   // ---- Before a change
-  // Copies up large data by prepare_copy_up(). Call before taking Overlay::mutex().
+  // If the change must copy the object up, ensures that the job has a layer, and copies the data into the work
+  // directory (prepare_copy_up()). Keep the result until the change is done. `keep_bytes`: the change keeps only the
+  // first `keep_bytes` of a file. `whole_tree`: the change also copies up everything below a directory. Call before
+  // taking Overlay::mutex().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
   // Copies the object up if the layer lacks it, and opens the layer's object with O_PATH.
@@ -98,7 +101,7 @@ bool is_outdated(const NodeInfo& info);
 // Opens the object of a node that has lost its name, by the descriptor that the node holds. Errors: ESTALE if it holds
 // none.
 Result<UniqueFd> reopen_removed(const NodeInfo& info, int flags);
-// Returns the kind of the common file that has this name.
+// Returns the kind of the common file at `path`.
 Common common_kind(const EntryMap& entries, const std::string& path);
 // Returns the maximum size of a common file.
 off_t most_bytes_of(Common kind);

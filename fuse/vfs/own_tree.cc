@@ -20,7 +20,7 @@ namespace {
 // Timeouts in seconds. An answer that depends on the caller is not cached.
 constexpr double kAskAlways = 0;
 constexpr double kKeep = 60;
-constexpr double kKeepJob = 1;  // an ended job starts again at the next lookup
+constexpr double kKeepJob = 1;  // short, because only a lookup starts an ended job again
 
 constexpr std::array<const char*, 8> kControlFiles = {"version", "stats",    "metrics", "status",
                                                       "flights", "profiles", "routes",  "control"};

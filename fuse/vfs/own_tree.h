@@ -19,7 +19,7 @@ class OwnTree {
  public:
   OwnTree(Mount& mount, ControlFiles& control) : mount_(mount), control_(control) {}
 
-  // Looks up a name in any of these directories except .jobs.
+  // Looks up a name in one of the mount's own directories, except .jobs.
   Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
                            const std::string& name);
   // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
@@ -30,8 +30,8 @@ class OwnTree {
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
   void complete_job(EntryCompletion completion, const Result<Entry>& entry);
-  // Serves mkdir(2) of MOUNT/name, which `mkdir -p MOUNT/name/…` calls. Creates the directory in the caller's view, to
-  // which the name in the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p`
+  // Serves mkdir(2) of MOUNT/name, which `mkdir -p MOUNT/name/…` calls. Creates the directory in the caller's view,
+  // where the symlink MOUNT/name leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p`
   // continues after that.
   void make_in_root(const Request& request, const std::string& name, mode_t mode,
                     EntryCompletion completion);
@@ -44,9 +44,9 @@ class OwnTree {
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
   Result<std::shared_ptr<Job>> job_of(const Request& request);
-  // Whether the kernel must repeat this caller's lookup of the job's view, because it has used the name that it caches
-  // for the view's owner, but lookup_job() gives this caller a symlink. Returns true at most a few times a second for
-  // each job, because each repetition also makes the kernel drop the names that it caches below the owner's view.
+  // Whether the kernel must repeat this caller's lookup of the job's view. The kernel has used the name that it caches
+  // for the view's owner, but lookup_job() would give this caller a symlink. Returns true at most a few times a second
+  // for each job, because each repetition also makes the kernel drop the names that it caches below the owner's view.
   bool must_look_again(const Caller& caller, Job& job) const;
 
  private:

@@ -44,7 +44,7 @@ Result<UniqueFd> take_directory(const std::string& path) {
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
-    return UniqueFd();  // a probe then takes the mount to be gone
+    return UniqueFd();  // a probe then concludes that the mount is gone
   return *std::move(mark);
 }
 

@@ -26,14 +26,14 @@ class ControlSession;
 struct Request {
   Caller caller;
   mode_t umask = 0;
-  // FUSE_WRITE, FUSE_SETATTR of a size: the change must clear set-id bits and capabilities.
+  // FUSE_WRITE, and FUSE_SETATTR that sets the size: whether the daemon must clear set-id bits and capabilities.
   bool kills_set_ids = false;
   // FUSE_SETLK and FUSE_SETLKW: the id of the calling process (not of the thread) in the daemon's pid namespace. 0 for
   // an unlock, and for a process outside that namespace.
   pid_t lock_process = 0;
 };
 
-// fuse_entry_out. `ino` 0 means that the name is absent; the kernel may cache that for `entry_timeout`.
+// fuse_entry_out. `ino` 0 means that the name is absent; the kernel may cache the absence for `entry_timeout`.
 struct Entry {
   NodeId ino = 0;
   struct stat attr {};
@@ -45,7 +45,7 @@ struct Entry {
 struct Attributes {
   struct stat st {};  // as the view shows it
   double timeout = 0;
-  ino_t backing_inode = 0;  // the object's inode number on its own file system, st.st_dev
+  ino_t backing_inode = 0;  // the object's inode number on the backing file system, whose device is st.st_dev
 };
 
 // fuse_open_out.
@@ -63,10 +63,10 @@ struct CreatedFile {
   OpenedFile file;
 };
 
-// The open file of a request.
+// The handle that a request uses, and the handle's flags.
 struct OpenFlags {
   std::uint64_t fh = 0;
-  int flags = 0;  // of open(2), with later changes by fcntl(F_SETFL)
+  int flags = 0;  // the flags of open(2), as later calls of fcntl(F_SETFL) have changed them
 };
 
 // The target of a lock request: an open file, and the kernel's lock owner.
@@ -75,7 +75,7 @@ struct LockTarget {
   std::uint64_t owner = 0;
 };
 
-// The source of a read's data: the first member that is set.
+// The source of a read's data: `control` or `fd` if it is set, otherwise `text`, which may be empty.
 struct ReadSource {
   std::shared_ptr<ControlSession> control;  // completes the request itself
   std::string_view text;

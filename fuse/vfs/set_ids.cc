@@ -11,7 +11,7 @@
 namespace cacheshim {
 namespace {
 
-// Root stands for a caller with CAP_FSETID, because the daemon cannot see capabilities.
+// Assumes that only root has CAP_FSETID, because the daemon cannot see capabilities.
 bool may_keep_any(const Caller& caller) { return caller.uid == 0; }
 
 bool is_in_group(const Caller& caller, gid_t group) {

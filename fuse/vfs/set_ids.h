@@ -16,7 +16,7 @@ namespace cacheshim {
 // `shown`: its attributes in the caller's view.
 Status drop_set_ids(const Caller& caller, int fd, const struct stat& shown);
 
-// Clears the bits that a chown clears, whoever calls it.
+// Clears the bits that a chown clears, regardless of the caller.
 Status drop_set_ids_on_chown(int fd);
 
 // Call when the caller sets an ACL, which changes the mode as chmod does. Clears the set-group-id bit if the caller is

@@ -7,21 +7,21 @@
 #
 # SLURM does not tell an epilog how the job ended: SLURM_JOB_EXIT_CODE is also 0 after scancel and after a time limit,
 # and SLURM reports the state COMPLETING until all epilogs of the job have returned. Therefore
-#   1. If the job has a nonzero exit code, or SLURM has requeued it, this script ends the cacheshim job before it
-#      returns: the next attempt has the same job id and must not begin with the files of this attempt.
+#   1. If the job has a nonzero exit code, or SLURM has requeued it, this script ends the cacheshim job before
+#      returning: the next attempt has the same job id and must not begin with the files of this attempt.
 #   2. Any other job is ended by a process that outlives this script and waits for the job's final state. Only COMPLETED
 #      counts as a success: any other state is a failure, and so is a state that SLURM does not report in time.
 #
 # An epilog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
-# holds even for a process that SIGKILL does not end, because it waits for the reply of a daemon that hangs.
+# holds even if SIGKILL does not end the step's process, because this process waits for a daemon that hangs.
 
-export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set none
+export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set no PATH
 readonly mount=/ci-cache
 readonly program=/usr/local/bin/cacheshim
-readonly squeue=squeue         # give its path if it is not in PATH
+readonly squeue=squeue         # replace with its path if it is not in PATH
 readonly final_state_wait=300  # seconds; a large job's last epilog may take minutes
 readonly job=$SLURM_JOB_ID
-# The id of the cacheshim job: SLURM's or, if the job's user did not get the job of this id, uid-<uid>.<id> (see below).
+# The id of the cacheshim job: SLURM's job id or, if the user did not get the cacheshim job of this id, uid-<uid>.<id>.
 id=$job
 
 # Like timeout(1), but also returns if the process cannot be killed.
@@ -58,7 +58,7 @@ active_cycle() {
     if [ "$user" = null ] || [ "$user" = "${SLURM_JOB_UID:-$user}" ]; then printf '%s' "${cycle%\"*}"; fi
 }
 
-# Sets `state` and `restarts` to the values that SLURM reports for this job; to nothing if it reports none. squeue also
+# Sets `state` and `restarts` to the values that SLURM reports for this job, or to '' if SLURM reports none. squeue also
 # lists the other tasks if the job's id is the first id of an array.
 ask_slurm() {
     local found_job found_state found_restarts

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # For images whose programs cannot use the preloaded library (musl, static programs): binds this job's own view at
-# /ci-cache in the container, and names the cache by its variable.
+# /ci-cache in the container, and sets the cache's own variable.
 #SBATCH --job-name=train
 #SBATCH --nodes=1
 #SBATCH --gpus=8

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # For slurm.conf's Prolog, which runs as root on every node of a SLURM job before the job's first process: starts the
 # cacheshim job of the same id for the job's user on this node, so that no other user can use the id first. Without this
-# script, the id belongs to the first user who uses it and, on a node where SLURM has no cgroups, that can be any user.
-# The SLURM job's user then still gets a separate cacheshim job, under another id.
+# script, the id belongs to the first user who uses it. On a node where SLURM has no cgroups, that can be any user. The
+# SLURM job's user then still gets a separate cacheshim job, under another id.
 #
 # A prolog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
-# holds even for a process that SIGKILL does not end, because it waits for the reply of a daemon that hangs.
+# holds even if SIGKILL does not end the step's process, because this process waits for a daemon that hangs.
 
-export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set none
+export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set no PATH
 readonly mount=/ci-cache
 readonly program=/usr/local/bin/cacheshim
-readonly squeue=squeue         # give its path if it is not in PATH
+readonly squeue=squeue         # replace with its path if it is not in PATH
 readonly job=$SLURM_JOB_ID user=${SLURM_JOB_UID:-}
 
 # Like timeout(1), but also returns if the process cannot be killed.

@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
 # Builds build/dist/bin/cacheshim and build/dist/lib/libcacheshim.so.
 
-# The targets that are installed. To build only these takes a third of the time that all targets take.
+# The targets that are installed. Building only these takes a third of the time that all targets take.
 readonly product=(cli/cacheshim shim/libcacheshim.so)
 
 readonly dist=$repo/build/dist

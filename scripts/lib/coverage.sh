@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Reports which lines of the product the unit tests and the mount tests run together.
+# Reports which lines of the product are run by the unit tests or by the mount tests.
 
 readonly coverage_build=$repo/build/variants/coverage
 readonly covered_directories=(common shim store fuse)
@@ -23,8 +23,8 @@ run_coverage() {
     tally
 }
 
-# Tests of the suite "without-coverage" fail with the library that gcc makes for coverage, because that library calls
-# malloc(3).
+# The tests of the suite "without-coverage" fail with a library that is built for coverage, because gcc's code for
+# coverage calls malloc(3).
 _covered_units() { # JUNIT
     GCOV_ERROR_FILE=/dev/null meson_tests "$coverage_build" "$1" --suite unit --no-suite without-coverage \
         --timeout-multiplier 4

@@ -72,7 +72,7 @@ _make_lab() { # sets lab to a new directory on disk
 }
 
 _in_lab() { # COMMAND…
-    # Run it in the background, so that bash handles a signal immediately.
+    # Run the command in the background, so that bash handles a signal immediately.
     "$repo/tests/storm/enter-lab.sh" "$lab" "$@" &
     lab_pid=$!
     at_exit _end_lab

@@ -143,8 +143,8 @@ _require_rings() {
     has_rings || die 'this kernel has no FUSE over io_uring'
 }
 
-# Sanitized builds leave out the preloaded library, because programs built without a sanitizer load it. `run` preloads
-# the library that is installed beside its program.
+# Sanitized builds leave out the preloaded library, because programs built without a sanitizer load it. `cacheshim run`
+# preloads the library that is installed beside cacheshim, so the normal build's library is installed there.
 _build_daemon() { # VARIANT MESON OPTION…
     local variant=$1
     build_variant "$@" -- cli/cacheshim || return 1

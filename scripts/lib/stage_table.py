@@ -31,7 +31,7 @@ class Pass:
     commit: str
     minutes: str
     tally: str
-    sources: str  # their hash
+    sources: str  # the hash of the stage's sources
 
 
 RECORD = "tests/stage-passes.tsv"

@@ -4,7 +4,7 @@
 
 readonly results=$repo/build/results
 readonly stages=$results/stages
-# A filter for the files of tests/mount in which several clients make requests at once.
+# Selects the files of tests/mount in which several clients make requests at once.
 readonly several_clients='PYTEST_ADDOPTS=-k "test_batons or test_built_under_a_lock or test_client_core or test_crowd or (test_direct and not test_direct_listings and not test_direct_views) or test_first_user or test_freshness or test_gc or test_links or test_lock or test_lowers_freshness or test_passthrough or test_publishing or test_rings or test_shared_files or test_single_flight or test_trust or test_views"'
 
 begin_results() {
@@ -30,7 +30,7 @@ meson_tests() { # DIRECTORY JUNIT [ARGUMENT…]
     local directory=$1 junit=$2 status=0
     shift 2
     rm -f "$directory/meson-logs/testlog.junit.xml"
-    # Each test has the timeout of its meson.build, after which meson kills it.
+    # Meson kills each test after the timeout in the test's meson.build.
     meson test -C "$directory" --no-rebuild --print-errorlogs "$@" < /dev/null || status=$?
     cp "$directory/meson-logs/testlog.junit.xml" "$junit" || status=1
     return "$status"

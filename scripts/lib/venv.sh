@@ -16,7 +16,8 @@ readonly torch_requirements=(
     filelock fsspec jinja2 markupsafe mpmath networkx setuptools sympy typing_extensions
 )
 
-# A stamp file with the names of the packages is written last, so that an incomplete environment is detected.
+# A stamp file with Python's version and the requirements is written last, so that an incomplete or outdated environment
+# is detected.
 ensure_venv() { # NAME REQUIREMENT…: sets venv_path
     local name=$1 stamp
     shift

@@ -18,8 +18,8 @@
 namespace cacheshim::direct {
 namespace {
 
-// One attempt to answer a call from the base: the path in the base, and whether the answer is
-// valid.
+// An attempt to answer one call from the base. Determines the path in the base, and checks whether
+// the view would give the base's answer.
 class Attempt {
  public:
   explicit Attempt(const char* rest, bool needs_path = false)
@@ -43,11 +43,12 @@ class Attempt {
 
   explicit operator bool() const { return is_begun_; }
   const View& view() const { return *view_; }
-  // The base's directory, for the ...at calls.
+  // Returns the directory argument for the *at calls: a descriptor of the base's directory, or
+  // AT_FDCWD if path() is absolute.
   int directory() const { return directory_; }
   const char* path() const { return path_; }
 
-  // Call after the base has answered. Returns true if the answer is also the view's.
+  // Call after the base has answered. Returns true if the view would give the same answer.
   bool stands() const {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
@@ -57,11 +58,12 @@ class Attempt {
     return errno == ENOENT && !is_awaited() && stands() && is_of_base();
   }
   const ShadowProbes& probes() const { return probes_; }
-  // The number of changes to the base so far.
+  // The number of changes to the base so far; 0 if the daemon is not notified of all changes.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
-  // Whether the application may get this descriptor, which was opened after `changes_before`
-  // changes. Returns false for a directory. At the process's first open of a path or an entry in an
-  // hour, also returns false if the daemon must record the use: the mount then serves this open.
+  // Whether the application may get this descriptor. `changes_before` is the result of changes()
+  // before the open. Returns false for a directory. Also returns false if the daemon must record the
+  // use: the mount then serves this open. The process checks whether the use is recorded at the first
+  // open of the path in an hour or, if entries are directories, of any path in the entry.
   bool may_have(int fd, std::uint64_t changes_before) const;
   // As may_have(), for a directory that the application will list: returns true if it is a
   // directory of the base that every user may read. The kernel has already checked this process's
@@ -89,7 +91,7 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
-  // Returns false if the base's path no longer leads to the base: after an umount, or if another
+  // Returns false if the base's path no longer leads to the base: after an unmount, or if another
   // mount covers it.
   bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
@@ -110,7 +112,7 @@ class Attempt {
 
 bool is_plain_component(std::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
-  return !is_reserved(name.data());  // reads no further than the '/' or NUL after a shorter name
+  return !is_reserved(name.data());  // reads no byte after the '/' or NUL that ends a shorter name
 }
 
 // Calls visit(component) for each component of the path, until a call returns false. Returns
@@ -137,7 +139,7 @@ bool Attempt::take_path() {
   const auto take = [this](std::string_view name) {
     return is_plain_component(name) && probes_.descend(name);
   };
-  // Only the mount shows the store's own records.
+  // The control directory exists only in the mount.
   const bool is_control = starts_with_directory(rest_, kControlName);
   if (is_control || !each_component(rest_, take) || !probes_.finish()) return false;
   marks.fetch(probes_.path());
@@ -190,8 +192,8 @@ bool Attempt::is_awaited() const {
   });
 }
 
-// Whether every user may read the object, and enter it if it is a directory. Then the view shows it
-// to all users in the same way.
+// Whether every user may read the object, and enter it if it is a directory. If so, the view shows the
+// object to all users in the same way.
 bool is_open_to_all(mode_t mode) {
   if (S_ISLNK(mode)) return true;
   if (S_ISDIR(mode)) return (mode & 0555) == 0555;
@@ -206,7 +208,7 @@ bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 // Returns the state with which a kOpened mark is set and checked (PathMarks). It combines three values:
 // - the count of changes to the base;
 // - the view, because each daemon counts from zero: equal counts in two views do not mean that nothing has changed;
-// - the hour, so that the process checks the access time of a file that it opens repeatedly once an hour.
+// - the hour, so that the mark expires: the process then checks the access time of the file again.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
@@ -214,12 +216,12 @@ std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
 }
 
 bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
-  // Read the count after the open, so that it includes earlier replacements of the path.
+  // Read the count after the open, so that it includes all replacements of the path before the open.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
   const bool was_opened = marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now));
   if (was_opened && counted != 0) return true;
-  const FilterKey entry = key_below(probes_.entry());  // marked if the entry's use is recorded
+  const FilterKey entry = key_below(probes_.entry());  // a mark of this key means that the entry's use is recorded
   const std::uint64_t use = opened_state(0, now);
   bool is_recorded = true;
   if (was_opened || marks.has(PathMarks::kOpened, entry, use)) {
@@ -257,7 +259,7 @@ int stat_at(const Attempt& attempt, int flags, struct stat* out) {
 }
 
 constexpr unsigned kShownByMount = STATX_BASIC_STATS;
-constexpr unsigned kRefusedByKernel = 0x80000000;  // STATX__RESERVED
+constexpr unsigned kRefusedByKernel = 0x80000000;  // the bit STATX__RESERVED
 
 }  // namespace
 

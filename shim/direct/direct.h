@@ -9,13 +9,14 @@
 #include "shim/direct/direct_view.h"
 #include "shim/runtime.h"
 
-// Answers from the base without a request to the daemon. A hook calls these functions before libc's function, with the
-// same path. The filter (common/direct_filter.h) shows whether the base's answer equals the view's.
+// Answers calls from the base, without a request to the daemon. A hook calls these functions before libc's function,
+// with the same path. The shadow filter (common/direct_filter.h) shows whether the view would give the base's answer.
 //
-// Each function returns true if it has answered: `result`, errno and the output arguments are then what libc would have
-// given for this path of the mount. If it returns false, errno is unchanged, but the output buffers may have been
-// overwritten. The mount answers all unusual cases: calls that follow a symlink, and paths with "..". It also answers
-// stat and access of devices, FIFOs and sockets, and stat, access and listings of objects that not every user may read.
+// Each function returns true if it has answered: `result`, errno and the output arguments then have the values that
+// libc's function would set for this path of the mount. If it returns false, errno is unchanged, but the output buffers
+// may have been overwritten. The mount answers all unusual cases: calls that follow a symlink, and paths with "..". It
+// also answers stat and access of devices, FIFOs and sockets, and stat, access and listings of objects that not every
+// user may read.
 // Each function makes at most four system calls besides those that map the view and open the base's directory. The
 // functions are async-signal-safe, except try_fopen() and try_open_directory(), which allocate memory as libc's
 // functions do.
@@ -36,13 +37,13 @@ inline const char* rest_in_view(const char* path) {
   }
   const char* const rest = path + mount.size() + 1;
   if (*rest != '.') return rest;
-  const std::size_t own_length = runtime::routes().view().size() - mount.size();  // "/.jobs/JOB"
+  const std::size_t own_length = runtime::routes().view().size() - mount.size();  // the length of "/.jobs/JOB"
   const char* const own = runtime::routes().view().data() + mount.size() + 1;
   if (own_length == 0 || std::strncmp(rest, own, own_length - 1) != 0) return nullptr;
   return rest[own_length - 1] == '/' ? rest + own_length : nullptr;
 }
 
-// `rest`: the result of rest_in_view().
+// `rest` is a result of rest_in_view() that is not null.
 bool try_open(const char* rest, int flags, int& result);
 bool try_fopen(const char* rest, const char* mode, FILE*& result);
 bool try_stat(const char* rest, int flags, struct stat* out, int& result);
@@ -56,8 +57,8 @@ bool has_name(const char* rest);
 // A directory of the base that was opened for listing. When it was opened, the view's listing
 // equaled the base's.
 struct OpenedDirectory {
-  DIR* stream = nullptr;  // null if there is no such name; errno has the reason
-  int fd = -1;            // of the stream
+  DIR* stream = nullptr;  // null if there is no such directory; errno is then ENOENT
+  int fd = -1;            // the stream's descriptor
   const View* view = nullptr;
   ShadowProbes probes;
 
@@ -65,7 +66,7 @@ struct OpenedDirectory {
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
 // Returns true if the base answers: `result` is then set. If `result.stream` is not null, call
-// View::count_lookup() once the stream is used; an absent name has been counted already.
+// View::count_lookup() if you use the stream. This function itself counts the lookup of an absent name.
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
 // Whether `name` is reserved (store/sys/whiteout.h). No view shows a reserved name, and no process
@@ -84,13 +85,13 @@ inline bool fopen(const char* path, const char* mode, FILE*& result) {
   const char* const rest = rest_in_view(path);
   return rest != nullptr && mode != nullptr && *mode == 'r' && try_fopen(rest, mode, result);
 }
-// `flags`: 0 or AT_SYMLINK_NOFOLLOW; with other flags the mount answers.
+// Returns false for flags other than AT_SYMLINK_NOFOLLOW, so that the mount answers.
 template <class Stat>
 bool stat(const char* path, int flags, Stat* out, int& result) {
-  static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same
+  static_assert(sizeof(Stat) == sizeof(struct stat));  // struct stat64 has the same layout
   const char* const rest = rest_in_view(path);
-  // `out` may be invalid. So the kernel must be the first to write to it: the kernel then returns
-  // EFAULT.
+  // `out` may be an invalid pointer. So the kernel must be the first to write to it: it returns EFAULT,
+  // whereas a write by this function would end the process.
   auto* const found = static_cast<struct stat*>(static_cast<void*>(out));
   return rest != nullptr && try_stat(rest, flags, found, result);
 }

@@ -11,8 +11,8 @@ template <class Answer, class Ask, class Call>
 [[gnu::noinline]] Answer call_directly_slowly(PathAt at, CallKind kind, Ask ask, Call call) {
   Answer answer = failure<Answer>();
   if (ask(at.path, answer)) return answer;
-  // ask() knows only paths of the mount. If `at.path` is a default path, ask again with the routed
-  // path.
+  // ask() answers only for paths of the mount. If `at.path` is a default path, ask again with the
+  // routed path.
   const bool is_asked = direct::rest_in_view(at.path) != nullptr;
   return call_routed(at, kind, [&](const char* path) {
     return path != at.path && !is_asked && ask(path, answer) ? answer : call(path);

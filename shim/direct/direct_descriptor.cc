@@ -18,8 +18,8 @@
 namespace cacheshim::direct {
 namespace {
 
-// Descriptors that were opened directly. Only a hint: bits remain set after their descriptors are
-// closed.
+// One bit for each descriptor that was opened directly. The bits are only hints: a bit remains set
+// after its descriptor is closed.
 constexpr unsigned kNoted = 1024;
 constinit std::atomic<std::uint64_t> noted[kNoted / 64] = {};
 
@@ -112,10 +112,10 @@ UniqueFd open_in_view(int fd) {
   return again;
 }
 
-// Duplicates under other numbers, and descriptors that other processes have inherited, remain on
-// the base. The dup3(2) onto `fd` closes a descriptor of the base's file, which releases this
-// process's record locks on that file. This cannot be avoided, because only dup2(2) and dup3(2) give
-// an open file a chosen number.
+// Duplicates under other numbers, and descriptors that other processes have inherited, still refer to
+// the base's file. The dup3(2) onto `fd` closes a descriptor of that file, which releases this
+// process's record locks on the file. Nothing can prevent this release, because only dup2(2) and
+// dup3(2) give an open file a chosen number.
 bool leave_base(int fd) {
   const UniqueFd again = open_in_view(fd);
   if (!again) return false;

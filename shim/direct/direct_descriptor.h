@@ -11,17 +11,17 @@
 // Makes a directly opened descriptor behave like a descriptor of the mount: its attributes are the
 // view's, and locks and changes go to the view.
 //
-// The library recognizes such a descriptor by the mount that statx reports, even after dup, fork
-// and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's
-// device. If the descriptor number was opened directly (is_noted()) and the output is on the stack
-// (is_of_callers()), the hook calls statx at once, because statx takes as long as fstat.
+// The library recognizes a directly opened descriptor by the mount ID that statx reports, even after
+// dup, fork and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the
+// base's device. But if a descriptor with this number was opened directly (is_noted()), and the output
+// buffer is on the stack (is_of_callers()), the hook calls statx first, which takes as long as fstat.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);
 bool is_noted(int fd);
 
-// Returns true if the descriptor refers to an object of the base, and writes the view's attributes
-// to `out`. Leaves errno unchanged.
+// If the descriptor refers to an object of the base, writes the attributes that the view shows to
+// `out`, and returns true. Leaves errno unchanged.
 bool stat_descriptor(const View& view, int fd, struct stat& out);
 
 // Convert a result of fstat(2) or statx(2) for `fd` to the view's attributes, if `fd` refers to an
@@ -35,8 +35,8 @@ inline bool is_of_descriptor(const char* path, long flags) {
   return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
 }
 
-// Converts the kernel's name of an object in the bound base to the view's name; returns null for
-// all other names, and for a name that does not fit.
+// Converts the kernel's path of an object in the bind-mounted base to the object's path in the view.
+// Returns null for all other paths, and if the result does not fit into `out`.
 const char* path_in_view(const char* name, PathBuffer& out);
 
 // If the descriptor refers to an object of the base that still has its name in the view, opens the
@@ -62,7 +62,7 @@ inline bool is_of_callers(const void* place) {
 // function.
 template <class Stat, class Call>
 int fstat_as_view(int fd, Stat* out, Call call) {
-  static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same
+  static_assert(sizeof(Stat) == sizeof(struct stat));  // struct stat64 has the same layout
   const View* const view = last_view();
   if (view == nullptr || out == nullptr) [[likely]]
     return call();

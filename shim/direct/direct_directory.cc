@@ -64,14 +64,14 @@ int hold_directory(const View& view) {
 
 // Counts calls, and opens the directory at the first call after kAsksBefore: once in a process's
 // life, and again for each new daemon's base. A forked child that inherits a lower count starts
-// again at 0 when the count reaches kAsksBefore. The child of a vfork shares our memory but has its
+// again at 0 when the count reaches kAsksBefore. The child of a vfork shares its parent's memory but has its
 // own descriptors; it never opens the directory, because it executes another program before it has
 // counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
   if (asked != kAsksBefore) {
-    // an approximate count: concurrent calls may count as one
+    // The count is approximate: concurrent calls may count as one.
     if (asked < kAsksBefore) asks.store(asked + 1, std::memory_order_relaxed);
     return -1;
   }

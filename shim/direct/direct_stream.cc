@@ -20,7 +20,7 @@ constexpr std::size_t kStreamsOfSet = 4;
 using Set = std::array<Stream, kStreamsOfSet>;
 constinit std::array<Set, kSets> sets;
 
-// Marks a slot of the table that is being filled.
+// The value of Stream::stream while a thread fills the slot.
 DIR* reserved() { return reinterpret_cast<DIR*>(&sets); }
 
 Set& set_of(const DIR* stream) {
@@ -81,8 +81,8 @@ bool check_first(Stream& stream) {
   if (!stream.is_new.exchange(false, std::memory_order_relaxed)) return false;
   if (!stream.is_base.load(std::memory_order_relaxed) || stream.opened.is_current()) return false;
   const ErrnoGuard errno_guard;
-  // If the directory was removed or renamed in the view meanwhile, the stream continues to read the
-  // base's names, because its path in the view no longer leads to it.
+  // leave_base() fails if the directory was removed or renamed in the view meanwhile, because its old
+  // path in the view no longer leads to it. The stream then continues to read the base's names.
   if (!leave_base(stream.opened.fd)) return false;
   stream.is_base.store(false, std::memory_order_relaxed);
   real::rewinddir.get()(stream.opened.stream);
@@ -99,7 +99,9 @@ int descriptor_of(Stream& stream) {
   if (known >= 0) return known;
   if (!stream.is_base.load(std::memory_order_relaxed)) return stream.opened.fd;
   UniqueFd opened = open_in_view(stream.opened.fd);
-  if (!opened) return stream.opened.fd;  // read-only; fstat shows the view's attributes
+  // The base's descriptor is safe to return: the base is read-only, so calls with the descriptor cannot
+  // change anything (EROFS), and the library's fstat reports the attributes that the view shows.
+  if (!opened) return stream.opened.fd;
   int before = -1;
   if (!stream.descriptor.compare_exchange_strong(before, opened.get())) return before;
   return opened.release();

@@ -18,7 +18,7 @@
 //   - The library skips names that no view shows: reserved names, and device whiteouts.
 //   - dirfd(3) returns a descriptor that was opened through the mount, so that calls with it create, remove or open
 //     objects of the view.
-// An open stream takes a slot of the table. If there is no free slot, the mount serves the stream.
+// Each open stream takes a slot of the table. If there is no free slot, the mount serves the stream.
 namespace cacheshim::direct {
 
 struct Stream {
@@ -26,9 +26,10 @@ struct Stream {
   constexpr Stream() : none(0) {}
 
   std::atomic<DIR*> stream{nullptr};
-  std::atomic<bool> is_new{false};   // no entry has been read since it was opened or rewound
+  std::atomic<bool> is_new{false};   // no entry read since the stream was opened or rewound
   std::atomic<bool> is_base{false};  // libc reads the base instead of the mount
-  // The result of dirfd(3), opened through the mount; this library must close it. -1: none yet.
+  // The result of dirfd(3), opened through the mount; this library must close it. -1 before the first
+  // call of dirfd(3).
   std::atomic<int> descriptor{0};
   union {
     char none;
@@ -46,14 +47,14 @@ inline Stream* find_stream(const DIR* stream) {
   return find_known_stream(stream);
 }
 
-// Has the contract of the functions in direct.h. Like opendir(3), not async-signal-safe.
+// Follows the contract of the functions in direct.h. Like opendir(3), not async-signal-safe.
 bool try_opendir(const char* rest, DIR*& result);
 inline bool opendir(const char* path, DIR*& result) {
   const char* const rest = rest_in_view(path);
   return rest != nullptr && try_opendir(rest, result);
 }
 
-// Call after libc has read the first entry, or found none. Returns true if the stream now reads the
+// Call after libc has read the first entry or has found none. Returns true if the stream now reads the
 // mount, from the beginning: libc must then read the first entry again. Leaves errno unchanged.
 bool check_first(Stream& stream);
 // Returns true if all views hide this entry of a directory of the base. Leaves errno unchanged.
@@ -71,7 +72,8 @@ Entry* read_entry(Stream& stream, Call call) {
   return entry;
 }
 
-// Returns the result of dirfd(3).
+// Returns the result of dirfd(3): a descriptor of the mount, which the first call opens if necessary.
+// If that open fails, returns the stream's own descriptor.
 int descriptor_of(Stream& stream);
 
 // Call before libc closes the stream.

@@ -30,7 +30,7 @@ namespace cacheshim::direct {
 namespace {
 
 constexpr std::size_t kMostViews = 64;
-constexpr unsigned kLongestPause = 1024;  // calls that go to the mount before the next try
+constexpr unsigned kLongestPause = 1024;  // the most calls that go to the mount between two attempts
 
 constinit View views[kMostViews] = {};
 constinit std::size_t view_count = 0;
@@ -97,7 +97,7 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
   view.rules = mapped->rules;
   view.device = mapped->device;
   view.base_device = mapped->base_device;
-  // The page must belong to the mount that this process sees, not to another mount at the same
+  // The state file must belong to the mount that this process sees, not to another mount at the same
   // path.
   if (!view.is_alive() || !runtime::is_device_of_mount(view.device)) return false;
 
@@ -116,8 +116,8 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
 }
 
 // Returns false if the view does not belong to this process's user. Only the view's user and root
-// can open the counters for writing. This function refuses root for another user's view, because the
-// mount shows such a view to root differently.
+// can open the counters for writing. In a process of root, this function also returns false for
+// another user's view, because the mount shows that view to root differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -163,7 +163,7 @@ bool is_view_of_links(const Routes& routes, std::string_view job) {
 
 // The counters are mapped last. When a view gets a new owner, the daemon (1) gives the counters'
 // file to this owner, (2) makes the owner's filter, and (3) retires the previous filter. So a
-// process that finds its user as the owner of the counters has mapped this user's filter or an
+// process that finds that its user owns the counters has mapped this user's filter or an
 // earlier one, which the daemon retires; it never has the filter of a later owner.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Routes& routes = runtime::routes();
@@ -216,7 +216,7 @@ const View* try_mapping() {
   if (is_given_up.load(std::memory_order_relaxed)) return nullptr;
   const unsigned left = pause_left.load(std::memory_order_relaxed);
   if (left > 0) {
-    pause_left.store(left - 1, std::memory_order_relaxed);  // the exact amount does not matter
+    pause_left.store(left - 1, std::memory_order_relaxed);  // concurrent calls may count as one
     return nullptr;
   }
   if (is_mapping.exchange(true, std::memory_order_acquire)) return nullptr;
@@ -272,7 +272,7 @@ void forget_view() {
 void give_up() {
   is_given_up.store(true);
   forget_view();
-  drop_base_directory();  // an open descriptor would be a way out of a chroot
+  drop_base_directory();  // otherwise its descriptor would be a way out of a chroot
 }
 
 void give_up_for_filter() {

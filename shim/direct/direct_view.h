@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// The process's access to the base, from which it answers calls on its view: the daemon's filter and
-// state in shared memory, and the base's path.
+// What a process needs to answer calls on its view from the base: the daemon's filter and state in
+// shared memory, and the base's path.
 namespace cacheshim::direct {
 
 struct View {
@@ -23,12 +23,13 @@ struct View {
   const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
   std::uint64_t device = 0;       // st_dev of the mount's files
-  // st_dev and mount ID of the base's files; no other file has both
+  // st_dev and mount ID of the base's files; no file outside the base has both
   std::uint64_t base_device = 0;
   std::uint64_t base_mount = 0;
-  uid_t uid = 0;  // the owner of the files that the view shows
+  // The user and the group to whom the files of the base belong in the view.
+  uid_t uid = 0;
   gid_t gid = 0;
-  char base[512] = {};  // the path of the base's directory
+  char base[512] = {};  // the directory of the run directory at which the base is mounted read-only
   std::size_t base_length = 0;
 
   bool is_alive() const { return cacheshim::is_alive(alive); }
@@ -56,8 +57,8 @@ void set_user_run_base(std::string_view path);
 
 // Call when the process changes its user ID, because its permissions must then be checked again.
 void forget_view();
-// Ends direct answers for good. Call before the process changes its mounts, because paths may then
-// lead elsewhere.
+// Ends direct answers for good. Call before the process changes its mounts, because paths may lead
+// elsewhere afterwards.
 void give_up();
 // As give_up(), and also ends the checks of descriptors. Call before the process installs a system
 // call filter, which may forbid statx.

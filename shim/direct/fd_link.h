@@ -6,7 +6,7 @@
 
 namespace cacheshim {
 
-// The path of a descriptor below a directory such as /proc/self/fd/. Avoids printf, which may
+// Formats a text and a number, such as "/proc/self/fd/3" or "uid 1000". Avoids printf, which may
 // allocate.
 class FdLink {
  public:

@@ -36,7 +36,7 @@ std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
   return directories[(static_cast<unsigned>(process) + choice) % kSlots];
 }
 
-// Returns the record of this process's directory. A child of fork uses its parent's record.
+// Returns the record of this process's working directory. A child of fork uses its parent's record.
 Noted find_noted() {
   for (const pid_t process : {::getpid(), ::getppid()}) {
     for (const unsigned choice : {0u, 1u}) {
@@ -67,7 +67,7 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
   return runtime::router.restore(kernel_name, place, manner, out);
 }
 
-// Returns the route of NAME whose default path CACHESHIM_DIRECTORY contains, or kNoRoute.
+// Returns the route of `name` whose default path is the value of CACHESHIM_DIRECTORY, or kNoRoute.
 unsigned route_from_parent(std::string_view name) {
   const char* const path = child_environment::find_variable(::environ, "CACHESHIM_DIRECTORY");
   if (path == nullptr) return kNoRoute;

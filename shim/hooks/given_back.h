@@ -11,14 +11,14 @@
 //
 // getcwd uses the spelling of the path that was last passed to chdir, in this process or (after a
 // fork) in its parent. After an exec or an fchdir, getcwd returns PWD if PWD names the working
-// directory, as pwd(1) does. If PWD does not, getcwd uses the default path that the parent has
-// recorded in CACHESHIM_DIRECTORY; if this variable names no such path, getcwd uses the spelling that
-// the process uses for the cache.
+// directory, as pwd(1) does. Otherwise getcwd uses the default path that the parent has
+// recorded in CACHESHIM_DIRECTORY. If this variable names no default path of the cache, getcwd uses
+// the spelling that the process last used for the cache.
 namespace cacheshim::given_back {
 
 // note_use() records the spelling of a path that the application used; note_directory() records the
 // spelling of the path that the application passed to chdir. `routed` is the path's route.
-// note_use() ignores foreign paths.
+// note_use() ignores foreign paths; after note_directory() of a foreign path, the spelling is unknown.
 void note_use(const RoutedPath& routed);
 void note_directory(const RoutedPath& routed);
 
@@ -33,6 +33,7 @@ const char* name(const char* kernel_name, PathBuffer& out);
 // As name(), for the result of a call that took a path: uses the spelling of that path. `routed` is
 // the path's route.
 const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out);
+// As name(), for the working directory: uses the spelling that getcwd uses (see above).
 const char* working_directory(const char* kernel_name, PathBuffer& out);
 
 }  // namespace cacheshim::given_back

@@ -6,7 +6,7 @@
 
 // close, close_range and closefrom leave held_directory open; dup2 and dup3 to its number close it
 // first (direct_directory.h). The child of a vfork shares the parent's memory but has its own
-// descriptors. So in the child, only a dup2 or dup3 to exactly this number changes held_directory.
+// descriptors. So these hooks change held_directory only for a dup2 or dup3 to exactly this number.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -152,7 +152,7 @@ int keep(const Entry* entry) {
   return scan.filter == nullptr ? 1 : scan.filter(entry);
 }
 
-// Scans the base's directory if its listing equaled the view's when it was opened.
+// Scans the base's directory if its listing equaled the view's when the directory was opened.
 template <auto& real_scandirat, class Entry>
 bool scan_directly(const char* path, Entry*** out, int (*filter)(const Entry*),
                    int (*compare)(const Entry**, const Entry**), int& result) {

@@ -9,10 +9,10 @@
 #include "shim/start/child_environment.h"
 #include "shim/start/command.h"
 
-// The exec family: programs in a route, found by PATH or by name, and their environment
-// (child_environment.h). For a script, the kernel gets the script's path in the view. If the
-// script's interpreter is in a route, the kernel does not find the interpreter, so the hook
-// executes it.
+// The exec family. The hooks route the program's path, whether the caller names it or a search of
+// PATH finds it, and change the program's environment (child_environment.h). For a script, the kernel
+// gets the script's path in the view. If the script's interpreter is in a route, the kernel does not
+// find the interpreter, so the hook executes it.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -31,8 +31,8 @@ std::size_t count_words(char* const* words) {
   return count;
 }
 
-// Call after an exec of `script` has failed with ENOENT: the interpreter may be missing. Leaves
-// errno unchanged on failure.
+// Executes the interpreter of `script` if the interpreter is in a route. Call after an exec of `script`
+// has failed with ENOENT. Returns only on failure, with errno unchanged.
 [[gnu::noinline]] void exec_interpreter(const char* script, char* const* arguments,
                                         char* const* environment) {
   const cacheshim::ErrnoGuard errno_guard;
@@ -49,7 +49,7 @@ std::size_t count_words(char* const* words) {
   words[at++] = const_cast<char*>(script);
   for (std::size_t i = 1; i < count; ++i) words[at++] = arguments[i];
   words[at] = nullptr;
-  // if this fails, the application gets the error of its own call
+  // If execve fails, the application gets the error of its own call.
   (void)real::execve(routed.path, words, environment);
 }
 

@@ -44,7 +44,8 @@ CACHESHIM_EXPORT int setresuid(uid_t real_id, uid_t effective, uid_t saved) noex
 }
 
 CACHESHIM_EXPORT int setfsuid(uid_t uid) noexcept {
-  direct::give_up();  // setfsuid(2) changes only the calling thread
+  // setfsuid(2) changes the user ID of the calling thread only, and all threads share the view.
+  direct::give_up();
   return real::setfsuid(uid);
 }
 
@@ -68,7 +69,7 @@ CACHESHIM_EXPORT int unshare(int flags) noexcept {
   return real::unshare(flags);
 }
 
-// libc declares "...". Callers pass the integers in the same places as these parameters.
+// libc declares prctl with "...". Callers pass the integers in the same places as these parameters.
 CACHESHIM_EXPORT int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,
                                 unsigned long d) noexcept __asm__("prctl");
 int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,

@@ -5,16 +5,16 @@
 
 #include "shim/routing/routed_call.h"
 
-// dlopen and dlmopen, for libraries in a route.
+// Hooks of dlopen and dlmopen, for libraries in a route.
 //
-// Problem: libc uses the return address to identify the caller. For a plain name, it uses the
-// caller's RPATH or RUNPATH; for $ORIGIN, the caller's directory; for both functions, the caller's
+// Problem: libc uses the return address to identify the caller. For a plain name, libc searches the
+// caller's RPATH or RUNPATH; for $ORIGIN, it uses the caller's directory; for dlopen, the caller's
 // namespace. If a wrapper called libc, libc would use the RPATH, directory and namespace of this
 // library. Idea: a few instructions check the path and then jump to libc, with all arguments and
 // the caller's return address in place. For a routed path, which is absolute and contains no
 // $ORIGIN, an ordinary function calls libc. One difference remains: if the routed library has no
-// RUNPATH, glibc also searches the caller's RPATH for its dependencies, and the caller is then this
-// library.
+// RUNPATH, glibc also searches the RPATH of the caller, which is then this library, for the
+// dependencies of the routed library.
 
 namespace {
 
@@ -51,7 +51,7 @@ void* open_nowhere_in(Lmid_t, const char*, int) noexcept { return nullptr; }
 
 extern "C" {
 
-// Returns the function that the code below jumps to.
+// Returns the function to which the code below jumps.
 [[gnu::visibility("hidden"), gnu::used]] decltype(&::dlopen) cacheshim_choose_dlopen(
     const char* path) {
   if (is_routed(path)) return open_routed;

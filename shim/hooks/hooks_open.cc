@@ -58,7 +58,8 @@ FILE* open_stream(const char* path, const char* mode) {
       [=](const char* p) { return real_fopen(p, mode); });
 }
 
-// A failed freopen(3) cannot be repeated, because it has closed the stream.
+// A failed freopen(3) cannot be repeated, because it has closed the stream. So route_checked() checks
+// the path before the call.
 template <class Real>
 FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE* stream) {
   if (!cacheshim::runtime::may_match(path)) return real_freopen(path, mode, stream);

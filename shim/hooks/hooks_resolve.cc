@@ -11,8 +11,8 @@
 
 // Functions that return a path, and functions that change the working directory. The hook calls
 // libc first and converts the result into the application's path only if the result is in the view.
-// For a name outside all caches this takes only one comparison, and invalid pointers fail as in
-// libc.
+// For a name outside all caches, this check is only one comparison. Because libc is called first,
+// invalid pointers fail as in libc.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -45,7 +45,8 @@ bool may_begin_with(std::string_view text, std::string_view prefix) {
   return std::memcmp(text.data(), prefix.data(), std::min(text.size(), prefix.size())) == 0;
 }
 
-// Converts the target of the symlink at `path`. `out` holds the first `got` bytes of the target.
+// If the symlink at `path` is in /proc, converts its target to the application's path. `out`, of `size`
+// bytes, holds the first `got` bytes of the target. Returns the new number of bytes.
 ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, ssize_t got) {
   const std::string_view text(out, static_cast<std::size_t>(got));
   const direct::View* const view = direct::last_view();
@@ -75,7 +76,8 @@ ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call
   return got <= 0 ? got : restore_link(dirfd, path, out, size, got);
 }
 
-// Replaces `resolved` with the application's name for it.
+// Replaces the path in `resolved` with the application's path, and returns the string. Reallocates
+// the string only if `allocated`.
 char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated) {
   const ErrnoGuard errno_guard;
   PathBuffer restored;
@@ -109,7 +111,7 @@ char* resolve(const char* path, char* out, Call call) {
   const RoutedPath routed = route_of(path);
   char* const resolved = call_routed({AT_FDCWD, path}, CallKind::kLook, call);
   if (resolved != nullptr) return restore_resolved(resolved, routed, out == nullptr);
-  // On these errors, `out` has the path that is missing or inaccessible.
+  // On these errors, `out` contains the path that is missing or inaccessible.
   const bool partial = errno == ENOENT || errno == EACCES;
   if (out != nullptr && partial && routed.kind == RoutedPath::Kind::kRewritten) {
     (void)restore_resolved(out, routed, false);
@@ -144,7 +146,7 @@ template <class Call>
     char* const allocated = real::getcwd(nullptr, std::size_t{0});
     if (allocated == nullptr) return nullptr;
     out = static_cast<char*>(std::realloc(allocated, std::max(size, needed)));
-    if (out == nullptr) return allocated;  // the view's own path is also correct
+    if (out == nullptr) return allocated;  // the path in the view is also correct
   }
   std::memcpy(out, name, needed);
   return out;
@@ -186,14 +188,14 @@ CACHESHIM_EXPORT ssize_t readlinkat(int dirfd, const char* path, char* out, size
 
 CACHESHIM_EXPORT ssize_t __readlink_chk(const char* path, char* out, size_t size,
                                         size_t room) noexcept {
-  if (room < size) return real::__readlink_chk(path, out, size, room);  // aborts the program
+  if (room < size) return real::__readlink_chk(path, out, size, room);  // this call aborts the program
   return read_link(AT_FDCWD, path, out, size,
                    [=](const char* p) { return real::__readlink_chk(p, out, size, room); });
 }
 
 CACHESHIM_EXPORT ssize_t __readlinkat_chk(int dirfd, const char* path, char* out, size_t size,
                                           size_t room) noexcept {
-  // Aborts the program.
+  // This call aborts the program.
   if (room < size) return real::__readlinkat_chk(dirfd, path, out, size, room);
   return read_link(dirfd, path, out, size, [=](const char* p) {
     return real::__readlinkat_chk(dirfd, p, out, size, room);
@@ -231,7 +233,7 @@ CACHESHIM_EXPORT char* getcwd(char* out, size_t size) noexcept {
 }
 
 CACHESHIM_EXPORT char* __getcwd_chk(char* out, size_t size, size_t room) noexcept {
-  if (room < size) return real::__getcwd_chk(out, size, room);  // aborts the program
+  if (room < size) return real::__getcwd_chk(out, size, room);  // this call aborts the program
   return get_directory(out, size, [&] { return real::__getcwd_chk(out, size, room); });
 }
 

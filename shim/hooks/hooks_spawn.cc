@@ -9,7 +9,7 @@
 #include "shim/start/command.h"
 
 // posix_spawn and its file actions, and the functions that start a shell. If there are file
-// actions, a relative path is not routed, because they may change the working directory.
+// actions, a relative path is not routed, because the actions may change the working directory.
 
 using cacheshim::CallKind;
 using cacheshim::ErrnoGuard;
@@ -54,8 +54,8 @@ int spawn_interpreter(Real& real_spawn, const char* script, const Spawn& spawn,
   return real_spawn(spawn.child, routed.path, spawn.actions, spawn.attributes, words, environment);
 }
 
-// Call after a failure to start a program. Tries the script's interpreter, if that is in a route,
-// and the default path, if the mount is gone. Returns 0 or an errno.
+// Call after a failure to start a program. If the program is a script whose interpreter is in a route,
+// starts the interpreter. If the mount is gone, tries the default path. Returns 0 or an errno.
 template <class Real>
 int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spawn& spawn,
                 char* const* environment, int error) {
@@ -72,7 +72,7 @@ int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spa
                     environment);
 }
 
-// Returns an errno, as posix_spawn does.
+// Returns 0 or an errno, as posix_spawn does.
 template <class Real>
 int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* const* environment) {
   const PathAt at{AT_FDCWD, path};
@@ -126,7 +126,7 @@ class ShellEnvironment {
   ~ShellEnvironment() {
     if (!owns_) return;
     if (::environ == added)
-      ::environ = before_;  // if not, another thread has set a variable meanwhile
+      ::environ = before_;  // otherwise another thread has set a variable meanwhile
     in_use.store(false);
   }
   ShellEnvironment(const ShellEnvironment&) = delete;

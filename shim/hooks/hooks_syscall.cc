@@ -13,10 +13,9 @@
 #include "shim/routing/routed_call.h"
 #include "shim/start/command.h"
 
-// syscall(2), by which CPython, libtorch and uv make calls for which their libc has no function. A
-// table lists which arguments are paths. Separate functions handle calls that return a path, that
-// change the working directory, or that affect direct opens. All other calls are passed to the
-// kernel unchanged.
+// syscall(2). CPython, libtorch and uv use it for calls that their libc lacks. A table lists which
+// arguments are paths. Separate functions handle calls that return a path, that change the working
+// directory, or that affect direct opens. All other calls are passed to the kernel unchanged.
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;
@@ -107,7 +106,7 @@ constexpr PathCall kCalls[] = {
 
 constexpr std::size_t kNumbers = 512;
 
-// The index in the table plus 1, by the call's number; 0 if the call is not in the table.
+// Gives, for the number of a call, the index of its row in kCalls plus 1; 0 if kCalls has no such row.
 struct Rows {
   unsigned char of[kNumbers] = {};
   constexpr Rows() {
@@ -134,7 +133,7 @@ long make(const Arguments& a) {
 }
 
 #ifdef SYS_openat2
-// Returns the options of an openat2(2); null for another call, or if they are too short.
+// Returns the options of an openat2(2) call; null for another call, or if the options are too short.
 const open_how* how_of(const Arguments& arguments) {
   const bool has_options = arguments.number == SYS_openat2 &&
                            static_cast<std::size_t>(arguments.values[3]) >= sizeof(open_how);
@@ -155,7 +154,7 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   return creates ? CallKind::kCreate : call.kind;
 }
 
-// Whether the call requires that the kernel resolve the path below its directory only
+// Whether the call requires the kernel to resolve the path only below the call's directory
 // (RESOLVE_BENEATH or RESOLVE_IN_ROOT). The path of such a call cannot be replaced by a routed
 // path.
 bool is_confined([[maybe_unused]] const Arguments& arguments) {
@@ -261,7 +260,7 @@ bool is_for_mount(const Arguments& arguments) {
   }
 }
 
-// Converts the attributes that a call returned for a directly opened descriptor.
+// Converts the attributes that a call returned for a directly opened descriptor to the view's.
 void show_descriptor(const Arguments& arguments) {
   const long* const v = arguments.values;
   const auto fd = static_cast<int>(v[0]);
@@ -285,7 +284,7 @@ bool is_given_other_mounts(const Arguments& arguments) {
   auto flags = static_cast<unsigned long>(arguments.values[0]);
   if (arguments.number != SYS_clone) {
     const auto* const given =
-        reinterpret_cast<const std::uint64_t*>(flags);  // of struct clone_args
+        reinterpret_cast<const std::uint64_t*>(flags);  // clone_args begins with its flags
     flags = given == nullptr ? 0 : *given;
   }
   return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
@@ -346,8 +345,8 @@ long make_by_number(const Arguments& arguments) {
 
 }  // namespace
 
-// libc declares "...". Callers pass the integers in the same places as these parameters. C++ does
-// not allow another declaration under the same name.
+// libc declares syscall with "...". Callers pass the integers in the same places as these parameters.
+// C++ does not allow another declaration under the same name.
 extern "C" [[gnu::visibility("default")]] long cacheshim_syscall(long number, long a, long b,
                                                                  long c, long d, long e,
                                                                  long f) noexcept

@@ -21,7 +21,7 @@ namespace runtime = cacheshim::runtime;
 
 namespace {
 
-constexpr std::size_t kChosen = 6;  // XXXXXX
+constexpr std::size_t kChosen = 6;  // the length of XXXXXX
 
 void copy_chosen(char* text, const char* filled, std::size_t suffix) {
   const std::size_t length = std::strlen(text);
@@ -36,15 +36,15 @@ void forget_chosen(char* filled, std::size_t suffix) {
   if (length >= kChosen + suffix) std::memset(filled + length - suffix - kChosen, 'X', kChosen);
 }
 
-// Calls call(template) with a copy of the template at the routed path. `call` returns -1 or null on
-// failure.
+// Calls call(template) with a copy of the template at the routed path. Requires: `call` returns -1
+// or null on failure.
 template <class Call>
 auto fill_template(char* text, int suffix, Call call) {
   if (!runtime::may_match(text) || suffix < 0) [[likely]]
     return call(text);
   return cacheshim::call_routed({AT_FDCWD, text}, CallKind::kCreate, [=](const char* path) {
     if (path == text) return call(text);
-    char* const filled = const_cast<char*>(path);  // the path is in the router's buffer
+    char* const filled = const_cast<char*>(path);  // the path is in call_routed()'s buffer
     const auto result = call(filled);
     copy_chosen(text, filled, static_cast<std::size_t>(suffix));
     if (result == cacheshim::failure<decltype(call(text))>()) {

@@ -16,7 +16,7 @@
 namespace cacheshim {
 namespace {
 
-struct Header {  // the child sends this first, then the bytes
+struct Header {  // the child sends this header first, then the file's bytes
   std::size_t error;
   std::size_t length;
 };

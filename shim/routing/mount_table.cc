@@ -82,7 +82,7 @@ MountState MountScanner::finish() {
   return state_;
 }
 
-// "36 35 98:0 ROOT MOUNTPOINT OPTIONS [TAG…] - TYPE SOURCE OPTIONS"
+// A line has the form "36 35 98:0 ROOT MOUNTPOINT OPTIONS [TAG…] - TYPE SOURCE OPTIONS".
 void MountScanner::end_line() {
   std::string_view line(line_.data(), length_);
   length_ = 0;

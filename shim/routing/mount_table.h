@@ -14,7 +14,7 @@ namespace cacheshim {
 
 enum class MountKind {
   kNone,       // no mount, or another file system
-  kWhole,      // the mount with its .jobs and .cacheshim
+  kWhole,      // the whole mount, with .jobs and .cacheshim
   kBoundView,  // one job's view, bind-mounted
   kForbidden,  // mounted by a user whose mounts this process must not use (root_process.h)
 };
@@ -23,7 +23,7 @@ struct MountState {
   MountKind kind = MountKind::kNone;
   unsigned major = 0;  // the device number, as stat(2) gives it for files of the mount
   unsigned minor = 0;
-  // The user who mounted it, as mountinfo shows this user (user_id=); -1 if it is not known.
+  // The user who made the mount, as mountinfo shows this user (user_id=); -1 if the user is not known.
   uid_t owner = static_cast<uid_t>(-1);
 };
 

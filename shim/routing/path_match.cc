@@ -30,7 +30,8 @@ PathMatch end_match(std::string_view path, PathMatch match) {
   }
 }
 
-// Returns the length of `prefix` without its last component; `length` is the end of a component.
+// Returns the length of prefix[0, length) without its last component. Requires: a component ends at
+// `length`.
 std::size_t parent_length(std::string_view prefix, std::size_t length) {
   while (length > 0 && prefix.data()[--length] != '/') {
   }
@@ -63,7 +64,7 @@ class Walk {
  private:
   std::string_view prefix_;
   std::size_t matched_ = 0;  // bytes of the prefix that the path has followed
-  std::size_t beside_ = 0;   // components since it left the prefix
+  std::size_t beside_ = 0;   // the components of the path since it left the prefix
 };
 
 }  // namespace

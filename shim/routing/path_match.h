@@ -4,21 +4,21 @@
 #include <cstddef>
 #include <string_view>
 
-// Whether a path, as an application writes it, is below a prefix. Compares text only: no system
-// call, no allocation.
+// Checks whether a path, as an application writes it, is a prefix or is below it. Compares text only:
+// no system call, no allocation.
 namespace cacheshim {
 
 struct PathMatch {
   bool matched = false;
   // Where the part after the prefix begins in the path: at a '/' or at the path's end.
   std::size_t rest = 0;
-  // If ".." occurs before the prefix is complete, a component before it may be a symlink. The match
+  // If ".." occurs before the prefix is complete, a component before the ".." may be a symlink. The match
   // then holds only if path[0, head) and prefix[0, same_as) are the same directory (if same_as is
   // 0, the latter is the root directory). In all other cases, head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
   // A path that leaves the prefix by ".." does not match. `left` is then the end of that "..", and
-  // path[0, inside) is the part of the path before it: the prefix's directory itself, unless a
+  // path[0, inside) is the path before that "..": the prefix's directory itself, unless a
   // component after the prefix is a symlink. For all other paths, `left` is 0.
   std::size_t left = 0;
   std::size_t inside = 0;
@@ -34,10 +34,10 @@ PathMatch match_rest(std::string_view path, std::size_t rest);
 // all.
 bool is_plain_path(std::string_view path);
 
-// Takes the next component off `path`: skips '/' and ".", and returns nothing at the end.
+// Takes the next component off `path`: skips '/' and ".", and returns "" at the end.
 std::string_view take_next_component(std::string_view& path);
 
-// Whether `text` is `prefix` or begins with it and a '/'.
+// Whether `text` is `prefix`, or begins with `prefix` and a '/'.
 bool starts_with_directory(std::string_view text, std::string_view prefix);
 
 // Writes `path` without "//", "." and trailing '/' into `out`. Returns the length, or 0 if the path

@@ -3,8 +3,8 @@
 
 #include "shim/routing/router.h"
 
-// Converts paths that libc returns into the application's own. libc's argument began with the
-// prefix that the router inserted, so the result begins with it too.
+// Converts paths that libc returns into the application's own paths. libc's argument began with the
+// prefix that the router inserted, so libc's result begins with that prefix too.
 namespace cacheshim {
 
 class PrefixSwap {
@@ -17,8 +17,8 @@ class PrefixSwap {
   std::ptrdiff_t growth() const {
     return static_cast<std::ptrdiff_t>(from_.size()) - static_cast<std::ptrdiff_t>(to_.size());
   }
-  // Writes the application's path for `path` into `out`; returns `path` if it is not under the
-  // prefix or does not fit.
+  // Writes the application's path for `path` into `out` and returns it. Returns `path` itself if it is
+  // not under the prefix, or if the result does not fit.
   const char* restore(const char* path, PathBuffer& out) const;
   // As restore(), for a string from malloc. May reallocate the string; returns it. The application
   // owns the memory.

@@ -11,7 +11,7 @@ namespace cacheshim {
 inline constexpr std::size_t kMaxRoutes = 128;
 inline constexpr std::size_t kNoRoute = kMaxRoutes;
 
-// Space for one path; on the stack, and not cleared.
+// Space for one path. It is on the stack, and is not cleared.
 struct PathBuffer {
   char text[PATH_MAX];
 };
@@ -26,12 +26,13 @@ struct RoutedPath {
     kRewritten,
   };
   Kind kind = Kind::kForeign;
-  const char* path = nullptr;  // the application's own path or a PathBuffer's
+  const char* path = nullptr;  // the application's own path, or the text of a PathBuffer
   // If rewritten: the lengths of the replaced prefix and of its replacement.
   std::size_t from_length = 0;
   std::size_t to_length = 0;
-  std::size_t route = kNoRoute;  // of the default path in the application's path, or in fall_back()'s result
-  bool names_view = false;       // MOUNT/.jobs/…, as the application wrote it
+  // The route whose default path is in the application's path or in fall_back()'s result.
+  std::size_t route = kNoRoute;
+  bool names_view = false;  // whether the application itself wrote MOUNT/.jobs/…
 };
 
 }  // namespace cacheshim

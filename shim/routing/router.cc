@@ -36,9 +36,9 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
 
 void Router::open() {
   gate_.add_absolute(routes_.mount().data()[1]);
-  gate_.add_absolute('/');  // "//ci-cache"
-  gate_.add_absolute('.');  // "/./ci-cache"
-  gate_.add_relative('.');  // "../x" and "./x"
+  gate_.add_absolute('/');  // for "//ci-cache"
+  gate_.add_absolute('.');  // for "/./ci-cache"
+  gate_.add_relative('.');  // for "../x" and "./x"
   for (std::size_t i = 0; i < routes_.size(); ++i) {
     if (!routes_[i].is_routed) continue;
     std::string_view rest = routes_[i].default_path;
@@ -65,7 +65,7 @@ bool Router::confirm(std::string_view path, std::string_view prefix, const PathM
          same_directory(head.text, directory.text);
 }
 
-// Finds a path under the mount. MOUNT/NAME/.. is MOUNT, no matter where the symlink MOUNT/NAME
+// Matches a path under the mount. MOUNT/NAME/.. is MOUNT, no matter where the symlink MOUNT/NAME
 // leads.
 Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_directory) const {
   Found found;
@@ -301,7 +301,7 @@ RoutedPath Router::fall_back(const char* path, PathBuffer& out,
   std::string_view rest = rest_from(text, found.match.rest);
   std::string_view name = take_next_component(rest);
   if (name == kJobsName) {
-    (void)take_next_component(rest);  // the job
+    (void)take_next_component(rest);  // skip the job
     name = take_next_component(rest);
   }
   result.route = routes_.find(name);

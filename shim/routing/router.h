@@ -25,22 +25,22 @@ namespace cacheshim {
 class Router {
  public:
   // Returns true if both paths lead to the same directory. The router calls this function only
-  // where the text cannot decide: for paths with "..", and in find_place() for a job's name that is
-  // not the caller's own.
+  // where the text is not sufficient: for paths with "..", and in find_place() for a job's name that
+  // is not the name of this process's job.
   using SameDirectory = bool (*)(const char* a, const char* b);
 
   constexpr Router() = default;
 
-  // The routes are set up before open().
+  // Set up the routes before calling open().
   Routes& routes() { return routes_; }
   const Routes& routes() const { return routes_; }
 
   // Requires: the mount is set. Before this call, may_match() returns false.
   void open();
-  // If this returns false, route() would leave the path unchanged. Takes a few instructions.
+  // Returns false only if route() would leave the path unchanged. Takes a few instructions.
   bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
-  // Requires: the path is absolute.
+  // Routes a path while the mount serves, as in the table above. Requires: the path is absolute.
   RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory) const {
     return route(path, out, same_directory, 3);
   }
@@ -80,7 +80,7 @@ class Router {
  private:
   struct Found {
     PathMatch match;
-    std::size_t route = kNoRoute;  // kNoRoute: the mount itself
+    std::size_t route = kNoRoute;  // kNoRoute for the mount itself
     std::size_t name = 0;          // where NAME ends, in a path below MOUNT/NAME
   };
 

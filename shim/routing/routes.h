@@ -10,7 +10,7 @@ namespace cacheshim {
 
 // A default path, and the directory of the mount that replaces it.
 struct Route {
-  std::string_view name;          // of the directory in the mount
+  std::string_view name;          // the name of the directory in the mount
   std::string_view default_path;  // absolute and plain
   // Whether the router sends the default path to the mount. If not, the default path only replaces
   // the mount's path once the mount is gone.
@@ -35,8 +35,8 @@ class Routes {
   const char* path_of_name(std::string_view name);
 
   std::string_view mount() const { return mount_; }
-  std::string_view view() const { return view_; }  // the prefix that replaces default paths
-  std::string_view job() const;                    // empty if the daemon decides
+  std::string_view view() const { return view_; }  // MOUNT/.jobs/JOB, or MOUNT if there is no job
+  std::string_view job() const;                    // empty if the daemon chooses the job
   bool has_job() const { return has_job_; }
 
   std::size_t size() const { return count_; }

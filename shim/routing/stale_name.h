@@ -3,8 +3,8 @@
 
 #include "shim/runtime.h"
 
-// Makes the kernel repeat the lookup of a name that exists in the base, but for which the kernel still has a negative
-// dentry. This can happen as follows:
+// Makes the kernel repeat the lookup of a name that exists in the base although the kernel still has a negative dentry
+// for it. The kernel can get into this state as follows:
 //
 //   1. A process looks up an absent name in the mount. The kernel keeps a negative dentry for up to a minute.
 //   2. Another job publishes a directory of this name.

@@ -20,10 +20,10 @@ constexpr const char kDirectory[] = "CACHESHIM_DIRECTORY";
 constexpr std::size_t kMaxOurs = 32;
 constexpr std::size_t kMaxEntries = 65536;  // 512 KiB of stack; execve rarely has space for more
 
-constinit char text[16384] = {};  // the program may overwrite the environment it was started with
+constinit char text[16384] = {};  // copies, because the program may overwrite its original environment
 constinit std::size_t text_length = 0;
 constinit const char* ours[kMaxOurs] = {};
-constinit std::size_t our_count = 0;  // 0: nothing is added
+constinit std::size_t our_count = 0;  // if 0, nothing is added
 constinit pid_t own_pid = 0;
 
 bool starts_with(const char* entry, const char* prefix) {

@@ -6,10 +6,10 @@
 #include "common/job_id.h"
 
 // Extends the environment of a program that starts without LD_PRELOAD: adds this library, the
-// CACHESHIM_* variables that this process was started with, and CACHESHIM_HOME, so that `env -i`
-// loses nothing. Adds nothing if LD_PRELOAD is set but empty, or if CACHESHIM_EXEC=leave is set. If
-// the child starts in a default path or below it, CACHESHIM_DIRECTORY contains this default path
-// (given_back.h).
+// CACHESHIM_* variables that this process was started with, and CACHESHIM_HOME, so that programs that
+// `env -i` starts still use the library. Adds nothing if LD_PRELOAD is set but empty, or if
+// CACHESHIM_EXEC=leave is set. If the child starts in a default path or below it,
+// CACHESHIM_DIRECTORY contains this default path (given_back.h).
 namespace cacheshim::child_environment {
 
 // Stores the additions. Call once, before other threads exist. `warned`: the entry CACHESHIM_WARNED,
@@ -33,19 +33,19 @@ bool names_library(char* const* environment);
 enum class Library {
   kAsItIs,
   kAdded,    // this library and our other variables are added
-  kDropped,  // removed from LD_PRELOAD: the loader could only print an error
+  kDropped,  // this library is removed from LD_PRELOAD: the child's loader could only print an error
 };
 
 // The change to an environment, and the space that it takes.
 struct Change {
   Library library = Library::kAsItIs;
-  const char* directory = nullptr;  // new CACHESHIM_DIRECTORY; empty: removed; null: unchanged
-  std::size_t pointers = 0;      // 0: nothing changes
+  const char* directory = nullptr;  // the new CACHESHIM_DIRECTORY; "" removes it; null leaves it unchanged
+  std::size_t pointers = 0;      // 0 if nothing changes
   std::size_t bytes = 0;
 };
-// find_change() computes the change; apply_change() writes the changed environment to `out`, with
-// space for `change.pointers` pointers, and its new strings to `room`, with space for
-// `change.bytes` bytes. Both are async-signal-safe.
+// find_change() computes the change. apply_change() writes the changed environment to `out`, which
+// has space for `change.pointers` pointers, and the new strings to `room`, which has space for
+// `change.bytes` bytes. Both functions are async-signal-safe.
 Change find_change(char* const* environment, Library library);
 void apply_change(char* const* environment, const Change& change, char** out, char* room);
 

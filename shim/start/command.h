@@ -8,8 +8,8 @@
 #include "shim/runtime.h"
 #include "shim/start/child_environment.h"
 
-// Finds programs in a route as libc (by PATH) and the kernel (a script's interpreter) would,
-// because their own searches bypass the hooks.
+// Finds programs in a route. libc's search of PATH and the kernel's search for a script's interpreter
+// bypass the hooks, so this code does both itself.
 namespace cacheshim::command {
 
 // Returns PATH, or execvp(3)'s default if PATH is not set.
@@ -20,7 +20,8 @@ const char* path_list();
 bool search_is_ours(const char* file, const char* directories, char* const* environment);
 
 // Calls attempt(candidate), which returns 0 or an errno, for `file` in each directory of
-// `path_list`, as execvp(3) does. Returns the errno that execvp(3) would leave.
+// `path_list`, as execvp(3) does. Returns 0 after a successful attempt, otherwise the errno that
+// execvp(3) would leave.
 template <class Attempt>
 int search(const char* file, const char* path_list, Attempt attempt);
 
@@ -30,8 +31,8 @@ struct ScriptLine {
   const char* interpreter = nullptr;
   const char* argument = nullptr;  // null if there is none
 };
-// Reads the first line of the file at `path`. Returns true if it names an interpreter that may be
-// in a route (runtime::may_match()). May change errno.
+// Reads the first line of the file at `path`. Returns true if that line names an interpreter that
+// may be in a route (runtime::may_match()). May change errno.
 bool read_script_line(const char* path, ScriptLine& out);
 
 // Whether the program at a path can load this library. A file that is not ELF, is unreadable or is
@@ -39,7 +40,7 @@ bool read_script_line(const char* path, ScriptLine& out);
 enum class Fit {
   kLoads,
   kOtherLibc,     // can load the library, which has no effect there
-  kOtherMachine,  // its loader would print an error
+  kOtherMachine,  // its loader would print an error instead of loading the library
 };
 Fit fit_of(PathAt at);
 

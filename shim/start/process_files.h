@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The paths of files that the process reads from the kernel and the daemon. The tests build the
+// The paths of the kernel's and the daemon's files that the library reads. The tests build the
 // library with other paths.
 namespace cacheshim {
 

@@ -14,8 +14,8 @@ namespace cacheshim {
 // Carries out the decisions. Strings end with a NUL and stay valid.
 class StartActions {
  public:
-  // Requests a value for a variable. Takes effect only after all decisions, because these read the
-  // environment.
+  // Requests a value for a variable. Takes effect only after all decisions, because the decisions
+  // read the environment.
   virtual void set_variable(const char* name, const char* value) = 0;
   // Whether `path` leads through a symlink to `directory` (MOUNT/NAME). readlink(2) of such a path
   // succeeds even if the symlink is before its last component, because MOUNT/NAME is a symlink too.

@@ -8,7 +8,7 @@
 #include "common/job_id.h"
 
 // Decides which paths of its environment a process may use. If sudo passes on the environment of
-// another user (common/root_process.h), a process of root must not trust it. So this process uses
+// another user (common/root_process.h), a process of root must not trust it. So a process of root uses
 // no directory, mount or file that another user can replace. A process of another user chooses its
 // paths itself.
 //

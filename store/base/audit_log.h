@@ -63,8 +63,8 @@ class AuditLog {
   // Calls `each` with every record of every file; the records of one file are in order. Skips lines
   // that are not records, and an incomplete last line.
   Status read(const std::function<void(AuditRecord)>& each) const;
-  // As read(), for the records whose line contains `name`, and perhaps for others. Much faster,
-  // because it does not parse lines without `name`.
+  // As read(), but may skip records whose line does not contain `name`. Much faster, because it does
+  // not parse these lines, unless JSON could escape a character of `name`.
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
   // The position up to which each file has been read. The key is the device and inode, so that a
   // rotated file keeps its position.

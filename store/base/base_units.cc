@@ -21,7 +21,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 512;  // of st_blocks
+constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
 
 class Lister {
  public:

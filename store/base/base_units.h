@@ -22,7 +22,7 @@ struct BaseUnit {
   std::vector<std::string> paths;  // the directory, or the files
   std::uint64_t bytes = 0;         // on disk
   std::uint64_t files = 0;         // names, including directories, as an inode quota counts them
-  // The latest atime or mtime of its files; for an empty directory, its mtime.
+  // The latest of the atimes and mtimes of the unit's files, and of the mtimes of its empty directories.
   std::time_t last_use = 0;
 };
 
@@ -32,11 +32,11 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 // Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
-// Returns a new name for an object in trash. The name contains the time.
+// Returns a new name for an object in trash. The name begins with the time (trashed_since()).
 std::string new_trash_name();
 
-// Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable:
-// sweep_trash() removes the files later. A path that is already gone is not an error. If a move
+// Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable,
+// because sweep_trash() removes the files only later. A path that is already gone is not an error. If a move
 // fails, some paths may already be in trash. If the record cannot be written, only logs the error.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);

@@ -34,7 +34,7 @@ void add_change(std::vector<BaseChange>& changes, BaseChange change) {
   if (is_reserved_name(change.name)) {
     if (change.kind == BaseChange::Kind::kContent) return;  // a marker's contents have no meaning
     std::string hidden = change.name.substr(kWhiteoutPrefix.size());
-    // The marker of an opaque directory, or of a long name: it does not contain the hidden names.
+    // The marker of an opaque directory, or of a long name, does not contain the names that it hides.
     if (is_reserved_name(hidden)) return changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
     change.name = std::move(hidden);
   }

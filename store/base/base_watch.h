@@ -38,8 +38,8 @@ class BaseWatch {
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
   // Starts the best mode, up to `best`, that works here for all of `directories`: the base, or the
-  // directories that are merged into it. One may contain another. They must stay open and may be
-  // O_PATH descriptors.
+  // directories that are merged into it. One of them may contain another. The descriptors must
+  // stay open, and may be O_PATH descriptors.
   static std::unique_ptr<BaseWatch> start(EventLoop& loop, const std::vector<int>& directories,
                                           WatchMode best, Callback changed);
   virtual ~BaseWatch() = default;  // waits until a running callback has returned

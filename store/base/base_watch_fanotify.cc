@@ -15,10 +15,10 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// Marks the whole file system of each watched directory (Linux 5.9). An event identifies the
+// Marks the whole file system of each watched directory (Linux 5.9). An event identifies the changed
 // directory by a file handle, which the daemon opens to get the directory's path. Most events come
-// from a few directories, most of them outside the watched ones, so the paths of each handle are
-// cached until a directory moves.
+// from a few directories, which are usually outside the watched ones. So the daemon caches the paths for
+// each handle, until a directory moves.
 namespace cacheshim {
 namespace {
 
@@ -26,7 +26,7 @@ constexpr std::uint64_t kEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN
                                   FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
 constexpr std::uint64_t kMoves = FAN_MOVED_FROM | FAN_MOVED_TO;
 constexpr std::uint64_t kNames = FAN_CREATE | FAN_DELETE | kMoves;
-constexpr std::size_t kMostRemembered = 65536;  // directories whose paths are cached
+constexpr std::size_t kMostRemembered = 65536;  // the maximum number of directories whose paths are cached
 
 // Returns the path of an open object according to /proc/self/fd; "" if it cannot be read.
 std::string path_of(int fd) {
@@ -75,8 +75,8 @@ class FanotifyWatch final : public BaseWatch {
  private:
   void read_events();
   void take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes);
-  // Returns the paths of an event's directory: one in each watched directory that contains it. The
-  // reference is valid until the next call.
+  // Returns the paths of an event's directory: one relative to each watched directory that contains
+  // it. The reference is valid until the next call.
   using Paths = std::vector<std::string>;
   const Paths& paths_of(const fanotify_event_info_fid& info, const file_handle& handle);
   Paths resolve(const fanotify_event_info_fid& info, const file_handle& handle) const;
@@ -84,7 +84,7 @@ class FanotifyWatch final : public BaseWatch {
   const UniqueFd group_;
   const std::vector<WatchedMount> mounts_;
   const Callback changed_;
-  std::unordered_map<std::string, Paths> directories_;  // by handle
+  std::unordered_map<std::string, Paths> directories_;  // the key: the file system and the handle
   EventReader reader_;  // the last member: it uses all the others
 };
 
@@ -92,7 +92,7 @@ void FanotifyWatch::read_events() {
   char buffer[64 * 1024];
   std::vector<BaseChange> changes;
   const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
-  if (size <= 0) return;  // EAGAIN: there are none
+  if (size <= 0) return;  // EAGAIN: there are no events
   for_each_event({buffer, static_cast<std::size_t>(size)},
                  [&](const fanotify_event_metadata& event) { take(event, changes); });
   if (!changes.empty()) changed_(changes);

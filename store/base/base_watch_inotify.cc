@@ -11,14 +11,14 @@
 #include "store/sys/sys.h"
 #include "store/threads/mutex.h"
 
-// Sets a watch on each directory before the first lookup in it, so that no change is missed. Sets a
-// watch on its parent first: if the directory does not exist yet, the parent's watch reports its
-// creation.
+// Sets a watch on each directory before the first lookup in that directory, so that no change is
+// missed. Sets a watch on the parent first: if the directory does not exist yet, the parent's watch
+// reports its creation.
 //
 // Two kinds of events leave directories without a watch, or watches without a path. If a directory
 // moves, the paths of the watches below it are unknown. If a directory appears where it was absent,
-// it may get contents before it can be watched. Everything then counts as changed, and the next
-// lookups set the watches again.
+// it may get contents before it can be watched. In both cases everything counts as changed, and the
+// next lookups set the watches again.
 namespace cacheshim {
 namespace {
 
@@ -29,11 +29,11 @@ constexpr std::uint32_t kEvents =
 
 // Used instead of a watch: the directory was looked up, but does not exist below this root.
 constexpr int kAbsent = -1;
-// The maximum number of recorded paths, including absent ones; far above the default limit of
-// watches.
+// The maximum number of recorded paths, including absent ones. This is also the highest default of
+// fs.inotify.max_user_watches (Linux 5.11).
 constexpr std::size_t kMostRemembered = 1 << 20;
-// The maximum number of paths that were absent when they were recorded: a client may look up any
-// number of directories that only its job has.
+// The maximum number of paths that were absent when they were recorded. There is a limit because a
+// client may look up any number of directories that exist only in its job's layer.
 constexpr std::size_t kMostAbsent = 1 << 16;
 
 bool is_absent(const std::vector<int>& watches) {
@@ -75,10 +75,10 @@ class InotifyWatch final : public BaseWatch {
   Mutex mutex_;
   // Indexed by watch. Several roots may contain the same directory, which then has a single watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
-  // Indexed by path; the parents of each path are also present. Contains no directory below one that
-  // is absent from all roots: the absent one stands for all below it.
+  // Indexed by path; the parents of each path are also present. ensure() adds nothing below a
+  // directory that is absent from all roots: the absent directory stands for everything below it.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
-  std::size_t absent_ GUARDED_BY(mutex_) = 0;  // the paths that were absent when they were recorded
+  std::size_t absent_ GUARDED_BY(mutex_) = 0;  // the number of paths recorded as absent; forget_below() recounts them
   EventReader reader_;  // the last member: it uses all the others
 };
 
@@ -88,7 +88,7 @@ bool InotifyWatch::ensure(const std::string& directory) {
   std::string_view rest = directory;
   std::string path;
   const Watches* above = nullptr;
-  for (;;) {  // from the root on: the parents first
+  for (;;) {  // goes down from the root, so that each parent is watched first
     const auto known = watches_.find(path);
     above = known != watches_.end() ? &known->second : record(path, above);
     if (above == nullptr) return false;
@@ -97,8 +97,8 @@ bool InotifyWatch::ensure(const std::string& directory) {
   }
 }
 
-// `above`: the watches of the parent; null for the root. Returns null if the directory cannot be
-// watched.
+// Sets a watch on the directory below each root, and records the watches. `above`: the watches of
+// the parent; null for the root. Returns null if a watch cannot be set, or if kMostAbsent is reached.
 const InotifyWatch::Watches* InotifyWatch::record(const std::string& directory,
                                                   const Watches* above) {
   Watches watches(roots_.size(), kAbsent);
@@ -113,7 +113,7 @@ const InotifyWatch::Watches* InotifyWatch::record(const std::string& directory,
   return &(watches_[directory] = std::move(watches));
 }
 
-// Errors: ENOSPC beyond fs.inotify.max_user_watches.
+// Returns kAbsent if there is no such directory. Errors: ENOSPC beyond fs.inotify.max_user_watches.
 Result<int> InotifyWatch::watch(const Place& place) {
   const auto opened =
       sys::open_beneath(roots_[place.root], place.directory, O_PATH | O_DIRECTORY | O_NOFOLLOW);
@@ -155,7 +155,7 @@ void InotifyWatch::read_events() {
   alignas(inotify_event) char buffer[64 * 1024];
   std::vector<BaseChange> changes;
   const ssize_t size = ::read(events_.get(), buffer, sizeof buffer);
-  for (const char* at = buffer; at < buffer + size;) {  // -1 (EAGAIN): there are none
+  for (const char* at = buffer; at < buffer + size;) {  // -1 (EAGAIN): there are no events
     const auto& event = *reinterpret_cast<const inotify_event*>(at);
     take(event, changes);
     at += sizeof event + event.len;
@@ -178,13 +178,13 @@ void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& cha
       ((event.mask & IN_ISDIR) != 0 && (event.mask & (IN_MOVED_FROM | IN_MOVED_TO)) != 0);
   if (moved) return drop_all(changes);
   const std::vector<Place> places = found->second;
-  // the directory was removed, and its watch with it
+  // The kernel has removed the watch, because the directory is gone.
   if ((event.mask & IN_IGNORED) != 0) places_.erase(found);
   for (const Place& place : places) take_at(place, event, changes);
 }
 
-// Adds what `event` changed at `place` to `changes`. Keeps a removed directory recorded as absent, so that its
-// reappearance is detected.
+// Adds the change that `event` reports at `place` to `changes`. A removed directory stays recorded as absent, so that
+// its reappearance is detected.
 void InotifyWatch::take_at(const Place& place, const inotify_event& event,
                            std::vector<BaseChange>& changes) {
   if ((event.mask & IN_IGNORED) != 0) {

@@ -22,9 +22,9 @@ std::unique_ptr<BaseWatch> start_inotify(EventLoop& loop, const std::vector<int>
 // Adds `change`. Replaces the name of a marker with the name that the marker hides.
 void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
-// Reads a descriptor of events on the loop's thread. Pauses for 1 ms after each batch, so that a busy file system
-// causes at most 1,000 wake-ups a second instead of one per event. `read` reads only one batch; the loop's other tasks
-// run in the pauses.
+// Reads events from a descriptor, on the loop's thread. Pauses for 1 ms after each batch, so that a busy file system
+// causes at most 1,000 wake-ups a second instead of one per event. `read` must read only one batch; the loop's other
+// tasks run in the pauses.
 class EventReader {
  public:
   EventReader(EventLoop& loop, int events, std::function<void()> read)

@@ -97,7 +97,7 @@ std::vector<std::string> carry_out(const Store& store, EvictionReport& report) {
       spdlog::warn("space runs out: evicting '{}', which was used within min_age", one.unit.unit);
     }
     const Status moved = discard_unit(store, one.unit, AuditRecord::Event::kEvict, one.reason);
-    // Even if this fails, some of the paths may be in trash.
+    // Even if the move has failed, some of the paths may be in trash.
     gone.insert(gone.end(), one.unit.paths.begin(), one.unit.paths.end());
     if (!moved) {
       spdlog::error("cannot evict '{}': {}; it stays", one.unit.unit,

@@ -23,7 +23,7 @@ struct EvictionReport {
   std::vector<EvictedUnit> evicted;
   std::uint64_t bytes = 0;  // the size of the evicted units
   std::uint64_t files = 0;
-  std::uint64_t bytes_before = 0;  // of the whole base
+  std::uint64_t bytes_before = 0;  // the size of the whole base
   std::uint64_t files_before = 0;
   bool is_over = false;  // a limit is still exceeded, but the other units were used within min_age
 };
@@ -33,8 +33,8 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits);
 
 // Evicts the units of `report`. A unit that cannot be moved stays, is logged, and is removed from
-// `report`. Returns the paths of all these units, because even after a failure some of a unit's
-// paths may be in trash. Requires: the lock of Store::try_lock_base().
+// `report`. Returns the paths of all units, including those that stay, because some of their paths
+// may be in trash. Requires: the lock of Store::try_lock_base().
 std::vector<std::string> carry_out(const Store& store, EvictionReport& report);
 
 // Chooses the units to evict if `free_bytes` of the file system's `size_bytes` are free; for

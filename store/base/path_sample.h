@@ -11,8 +11,8 @@
 
 namespace cacheshim {
 
-// The result of a bounded search for entries whose files name paths that are useless at this mount
-// path (EntryRule::paths_in).
+// The result of a time-limited search for entries that are useless at this mount path, because their
+// files name paths outside the cache's directory there (EntryRule::paths_in).
 struct PathSample {
   std::uint64_t entries = 0;  // entries that were read
   bool is_whole = true;       // false: the deadline ended the search
@@ -20,9 +20,9 @@ struct PathSample {
 };
 
 // Reads entries in random order until `deadline`, so that repeated searches of a large store cover
-// different entries. May return late, by the time that reading one entry takes, for example if the
-// base's file system hangs. Leaves access times of files unchanged if the daemon may open files
-// with O_NOATIME.
+// different entries. May overrun the deadline by the time that it takes to read one entry: this can
+// be long if the base's file system hangs. Leaves access times of files unchanged if this process may
+// open files with O_NOATIME.
 PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
                                  std::chrono::steady_clock::time_point deadline);
 

@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 
-// Checks each string as it is parsed, and stores only its key. Keys are not paths.
+// Checks each string when the parser has read it, and stores only its key. Does not check keys,
+// because they are not paths.
 class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit PathFinder(std::string directory) : directory_(std::move(directory)) {}

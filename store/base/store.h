@@ -11,9 +11,9 @@
 // A store: a directory of plain cache files (the base) with cacheshim's records beside it.
 //
 //   STORE/NAME/…              the base
-//   STORE/.cacheshim/format   "1", then "mount <path>": the path this store is mounted at
+//   STORE/.cacheshim/format   "1", then "mount <path>", the recorded mount path
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
-//   STORE/.cacheshim/staging/<daemon>/   files being published; locked while their daemon lives
+//   STORE/.cacheshim/staging/<daemon>/   files that one daemon publishes; locked while this daemon lives
 //   STORE/.cacheshim/trash/   removed files, until they are swept
 //   STORE/.cacheshim/leases/  files that daemons lock: leases and batons (lease_files.h, named_lock_files.h)
 //   STORE/.cacheshim/audit/   published, evicted and repaired units (audit_log.h)

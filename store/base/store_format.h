@@ -12,7 +12,7 @@ inline constexpr const char* kStoreFormatFile = "format";  // in STORE/.cacheshi
 
 struct StoreFormat {
   int version = kStoreFormat;
-  std::string mount_path;  // where the store was last mounted; "" if it never was
+  std::string mount_path;  // the recorded mount path; "" if there is none
 };
 
 // Reads the text of a store's format file. Skips unknown lines. If a store with this file cannot be

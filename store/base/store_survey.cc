@@ -88,7 +88,7 @@ Result<std::size_t> count_left_staging(int control) {
 
 LockSupport probe_locks(int file) {
   const Status locked = sys::lock_file(file, LOCK_SH | LOCK_NB);
-  if (locked) (void)sys::lock_file(file, LOCK_UN);  // closing it also unlocks
+  if (locked) (void)sys::lock_file(file, LOCK_UN);  // if this fails, closing the file unlocks it
   if (locked || locked.failed_with(EWOULDBLOCK)) return LockSupport::kWorks;
   for (const int none : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
     if (locked.failed_with(none)) return LockSupport::kNone;

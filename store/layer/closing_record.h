@@ -6,10 +6,11 @@
 
 #include "common/result.h"
 
-// Records that a mount has been closed for good, and by which attempt of its job (cycle). With this
+// Records that a mount has been closed on purpose, and in which cycle (attempt) of its job. With this
 // record, a standby can distinguish the end of a mount from the death of its daemon. The file,
-// RUN_DIR.closed, is beside the mount's run directory and outlives the daemon; the next daemon that
-// serves the mount removes it. Without a run directory there is no record.
+// RUN_DIR.closed, is beside the mount's run directory and outlives the daemon. The daemon removes it
+// if it reopens the mount, and so does the next daemon that serves the mount. Without a run directory
+// there is no record.
 namespace cacheshim {
 
 // On return the file is in place and its contents are synced; its directory is not.

@@ -39,7 +39,7 @@ Status check_own_dir(int layers, const std::string& path) {
   return sys::is_private_dir(st, top.st_uid) ? Status() : Errno(EPERM);
 }
 
-// Makes the directory `path` of a layer, and that of its job. Tries again if the job's directory
+// Makes the directory `path` of a layer, and the directory of its job. Tries again if the job's directory
 // disappears: a thread that has removed the job's last layer also removes that directory, unless
 // the new layer is in it already.
 Status ensure_layer_dir(int layers, const std::string& job, const std::string& path) {
@@ -155,10 +155,10 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may take over an existing layer. A layer has no record if its creator died, or
-// the machine lost power, before the record was written; it may be taken only if it has no upper
-// directory. A layer that only root has used goes to the first other user. Any user may take a
-// shared layer.
+// Whether a job with the record `wanted` may take this layer. A layer without a record is new, or its
+// creator died, or the machine lost power, before the record was written. Such a layer may be taken
+// only if it has no upper directory. A layer that only root has used goes to the first other user.
+// Any user may take a shared layer.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
@@ -209,8 +209,8 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // The new publish policy applies. But the layer still has the files that the previous record describes, so it stays
-    // refused, and it is vouched only if both records say so.
+    // The new publish policy applies. But the layer still has the files that the previous record describes. So if that
+    // record refuses the layer, the layer stays refused, and the layer is vouched only if both records say so.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;
@@ -257,7 +257,7 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
       fmt::format("{}{}{}.{:09}", path_, kEndedLayerMark, now.tv_sec, now.tv_nsec);
   CACHESHIM_CHECK(sys::rename_at(layers, path_, layers, kept));
   path_ = kept;
-  // Without a record, sweep_ended_layers() removes the layer, however new it is.
+  // sweep_ended_layers() removes a layer without a record, however new the layer is.
   return keep ? Status() : sys::unlink_at(directory_.get(), kLayerRecordFile);
 }
 

@@ -30,14 +30,14 @@ struct LayerRecord {
   std::string node;
   std::optional<unsigned> uid;  // the first user other than root
   bool shared_uids = false;
-  bool shared_by_root = false;  // root has let the further users in
+  bool shared_by_root = false;  // root has admitted the other users
   // `vouched`: all users who have written to the layer may publish. `refused`: the reason why the
   // layer may never be published, for messages; "" if it may. Both outlive the daemon that recorded
   // them.
   bool vouched = false;
   std::string refused;
-  // The job's publish policy, which never publishes earlier than the mount's policy. Records of
-  // older versions have none.
+  // The job's publish policy, which can only restrict the mount's policy. Records of older versions
+  // have none.
   std::optional<PublishPolicy> publish;
   bool active = true;
   Outcome outcome = Outcome::kNone;
@@ -54,8 +54,8 @@ class Layer {
  public:
   // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the
   // layer's owner is recorded durably. Takes or creates another layer beside it ("<cycle>@<node>.2"
-  // and so on) if another living daemon holds the layer, it belongs to another user (without
-  // `shared_uids`), its record is unreadable, or it has an upper directory but no record. Errors:
+  // and so on) if another living daemon holds the layer, if the layer belongs to another user
+  // (without `shared_uids`), or if it has an unreadable record, or an upper directory but no record. Errors:
   // EUSERS after 64 such layers; EPERM if other users can change the directory.
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing layer of a job, the directory "<cycle>@<node>". Errors: EWOULDBLOCK if
@@ -66,13 +66,13 @@ class Layer {
   const LayerRecord& record() const { return record_; }
   // The path relative to the layers' directory.
   const std::string& path() const { return path_; }
-  // Saves the record durably. If this fails, record() is still the previous one.
+  // Saves the record durably. If this fails, record() still returns the previous record.
   Status save(const LayerRecord& record);
 
   // Appends a complete line to a file beside the record. Not synced. Errors: EFBIG if the file
   // would exceed `most_bytes`.
   Status append(const char* file, std::string_view line, std::size_t most_bytes) const;
-  // Replaces the contents of such a file.
+  // Replaces the contents of a file beside the record.
   Status replace(const char* file, std::string_view text) const;
   Result<std::string> read(const char* file) const;
 
@@ -106,8 +106,8 @@ std::vector<Layer> take_orphans(int layers, const std::string& node);
 
 // Ends layers that no daemon holds or will take over: those that started before `started_before`
 // (seconds since 1970) and, if they are of another node, also more than `keep_seconds` ago. If a
-// layer's end is recorded, but its directory's name lacks the mark, adds the mark. Leaves
-// `uid-<uid>` layers to their nodes. Returns the number of ended layers.
+// layer's end is recorded, but its directory's name lacks the mark, adds the mark. Does not
+// end other nodes' layers of the jobs `uid-<uid>`. Returns the number of layers that it has ended.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 

@@ -58,7 +58,7 @@ LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
     place.hider = {begin, static_cast<std::size_t>(end - begin)};
     place.is_whiteout = is_whiteout;
   };
-  const char* above = path.data();  // the end of the directory's path
+  const char* above = path.data();  // where the path of `directory` ends
   const ReaderLock lock(mutex_);
   for (;;) {
     const std::string_view name = take_component(path);
@@ -148,7 +148,8 @@ bool LayerIndex::is_opaque(std::string_view path) const {
   return directory != nullptr && directory->opaque;
 }
 
-// Returns nothing if the layer has no such directory.
+// Removes a directory, with everything below it, from the index and returns it. Returns null if the
+// layer has no such directory.
 std::unique_ptr<LayerIndex::Directory> LayerIndex::take(std::string_view path) {
   Directory* parent = find(parent_path(path));
   if (parent == nullptr) return nullptr;
@@ -166,7 +167,7 @@ void LayerIndex::put(std::string_view path, std::unique_ptr<Directory> directory
 
 void LayerIndex::erase_tree(std::string_view path) {
   const WriterLock lock(mutex_);
-  (void)take(path);  // dropped with everything below
+  (void)take(path);  // drops the directory with everything below it
 }
 
 void LayerIndex::move_tree(std::string_view from, std::string_view to) {
@@ -192,7 +193,8 @@ std::size_t LayerIndex::longest_below(std::string_view path) const {
   return longest;
 }
 
-// Begins at the deepest directory that `path` has in common with the previous path.
+// Begins at the deepest directory that `path` has in common with the previous path. Adds missing
+// directories.
 LayerIndex::Directory& LayerIndex::Loader::find(std::string_view path) {
   const auto is_above = [&](std::size_t length) {
     return length <= path.size() &&

@@ -17,7 +17,7 @@
 //
 // Only this daemon changes the layer, so the index always agrees with the directories and markers
 // on disk. If the layer does not have the directory that contains a name, a lookup goes directly to
-// the lowers. One walk over the index shows whether the layer hides the name there. The index is a
+// the lowers. A walk down the index shows whether the layer hides the name in the lowers. The index is a
 // tree like the layer's own, so that a rename or removal of a directory is one step, whatever the
 // directory contains. The index does not contain files. Thread-safe: its lock is the innermost one
 // and is not held across a system call. The caller holds Overlay::mutex() while it makes a change
@@ -30,8 +30,8 @@ class LayerIndex {
     bool in_layer = false;      // the layer has the directory that contains the name
     // The name or a directory above it is whited out, or a directory above it is opaque.
     bool hides_lowers = false;
-    // The longest leading part of the path that has the whiteout or is the opaque directory. Points
-    // into the path that place_of() was called with.
+    // The longest leading part of the path that is whited out or is an opaque directory. Points into
+    // the path that was passed to place_of().
     std::string_view hider = {};
     bool is_whiteout = false;
   };
@@ -60,7 +60,7 @@ class LayerIndex {
   void clear();
 
   // Returns the length in bytes of the longest path of a directory below `path`, relative to it; 0
-  // if the layer has none. Visits all of them.
+  // if the layer has none. Visits all directories below `path`.
   std::size_t longest_below(std::string_view path) const;
 
   // Adds a layer's contents to an index. If directories are added in the order of walk_tree(), each
@@ -81,7 +81,7 @@ class LayerIndex {
     ~Directory();  // without recursion: a job may create trees of any depth
     bool opaque = false;
     std::unordered_map<std::string, std::unique_ptr<Directory>, Hash, std::equal_to<>> directories;
-    std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see WhiteoutKey
+    std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // the keys of the whiteouts (WhiteoutKey)
   };
 
   const Directory* find(std::string_view path) const REQUIRES_SHARED(mutex_);
@@ -105,7 +105,7 @@ class LayerIndex::Loader {
   Directory& find(std::string_view path) REQUIRES(index_.mutex_);
 
   LayerIndex& index_;
-  std::string last_;  // the path that find() was called with
+  std::string last_;  // the path in the previous call of find()
   // The directories on the way to `last_`, without the root, and the lengths of their paths.
   std::vector<std::pair<std::size_t, Directory*>> trail_;
 };

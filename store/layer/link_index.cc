@@ -52,7 +52,8 @@ Status LinkIndex::load(int work) {
   return {};
 }
 
-// Skips unreadable records: the names concerned are then not links of each other any more.
+// Skips an unreadable record: the file's names in the layer and in the base are then no longer links
+// to the same file.
 void LinkIndex::load_file(const std::string& name) {
   File file;
   file.has_copy = name.starts_with(kCopy);

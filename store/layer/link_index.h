@@ -18,14 +18,14 @@ namespace cacheshim {
 // Keeps hard links of the base together across copy-up: records each base file with several names
 // if this layer has copied up or hidden one of them.
 //
-// When the first name of such a file is copied up, the index keeps a hard link of the copy, under a
-// key made of the base file's identity. From then on the file's other names in the base show the
-// copy, and become links of it when they are copied up themselves. The record also has the number
+// When the first name of such a file is copied up, the index keeps a hard link to the copy, under a
+// key made from the base file's identity. From then on the file's other names in the base show the
+// copy, and become links to it when they are copied up themselves. The record also has the number
 // of the base's names that are still visible (neither copied up nor hidden); this number plus the
 // number of the copy's names in the layer is the file's st_nlink. A file that has only lost names
 // so far is recorded without a copy.
 //
-// On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
+// On disk: a directory in the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2), link(2) or
 // open(2). A crash between the calls of one copy-up can leave the count one too high, but never
 // leaves a name without its data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard
@@ -70,8 +70,8 @@ class LinkIndex {
   Status add_copy(const std::string& key, nlink_t names, int directory, const std::string& name);
   // Gives the copy a further name in the layer.
   Status link_copy(const std::string& key, int directory, const std::string& name) const;
-  // Call when one of the base's names was copied up or hidden. `names` is the number of names that
-  // the file had before; it is used only if the file is not recorded yet.
+  // Call when one of the file's names in the base was copied up or hidden. `names` is the number of
+  // names that the file had before; it is used only if the file is not recorded yet.
   Status take_name(const std::string& key, nlink_t names);
   // Removes the record of the file whose copy is this inode, if the file has no name left in the base or in the layer.
   // Returns whether it has removed the record.
@@ -84,7 +84,7 @@ class LinkIndex {
   void load_file(const std::string& name);
 
   int work_ = -1;
-  UniqueFd directory_;  // created with the first file
+  UniqueFd directory_;  // created when the first file is recorded
   std::map<std::string, File> files_;
   // Keys by the copies' inode numbers; all copies are on one file system.
   std::unordered_map<ino_t, std::string> keys_;

@@ -23,7 +23,7 @@ class HiddenLocks {
   std::vector<std::string> directories() const;
 
  private:
-  std::atomic<bool> has_any_{false};  // to be read without the mutex
+  std::atomic<bool> has_any_{false};  // has_any() reads it without the mutex
   mutable Mutex mutex_;
   std::set<std::string> paths_ GUARDED_BY(mutex_);
 };

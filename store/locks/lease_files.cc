@@ -66,7 +66,7 @@ void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
 void LeaseFiles::note_builder(const UniqueFd& lease, uid_t uid) {
   if (!lease) return;
   const std::string text = fmt::format("{}\n", uid);
-  // If this fails, the other daemons do not know the builder's user, and their processes wait until
+  // If a call fails, the other daemons do not know the builder's user, and their processes wait until
   // the timeout.
   if (::ftruncate(lease.get(), 0) == -1) return;
   (void)!::pwrite(lease.get(), text.data(), text.size(), 0);

@@ -22,7 +22,7 @@ std::string lease_name(std::string_view path);
 // when that daemon dies, on any node. Thread-safe.
 class LeaseFiles {
  public:
-  // `directory` stays open; -1: every lease is granted.
+  // `directory` must stay open. If it is -1, every lease is granted.
   explicit LeaseFiles(int directory) : directory_(directory) {}
 
   // Takes the lease of `path`. The caller holds it while the descriptor is open, and ends it by

@@ -15,7 +15,7 @@ constexpr const char* kAccessAcl = "system.posix_acl_access";
 constexpr mode_t kClosed = S_ISVTX | 0600;
 constexpr std::uint32_t kNobody = 0xffffffff;
 
-// Source: linux/posix_acl_xattr.h. Entries are sorted by tag, those of one tag by id.
+// Source: linux/posix_acl_xattr.h. Entries are sorted by tag, and entries of one tag by id.
 enum Tag : std::uint16_t { kUserObj = 1, kUser = 2, kGroupObj = 4, kGroup = 8, kMask = 16, kOther = 32 };
 constexpr std::uint16_t kReadWrite = 6;
 
@@ -54,10 +54,10 @@ void LockAccess::apply(int fd) const {
   const mode_t wanted = acl_.empty() ? mode_ : mode_ | 0060;
   const auto acl = sys::get_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) == wanted && (acl ? *acl : std::string()) == acl_) return;
-  // if this fails, more users than wanted keep access
+  // If one of these calls fails, more users than intended keep their access.
   if (acl_.empty() && acl) (void)sys::remove_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) != mode_) (void)sys::set_mode(fd, mode_);
-  // if this fails, all other users stay without access
+  // If this call fails, no other user gets access.
   if (!acl_.empty()) (void)sys::set_xattr(fd, kAccessAcl, acl_, 0);
 }
 

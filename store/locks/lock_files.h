@@ -27,7 +27,7 @@ namespace cacheshim {
 // whatever its name.
 class LockFiles {
  public:
-  // The objects must outlive this one.
+  // The arguments must outlive this object.
   LockFiles(const EntryMap& entries, const LockDirectory& base, HiddenLocks& hidden)
       : entries_(entries), base_(base), hidden_(hidden) {}
 
@@ -49,7 +49,7 @@ class LockFiles {
     UniqueFd fd;
     bool is_new;
   };
-  // Creates the file and the directories above it, or, without O_EXCL, opens the existing one. A
+  // Creates the file and the directories above it, or, without O_EXCL, opens the existing file. A
   // hidden file becomes visible again and counts as created. Errors: EEXIST.
   Result<Made> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;

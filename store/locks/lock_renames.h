@@ -20,13 +20,13 @@ namespace cacheshim {
 // Thread-safe. Paths are as in paths.h.
 class LockRenames {
  public:
-  // The objects must outlive this one.
+  // The arguments must outlive this object.
   LockRenames(const EntryMap& entries, const LockDirectory& base, HiddenLocks& hidden)
       : entries_(entries), base_(base), hidden_(hidden) {}
 
-  // Both names must be lock files, or both of class `shared`. Errors: EXDEV otherwise.
+  // Both names must be of class `lock`, or both of class `shared`. Errors: EXDEV otherwise.
   Status rename(const std::string& from, const std::string& to, unsigned flags);
-  // Both names must be lock files. Errors: EXDEV otherwise.
+  // Both names must be of class `lock`. Errors: EXDEV otherwise.
   Status link(const std::string& path, const std::string& new_path);
 
   // rename_in() and link_in() give a file of the layer the name of a lock file. rename_out() and
@@ -35,7 +35,7 @@ class LockRenames {
   // descriptor of the object that got the name; other processes may have removed the name by then.
   // A file that enters the base first loses its owner, its set-id bits and the attributes that a
   // job can set (job_xattrs.h), because other users see it from then on.
-  // Errors: EXDEV from the other three functions if layer and base are on different file systems;
+  // Errors: EXDEV, except from rename_in(), if layer and base are on different file systems;
   // EXDEV for names of class `shared`; EFBIG for a file that is too large; EEXIST;
   // EPERM if the daemon may not change the file's owner.
   Result<UniqueFd> rename_in(int directory, const std::string& name, const std::string& path,

@@ -20,7 +20,7 @@ namespace cacheshim {
 // Thread-safe. Paths are those of the job's files, as in paths.h.
 class NamedLockFiles {
  public:
-  // The objects must outlive this one.
+  // The arguments must outlive this object.
   NamedLockFiles(const EntryMap& entries, const LockDirectory& base, const LockFiles& files)
       : entries_(entries), base_(base), files_(files) {}
 
@@ -28,14 +28,14 @@ class NamedLockFiles {
   bool may_become_lock(const std::string& path) const {
     return base_.is_shared() && entries_.may_become_lock(path);
   }
-  // open() returns an O_PATH descriptor. Errors: ENOENT if there is no file, and for other names;
-  // EFBIG for a file that is too large; EISDIR; EACCES for a file that the daemon cannot read and
-  // write.
+  // Returns an O_PATH descriptor. Errors: ENOENT if there is no file, or may_become_lock() is false;
+  // EFBIG for a file that is too large; EISDIR for anything that is not a regular file; EACCES for a
+  // file that the daemon cannot read and write.
   Result<UniqueFd> open(const std::string& path) const;
   // Accepts every name. Errors: those of LockFiles::find().
   Result<LockFiles::Object> find(const std::string& path) const;
-  // As open(), but creates the file, empty, and the directories above it. LockAccess defines which
-  // users may open it.
+  // As open(), but first creates an empty file, and the directories above it, if there is no file.
+  // LockAccess defines which users may open the file.
   Result<UniqueFd> ensure(const std::string& path) const;
 
  private:

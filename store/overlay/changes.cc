@@ -26,7 +26,7 @@ bool is_own_file(const Overlay& overlay, const std::string& path, const Located&
 }
 
 // Removes a directory that only the layer has and that contains no markers. rmdir(2) itself checks
-// that it is empty. Returns false if `path` is not such a directory, or if rmdir(2) fails.
+// that the directory is empty. Returns false for other objects, and if rmdir(2) fails.
 bool try_remove_own_dir(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   if (!overlay.state.index.has_directory(path) || overlay.state.index.is_opaque(path) ||
@@ -114,8 +114,8 @@ Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flag
   return fd;
 }
 
-// If the job has removed a directory of the base with this name, the new directory must not merge
-// with it. The whiteout prevents this until the opaque marker exists. The new directory is not
+// If the job has removed a directory of the base with this name, the new directory must not merge with
+// the base's directory. The whiteout prevents this until the opaque marker exists. The new directory is not
 // staged in the work directory, so that it inherits group and ACL from its parent.
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(overlay, path));
@@ -125,7 +125,7 @@ Status make_dir(Overlay& overlay, const std::string& path, const NewObject& want
   overlay.state.index.add_directory(path);
   if (!overlay.state.index.has_whiteout(path)) return {};
   if (const Status marked = mark_opaque(overlay, path); !marked) {
-    (void)remove_upper_dir(overlay, path);  // the first error is returned
+    (void)remove_upper_dir(overlay, path);  // the caller gets the first error
     return marked;
   }
   remove_whiteout(overlay, path);

@@ -22,7 +22,8 @@ namespace cacheshim::changes {
 // Whether a function that creates an object at `path` may be called with the mutex held shared.
 bool makes_shared(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 
-// Creates and opens a regular file; for the name of a lock file, as create_lock(). Errors: EEXIST.
+// Creates and opens a regular file. Calls create_lock() if `path` is the name of a lock file. Errors:
+// EEXIST.
 Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flags,
                              const NewObject& wanted) REQUIRES_SHARED(overlay.mutex());
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted)

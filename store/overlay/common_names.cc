@@ -17,7 +17,7 @@ namespace {
 // link(2) may also return.
 Status as_link_error(Status linked) { return linked.failed_with(EXDEV) ? Errno(EPERM) : linked; }
 
-// Checks that the view has the lock file's directory. The base need not have it yet.
+// Checks that the view has the lock file's directory. The base need not have the directory yet.
 Status check_lock_directory(const Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_TRY(directory, overlay.find(std::string(parent_path(path))));

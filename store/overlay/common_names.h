@@ -9,9 +9,9 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// Changes to lock files' names. Lock files are in the base; all other files that a job writes are
-// in its layer. So an object moves between base and layer if a rename or link gives it the name of
-// a lock file, or gives a lock file any other name.
+// Changes to lock files' names. Lock files are in the base; the other files that a job writes are in
+// the job's layer. So a file moves between base and layer if a rename or link gives it the name of a
+// lock file, or gives a lock file any other name.
 namespace cacheshim {
 
 // Whether a lock file of the base is visible at `path`. Does not need Overlay::mutex().

@@ -28,7 +28,8 @@ class Rest {
   CopyBound rest_;
 };
 
-// Opens what a copy-up of `path` copies. Errors: ENOENT and others if it copies nothing.
+// Opens the lowers' object that a copy-up of `path` would copy. Errors: ENOENT, among others, if there is
+// nothing to copy.
 Result<UniqueFd> open_source(Overlay& overlay, const std::string& path) EXCLUDES(overlay.mutex()) {
   const ReaderLock lock(overlay.mutex());
   CACHESHIM_TRY(found, overlay.locate(path));

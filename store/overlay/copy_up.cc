@@ -59,7 +59,7 @@ Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
   return {};
 }
 
-// Copies an object that is neither a file nor a directory into the work directory.
+// Copies an object that is neither a regular file nor a directory into the work directory.
 Status stage_special(const Overlay& overlay, int object, const struct stat& st,
                      const std::string& staged) REQUIRES_SHARED(overlay.mutex()) {
   if (S_ISLNK(st.st_mode)) {
@@ -122,7 +122,7 @@ Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::
   if (base.st_nlink > 1) {
     CACHESHIM_TRY(found_key, link_key(overlay, path));
     key = std::move(found_key);
-    overlay.state.shadow("", true);  // any name may belong to this file
+    overlay.state.shadow("", true);  // any name may be a link to this file
     CACHESHIM_CHECK(overlay.state.links.add_copy(key, base.st_nlink, copy->work(), copy->name()));
   }
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kIndexed));
@@ -149,7 +149,7 @@ Status copy_up_file(Overlay& overlay, const std::string& path, const struct stat
   return name_copy(overlay, path, claim.copy, base, parent.get());
 }
 
-// Copies up another name of a file that the layer already has a copy of: links the copy to `path`.
+// Copies up a further name of a file of which the layer already has a copy: links the copy to `path`.
 Status link_up(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(overlay.state.grow(0, 1));
@@ -163,7 +163,7 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   return {};
 }
 
-// The part of prepare_copy_up() for one object. Adds the paths of the objects in a directory to
+// Does what prepare_copy_up() does, for one object. Adds the paths of the objects in a directory to
 // `further`. Ignores objects that cannot be found: the change itself will return the error.
 Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
                    PreparedCopies& copies, std::vector<std::string>& further)
@@ -242,7 +242,6 @@ Result<UniqueFd> copy_nameless(Overlay& overlay, int object) {
   return copy;
 }
 
-// Copies `path`, a merged directory, with its contents into the layer.
 Status copy_up_tree(Overlay& overlay, const std::string& path) {
   constexpr std::ptrdiff_t kMostDepth = 4096;  // a path of kMostPathBytes cannot be deeper
   if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);

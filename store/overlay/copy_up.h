@@ -26,16 +26,16 @@ namespace cacheshim {
 // regular files below the directory, into the work directory. The change then uses these copies; it
 // makes a copy itself if one is missing or out of date. If several requests need the same copy at
 // the same time, one request makes it; if that request fails, all fail. Keep the result until the
-// change is done. Errors: those of copying, such as ENOSPC (nothing kept).
+// change is done. Errors: those of copying, such as ENOSPC; no incomplete copy remains.
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
                                        off_t keep_bytes = kWholeFile) EXCLUDES(overlay.mutex());
 // Ensures that the layer has the object at `path`; for a file, with at least the first `keep_bytes`
-// of its data. Atomic: the copy is staged in the work directory and then renamed. Errors: EBADF
-// without a layer, ENOSPC (nothing kept).
+// of its data. Does nothing for a lock file of the base. Atomic: the copy is staged in the work
+// directory and then renamed. Errors: EBADF without a layer, ENOSPC; no incomplete copy remains.
 Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWholeFile)
     REQUIRES_SHARED(overlay.mutex());
-// Copies a regular file up and opens it for writing; with O_TRUNC in `flags`, does not copy its
-// data. Does not copy a lock file of the base, but opens it there.
+// Copies a regular file up and opens the copy for writing; with O_TRUNC in `flags`, does not copy the
+// data. Opens a lock file of the base in the base, without a copy.
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags)
     REQUIRES(overlay.mutex());
 // Copies `object`, an O_PATH descriptor of a base object that has lost its name in this view.
@@ -52,14 +52,14 @@ Status copy_up_found(Overlay& overlay, const std::string& path, const Located& f
 // Copies `path`, a merged directory, with its contents into the layer. The copy becomes opaque.
 Status copy_up_tree(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // ensure_directory() ensures that the layer has the directory `path`; ensure_upper_dir() also opens
-// it. open_upper_parent() ensures and opens the directory above `path`. Errors: EBADF without a
+// the directory. open_upper_parent() does both for the directory above `path`. Errors: EBADF without a
 // layer.
 Status ensure_directory(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Result<UniqueFd> ensure_upper_dir(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex());
 Result<UniqueFd> open_upper_parent(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex());
-// Returns the key in LinkIndex of the lowers' file at `path`.
+// Returns the key that the lowers' file at `path` has in LinkIndex.
 Result<std::string> link_key(const Overlay& overlay, const std::string& path);
 
 }  // namespace cacheshim

@@ -107,7 +107,7 @@ Status hide_in_base(Overlay& overlay, const std::string& path, const Located& fo
   if (found.where == Where::kUpper || !S_ISREG(found.st.st_mode)) return {};
   if (found.where == Where::kLowers && found.st.st_nlink < 2 && found.key.empty()) return {};
   CACHESHIM_TRY(key, link_key(overlay, path));
-  overlay.state.shadow("", true);  // any name may belong to this file
+  overlay.state.shadow("", true);  // any name may be a link to this file
   CACHESHIM_CHECK(overlay.state.links.take_name(key, found.st.st_nlink));
   if (found.where == Where::kIndex) forget_link_if_gone(overlay, found.st);
   return {};
@@ -135,7 +135,7 @@ Status remove_upper_dir(Overlay& overlay, const std::string& path) {
   Status removed =
       remove_last_name(overlay, path, [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
         Status unlinked = overlay.state.upper_paths->unlink(path, AT_REMOVEDIR);
-        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // ENOTEMPTY: markers
+        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // ENOTEMPTY: markers are left
         CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
         const std::string staged = overlay.state.staged.new_name();
         CACHESHIM_CHECK(sys::rename_at(parent.get(), std::string(base_name(path)),

@@ -21,8 +21,8 @@ namespace cacheshim {
 // Errors: EEXIST if the base has an object at `path` that the layer does not hide. If only the
 // layer has one, succeeds, and the change then fails with EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
-// Call before a file is created at `path`. If the path is in a directory entry of which the base
-// has no part, makes the entry's directory opaque. Does nothing for scratch names, locks and
+// Call before a file is created at `path`. If the path is in an entry that is a directory, and the base
+// has no part of this entry, makes the directory opaque. Does nothing for scratch names, locks and
 // batons.
 void begin_entry(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Status mark_opaque(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
@@ -36,8 +36,8 @@ void remove_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(
 // there. Records the loss of the name if the base's file has hard links (LinkIndex).
 Status hide_in_base(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex());
-// Calls `remove`, which removes `path` from the layer. If that is the object's last name, removes
-// the record of its origin first.
+// Calls `remove`, which removes `path` from the layer. If this is the object's last name, removes the
+// record of the object's origin first, and restores the record if `remove` fails.
 Status remove_last_name(Overlay& overlay, const std::string& path,
                         const std::function<Status()>& remove) REQUIRES_SHARED(overlay.mutex());
 // Call after a name of a copied-up file with hard links has been removed. Removes the file's

@@ -9,13 +9,13 @@
 
 namespace cacheshim {
 
-// The contents of a layer, by units.
+// What a layer contains of one unit.
 struct LayerUnit {
-  // An entry in the form of EntryRef::unit(), a file of no entry, or an object directly in the
-  // directory of an unknown cache ("CACHE/NAME").
+  // An entry in the form of EntryRef::unit(), a file that belongs to no entry, or an object directly in
+  // the directory of an unknown cache ("CACHE/NAME").
   std::string unit;
   std::uint64_t files = 0;  // names of files, symlinks and other objects
-  std::uint64_t bytes = 0;  // the size of their contents
+  std::uint64_t bytes = 0;  // the total size of the regular files
 };
 
 struct LayerContent {

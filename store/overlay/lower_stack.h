@@ -17,7 +17,7 @@
 
 // The read-only directories below a job's own layer: one directory (a store's base), or several.
 // Directories of the same name in several lowers are merged; any other object hides the objects of
-// the same name in the lowers below its own.
+// the same name in the lowers below it.
 //
 // Nothing is cached, because other processes may change the lowers at any time. With one lower, a
 // lookup is one system call; with several, each directory on the path is merged again. A lower
@@ -53,7 +53,7 @@ class LowerStack {
   std::optional<dev_t> device_of(std::size_t lower) const;
 
  private:
-  using Directories = std::vector<Object>;  // merged into one; the topmost is first
+  using Directories = std::vector<Object>;  // the parts of one merged directory, topmost first
 
   Result<Directories> open_directories(std::string_view path) const;
   Result<Object> open_merged(const std::string& path) const;

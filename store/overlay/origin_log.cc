@@ -17,9 +17,10 @@ namespace {
 
 constexpr std::size_t kRemovalFields = 1;
 constexpr std::size_t kRecordFields = 4;
-constexpr std::size_t kFewLines = 1024;  // a file with fewer lines is not rewritten
+constexpr std::size_t kFewLines = 1024;  // append() rewrites the file only if it has more lines
 
-// Returns the number of hexadecimal numbers in the line, 0 for a line of another form.
+// Stores the hexadecimal numbers of the line in `fields`. Returns their number; 0 if the line has
+// another form.
 std::size_t parse(std::string_view line, std::array<std::uint64_t, kRecordFields>& fields) {
   std::size_t count = 0;
   for (const char* at = line.data(); count < fields.size(); ++at) {
@@ -76,7 +77,7 @@ void OriginLog::begin_load(int work) {
     rest.remove_prefix(end + 1);
     ++lines_;
   }
-  if (!rest.empty()) ++lines_;  // the last line is incomplete, so the file should be rewritten
+  if (!rest.empty()) ++lines_;  // the last line is incomplete, so end_load() must rewrite the file
 }
 
 void OriginLog::found(int directory, const std::string& name, ino_t inode) {
@@ -141,7 +142,7 @@ std::optional<OriginLog::Record> OriginLog::remove(ino_t inode) {
   return taken.mapped();
 }
 
-// Undoes an incomplete write, because otherwise the next line would be appended to it.
+// Undoes an incomplete write, because otherwise the next line would be appended to the incomplete line.
 void OriginLog::append(const std::string& line) {
   if (!file_) {
     auto file = sys::open_beneath(work_, kFile, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -164,7 +165,7 @@ void OriginLog::rewrite() {
     for (const auto& [inode, record] : records_) text += line_of(inode, record);
     lines_ = records_.size();
   }
-  file_.reset();                                      // append() opens the new one
+  file_.reset();                                      // append() opens the new file
   (void)sys::replace_file(work_, kFile, text, 0600);  // if this fails, the old file stays
 }
 

@@ -25,11 +25,12 @@ namespace cacheshim {
 //
 // On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy,
 // adds one line. A record is written before the copy gets its name, and is withdrawn before the
-// copy loses its last name. It applies only to the object with the recorded file handle. So if the
-// daemon crashes between two steps, or a power cut loses lines, no object gets the number of
-// another one: at worst a copy is shown with its own number. The file is rewritten when it has more
-// than twice as many lines as there are copies, unless it is short. If the file cannot be written,
-// the records last until the layer is unmounted.
+// copy loses its last name. A record applies only to the object with the recorded file handle. So if
+// the daemon crashes between two steps, or a power cut loses lines, no object is shown with the inode
+// number of another object: at worst a copy is shown with its own number. The file is rewritten when
+// it has more than twice as many lines as there are copies, unless it is short, and when a daemon has
+// loaded a file with superfluous lines. If the file cannot be written, the records last until the
+// layer is unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {
@@ -41,9 +42,10 @@ class OriginLog {
     ino_t inode = 0;
   };
   struct Record {
-    // A hash of the copy's file handle; 0 if the file system has no file handles.
+    // A hash of the copy's file handle. 0 if the file system has no file handles: only the inode number
+    // then identifies the copy.
     std::uint64_t handle = 0;
-    std::size_t lower = 0;  // the lower whose file system the origin is on
+    std::size_t lower = 0;  // the index of a lower on the origin's file system
     ino_t origin = 0;
   };
 
@@ -67,7 +69,7 @@ class OriginLog {
   // keeps its name.
   std::optional<Record> remove(ino_t inode);
   void put_back(ino_t inode, const Record& record);
-  // Writes the records to disk.
+  // Syncs the file to disk.
   Status sync();
 
  private:
@@ -87,10 +89,10 @@ class OriginLog {
   Records records_ GUARDED_BY(mutex_);
   Mutex file_mutex_{LockRank::kOriginFile};
   int work_ GUARDED_BY(file_mutex_) = -1;
-  UniqueFd file_ GUARDED_BY(file_mutex_);  // made with the first record
+  UniqueFd file_ GUARDED_BY(file_mutex_);  // opened by append()
   off_t size_ GUARDED_BY(file_mutex_) = 0;
   std::size_t lines_ GUARDED_BY(file_mutex_) = 0;
-  Records pending_ GUARDED_BY(file_mutex_);  // from begin_load() to end_load()
+  Records pending_ GUARDED_BY(file_mutex_);  // used from begin_load() to end_load()
   std::atomic<bool> is_unsynced_{false};
 };
 

@@ -98,13 +98,13 @@ Result<Found> Overlay::find(const std::string& path) const {
   return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
 }
 
-// If only the base or only the layer has a directory, the file system's count of its subdirectories is right: a
-// whiteout of a name in it would put the directory into the layer as well. A merged directory shows 1 ("not counted"),
-// as with overlayfs and btrfs, because an exact count would require listing the directory in the layer and in all
-// lowers.
+// If only the base or only the layer has a directory, the file system's count of its subdirectories is right: if the
+// layer hid a subdirectory, the whiteout would be in the layer's directory of the same name. A merged directory shows
+// 1 ("not counted"), as with overlayfs and btrfs, because an exact count would require listing the directory in the
+// layer and in all lowers.
 nlink_t Overlay::count_directory_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;
-  if (path.empty()) return kNotCounted;  // merged, or with the store's records in it
+  if (path.empty()) return kNotCounted;  // the root is merged, or contains the store's records
   if (found.where == Where::kLowers) return found.st.st_nlink;
   if (state.index.is_opaque(path) || !find_in_base(path)) return found.st.st_nlink;
   return kNotCounted;

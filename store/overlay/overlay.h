@@ -19,8 +19,8 @@
 // One job's writable layer over the lowers: the file system's logic, without FUSE.
 //
 // Nothing of the lowers is cached: every call walks from their roots, so that it sees what other
-// processes have published or removed. Only one daemon changes the layer, so an index of what the
-// layer has and hides is in memory (LayerIndex). A name is looked up in the layer first and then, unless the layer
+// processes have published or removed. Only one daemon changes the layer, so the daemon keeps an index of what the
+// layer has and hides in memory (LayerIndex). A name is looked up in the layer first and then, unless the layer
 // hides it, in the lowers. Semantics: kernel overlayfs.rst, with two differences. First, directories of the lowers can
 // be renamed, because they are then copied up with their contents. Second, an entry that this layer began while the
 // base had no part of it is opaque from its first file on. So no reader sees a mixture of two builders' files. "The
@@ -31,7 +31,7 @@
 // (the layer itself, for its daemon and the publisher).
 namespace cacheshim {
 
-// Paths are relative to the store's root, without "." and "..", "" being the root itself. Names
+// Paths are relative to the store's root, without "." and ".."; "" is the root itself. Names
 // with a reserved prefix (whiteout.h) and the store's own directory do not exist: ENOENT, or EPERM
 // to create them.
 class Overlay {
@@ -46,7 +46,7 @@ class Overlay {
   // Sets a layer; call load_layer() afterwards. Two empty descriptors remove the layer.
   void set_layer(UniqueFd upper, UniqueFd work) REQUIRES(state.mutex);
   bool has_layer() const REQUIRES_SHARED(state.mutex) { return static_cast<bool>(state.upper); }
-  // Returns the layer's own descriptor.
+  // Returns the overlay's own descriptor of the layer's directory; -1 without a layer.
   int upper() const REQUIRES_SHARED(state.mutex) { return state.upper.get(); }
 
   // Each function's annotation says how the caller must hold the mutex. A caller that builds a path
@@ -60,9 +60,9 @@ class Overlay {
   // rename may have made the path wrong: repeat the lookup with the mutex held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
-  // The lock files. After LockDirectory::share() they belong to the base for all jobs. They are
-  // found, opened, created, renamed, linked and removed like other files, even while another process
-  // holds their locks.
+  // The lock files. After LockDirectory::share() they are in the base, and all jobs share them. They
+  // are found, opened, created, renamed, linked and removed like other files, even while another
+  // process holds their locks.
   BaseLocks& locks() { return state.locks; }
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(state.mutex);
@@ -77,7 +77,7 @@ class Overlay {
   Result<std::string> read_link(const std::string& path) const REQUIRES_SHARED(state.mutex);
   Result<std::string> get_xattr(const std::string& path, const char* name) const
       REQUIRES_SHARED(state.mutex);
-  // Returns why the layer hides the base's name `path`, for messages; "" if it does not.
+  // Returns why the layer hides the base's name `path`, for messages; "" if it does not hide the name.
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Returns the base's object at `path`. Errors: ENOENT if there is none, or if the layer hides it.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);

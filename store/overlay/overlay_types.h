@@ -17,7 +17,7 @@ namespace cacheshim {
 
 struct Found {
   struct stat st;
-  bool in_upper;  // the layer, and not a lower, has the object
+  bool in_upper;  // whether the layer, and not a lower, has the object
   // For a copy: the lower's object that was copied. The view shows the copy with that object's
   // inode number.
   std::optional<OriginLog::Origin> origin = std::nullopt;
@@ -28,14 +28,14 @@ struct Opened {
   UniqueFd fd;
   bool in_upper;
   bool is_lock = false;  // belongs to the base and is never copied up (LockFiles)
-  off_t most_bytes = 0;  // of a lock file: its maximum size
+  off_t most_bytes = 0;  // the maximum size of a lock file; 0 for other files
 };
 
 // Where the object behind a name is.
 enum class Where { kUpper, kIndex, kLowers, kLock };
 struct Located {
   struct stat st;
-  Where where;      // kIndex: a name of the base whose data LinkIndex has
+  Where where;      // kIndex: the base has the name, and LinkIndex has a copy of its file
   std::string key;  // the file's key in LinkIndex; empty if none was needed
   UniqueFd lock;    // kLock: the lock file's O_PATH descriptor
 };
@@ -62,19 +62,19 @@ enum class CopyUpStep {
   kNamed,    // the copy has its name in the layer
 };
 
-// Is notified of copy-ups and of names that the layer shadows. Its functions must not call the
-// overlay.
+// Receives notifications of copy-ups and of names that the layer shadows. Its functions must not call
+// the overlay.
 class OverlayObserver {
  public:
   // The object at `path` is now the layer's own copy, `upper`. Its ctime has changed, and so has that of its directory.
   // Overlay::mutex() is held exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-  // The layer is about to get or to hide `path`, or load_layer() has found that it does. From now
-  // on the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
-  // Overlay::mutex() held, before the change is visible, and even if the change then fails.
+  // The layer is about to get or to hide `path`, or load_layer() has found that the layer already does.
+  // From now on, the lowers' object at `path` is hidden and, if `tree`, everything below it. Called
+  // with Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
   // The layer is about to get `names` objects and `bytes` bytes of data. If this function returns an error, the change
-  // has no effect and returns the error. Called with and without Overlay::mutex().
+  // has no effect and returns the error. Called with or without Overlay::mutex() held.
   virtual Status grow(std::uint64_t /*bytes*/, std::uint64_t /*names*/) { return {}; }
   // A copy-up has reached this step; an error aborts it. Tests use this to stop, fail or kill a
   // copy-up.

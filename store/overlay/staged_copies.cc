@@ -14,7 +14,7 @@
 namespace cacheshim {
 
 StagedCopy::~StagedCopy() {
-  // if this fails, the daemon that takes over the layer removes the copy
+  // If this fails, the next daemon that loads the layer removes the copy (load_layer()).
   if (!taken_) (void)sys::unlink_at(work(), name_);
 }
 

@@ -18,8 +18,8 @@
 
 namespace cacheshim {
 
-// A copy of a base file in the layer's work directory, to be renamed into the layer. If it is not
-// used, the last holder removes it.
+// A copy of a base file in the layer's work directory, to be renamed into the layer. The destructor
+// removes a copy that was not renamed.
 class StagedCopy {
  public:
   StagedCopy(std::shared_ptr<const UniqueFd> work, std::string name, off_t keep_bytes)
@@ -38,13 +38,13 @@ class StagedCopy {
   const std::string name_;
   const off_t keep_bytes_;
   bool taken_ = false;
-  bool is_done_ = false;  // this and the next member: protected by StagedCopies' mutex
+  bool is_done_ = false;  // StagedCopies' mutex protects this member and the next one
   Status outcome_;
 };
 
-// The copies that are being made or wait to be taken. The key is the copied file with its size and
-// time. So one copy serves all concurrent requests, and a copy is not used if the file has changed
-// since. Thread-safe; its mutex is taken last.
+// The copies that are being made, or are complete and not yet renamed into the layer. The key is the
+// copied file with its size and time. So one copy serves all concurrent requests, and a copy is not
+// used if the file has changed since. Thread-safe; no other lock is taken under its mutex.
 class StagedCopies {
  public:
   using Ticket = std::shared_ptr<StagedCopy>;
@@ -54,25 +54,27 @@ class StagedCopies {
     UniqueFd source;  // open for reading
   };
 
-  // `observer` may be null. Each step of a copy is reported to it.
+  // `observer` is notified of each step of a copy; it may be null.
   StagedCopies(OverlayObserver* observer, bool keep_owner)
       : observer_(observer), keep_owner_(keep_owner) {}
   // Sets the work directory in which copies are made; null if there is none. Forgets all copies.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
-  // Claims a copy of this regular file in its current state, with at least the first `keep_bytes`
-  // of its data: a copy that another request makes or has made, otherwise a new one. The caller
-  // must then call complete(), because other requests may wait for the copy. Requires: a work
+  // Claims a copy of the regular file `source` in its current state, with at least the first
+  // `keep_bytes` of its data: a copy that another request makes or has made, otherwise a new copy. The
+  // caller must then call complete(), because other requests may wait for the copy. Requires: a work
   // directory. Errors: ESTALE if `source` is not a regular file.
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
-  // Returns the copy of the file in the state `st` if it is complete; otherwise null.
+  // Returns a complete copy of the file in the state `st`, with at least the first `keep_bytes` of its
+  // data; null if there is none.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the thread that makes it; returns the result.
   Status complete(const Claim& claim);
-  // Call when the copy has received its name in the layer. No other request can then use it.
+  // Call when the copy has received its name in the layer. No other request can then use the copy.
   void set_taken(const Ticket& copy);
   // Returns a new name in the work directory.
   std::string new_name();
+  // Notifies the observer, and returns the observer's error.
   Status at_step(CopyUpStep step) const;
 
  private:

@@ -29,7 +29,7 @@ struct EntryRef {
   // Returns the entry as the publisher and the records name it: by its directory, or by the first
   // of its files.
   std::string unit() const;
-  // Returns the paths of the files of an entry of files.
+  // For an entry of files: returns the paths of these files.
   std::vector<std::string> file_paths() const;
 };
 

@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
-// Finds all combinations in which words can match sets of globs. The words have any small alphabet:
-// bytes of a name, or names of a path.
+// Takes several sets of globs, and finds all combinations of these sets that one word can match. The
+// symbols of a word are from any small alphabet: the bytes of a name, or the kinds of names in a path.
 //
-// A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of states
-// is a set of bits. Two rules keep the number of these sets small:
+// Each glob becomes a chain of states. State k of the chain means that the symbols read so far match the glob's first k
+// elements, not counting stars. A star is a loop on a state. A set of states is stored as bits. Two rules keep the
+// number of sets of states small:
 // 1. A state with a loop replaces the states before it in its chain, because it accepts all that they accept.
 // 2. The last state of a glob that ends with a star replaces the other globs of its set, because the set then always
 //    matches.
@@ -51,7 +52,7 @@ class GlobAutomaton {
     std::size_t set;
     std::size_t first;  // the number of its first state
     std::size_t last;
-    // Each state with a loop, and the states that it replaces. The last one of the chain is first.
+    // Each state with a loop, last state first, and the states that it replaces.
     std::vector<std::pair<std::size_t, States>> stars;
   };
   const std::size_t set_count_;

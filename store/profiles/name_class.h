@@ -12,16 +12,16 @@ enum class NameClass : unsigned char {
   kPrivate,  // belongs to its job until its entry is published
   kScratch,  // a temporary name, and all names below it
   kLock,     // locked by flock or fcntl: one inode of the base for all jobs
-  kBaton,    // created with O_EXCL to lock, removed to unlock: an entry that has one is not complete
-  kShared,   // read, merged and rewritten under a lock: written through to the base
-  kFlight,   // private; a lookup that misses it waits while another process builds it
+  kBaton,    // created with O_EXCL to lock, removed to unlock; an entry with a baton is not complete
+  kShared,   // read, merged and rewritten under a lock; changes go to the base
+  kFlight,   // as kPrivate; if the name is absent, one process builds it and the others wait
 };
 
 // How the rest of the code treats the names of a class.
 struct NameClassRow {
   NameClass name_class;
-  std::string_view name;             // in a profile
-  std::string_view never_published;  // the reason, for messages; "": it may be published
+  std::string_view name;             // as profiles write it
+  std::string_view never_published;  // why these names are never published, for messages; "" if they may be
   bool covers_below = false;         // the names below a name of this class belong to it as well
   bool needs_evidence = false;       // has no effect in a profile with evidence "guess"
   bool is_common = false;            // the base's file is common to all jobs
@@ -30,7 +30,7 @@ struct NameClassRow {
   // one is not complete, and locks on it are taken on a file in leases/.
   bool is_held_by_existing = false;
   bool changes_in_place = false;     // the recorded digest is not verified
-  bool is_awaited = false;           // single flight: one process builds it, the others wait
+  bool is_awaited = false;           // single flight: one process builds the entry, the others wait
 };
 
 // All classes, in the order in which a profile's patterns are tried. The last row is for all other

@@ -60,7 +60,7 @@ GlobAutomaton::Glob glob_of_name(std::string_view pattern,
       continue;
     }
     const std::size_t length = c == '[' ? bracket_length(pattern.substr(at)) : 0;
-    if (length > 0) {  // fnmatch(3) itself decides which bytes it matches
+    if (length > 0) {  // fnmatch(3) itself decides which bytes the brackets match
       const std::string bracket(pattern.substr(at, length));
       glob.push_back(symbols_of(bytes, [&](unsigned char byte) {
         const char name[] = {static_cast<char>(byte), '\0'};

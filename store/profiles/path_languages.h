@@ -46,8 +46,8 @@ class PathLanguages {
   Found find_path(const std::function<bool(const Accepts&)>& wanted) const;
 
  private:
-  // A set of patterns of names. The patterns that add_names() adds to one language are one set, which gives fewer
-  // kinds.
+  // A set of patterns of names. The patterns that add_names() adds to one language form one set, so that there are
+  // fewer kinds.
   using NameSet = std::size_t;
   struct Kind {
     std::vector<bool> matches;  // by set of names: whether the set matches

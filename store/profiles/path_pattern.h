@@ -25,8 +25,8 @@ class PathPattern {
 
   const std::string& text() const { return text_; }
   bool matches(std::string_view path) const;
-  // Returns the length of the shortest leading part of `path`, ending before a '/' or at its end,
-  // that matches.
+  // Returns the length of the shortest leading part of `path` that consists of whole components and
+  // matches; nothing if there is none.
   std::optional<std::size_t> match_front(std::string_view path) const;
 
  private:

@@ -127,8 +127,8 @@ bool Profile::is_of(std::string_view path, NameClass wanted) const {
 
 NameClass Profile::class_of(std::string_view path) const {
   for (const auto& [name_class, pattern] : classes) {
-    // If a class covers the names below its own (scratch), tries each component of the path;
-    // otherwise only the last one.
+    // If the class also covers everything below its names (scratch), the pattern may match a
+    // directory above `path`; otherwise it must match `path` itself.
     const NameClassRow& row = row_of(name_class);
     const bool is_meant = row.covers_below ? means_part_of(pattern, path)
                                            : means(pattern, path, path.substr(path.rfind('/') + 1));

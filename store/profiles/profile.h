@@ -25,13 +25,13 @@ std::string_view to_string(Evidence evidence);
 
 // The files that form an entry, and the signs that an entry is complete. An entry is published and evicted as a whole.
 struct EntryRule {
-  PathPattern path;  // of the entry's directory, or of each of its files; relative to the cache's directory
+  PathPattern path;  // matches the entry's directory, or each of its files; relative to the cache's directory
   // Empty: an entry is a directory. Otherwise an entry consists of the files whose names differ
   // only in these endings.
   std::vector<std::string> files = {};
   // Patterns of names. An entry is complete if it has a file that matches `complete`, or if its only file matches
   // `complete_single`. A directory entry must also have no baton, except its own build lock. The daemon checks this
-  // when such a file gets its name or is closed, when a directory gets its name by a rename, and when a baton is
+  // when a matching file gets its name or is closed, when a directory gets its name by a rename, and when a baton is
   // removed.
   std::vector<std::string> complete = {};
   std::vector<std::string> complete_single = {};
@@ -39,7 +39,7 @@ struct EntryRule {
   // end, or on `cacheshim job publish`.
   std::vector<std::string> complete_at_end = {};
   // Whether the program renames complete files into place. Closing a file then does not complete the entry. Without
-  // patterns in `complete` and `complete_single` the entry is complete when its directory, or each of its files, has
+  // patterns in `complete` and `complete_single`, the entry is complete when its directory, or each of its files, has
   // its final name.
   bool renamed = false;
   // Patterns of names of JSON files that contain absolute paths.
@@ -49,15 +49,15 @@ struct EntryRule {
   // entry of files, for the part of that name before a '.'. The entry is complete when the lock is unlocked or, for a
   // baton, when the file is removed. It is not complete if the holder dies or closes the file without an unlock.
   std::string built_under = {};
-  // Whether a thread that misses a name of class `flight` completes that entry before it begins another entry. If it
-  // begins another one first, it has abandoned the incomplete entry.
+  // Whether a thread that misses a name of class `flight` completes the name's entry before it begins another entry. If
+  // it begins another one first, it has abandoned the incomplete entry.
   bool one_by_one = false;
   // Whether programs replace the entry's files in normal use (an index, a manifest, an HTTP response that expires). A
-  // job that reads the entry and replaces it has then not rejected it.
+  // job that reads such an entry and replaces it does not count as having rejected it.
   bool renewed = false;
 
   bool is_directory() const { return files.empty(); }
-  // Whether the entry's names show that it is complete.
+  // Whether an entry's names show when the entry is complete.
   bool says_when_complete() const { return built_under.empty() && (renamed || !needs_no_name()); }
   // Whether the daemon can detect before the job ends that the entry is complete, by its names or
   // by its lock.
@@ -81,7 +81,7 @@ struct Profile {
   // on, or if programs would no longer find the cache.
   bool set_variable = true;
   std::vector<std::string> unless;         // if one of these variables is set, the cache is not redirected
-  std::vector<std::string> default_paths;  // "~/.triton/cache"
+  std::vector<std::string> default_paths;  // such as "~/.triton/cache"
   std::vector<EntryRule> entries;          // the first rule that matches applies
   // The first pattern that matches applies; the classes are in the order of kNameClasses.
   std::vector<std::pair<NameClass, PathPattern>> classes;
@@ -95,7 +95,7 @@ struct Profile {
   // component at any depth.
   NameClass class_of(std::string_view path) const;
   // As class_of(path) == wanted, but faster: for most paths, tries only the patterns of class `wanted`. Requires:
-  // `wanted` is not kPrivate, and does not cover the names below its own (kScratch).
+  // `wanted` is neither kPrivate nor a class with covers_below (kScratch).
   bool is_of(std::string_view path, NameClass wanted) const;
   bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }
@@ -125,7 +125,7 @@ std::variant<Profile, ProfileError> load_profile(const std::string& path);
 // A profile from a later directory replaces one of the same name.
 ProfileSet load_profiles(const std::vector<std::string>& directories);
 
-// Returns the flat table of all default paths (common/route_table.h) as bytes.
+// Returns the flat table of the profiles' routes and variables (common/route_table.h), as bytes.
 std::string compile_routes(const std::vector<Profile>& profiles);
 
 }  // namespace cacheshim

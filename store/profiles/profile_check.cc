@@ -164,8 +164,8 @@ class ProfileCheck {
     }
   }
 
-  // Reports a rule that applies to nothing, or to nothing that is ever published; then returns
-  // false.
+  // If the rule applies to no path, or only to paths that are never published, reports the rule and
+  // returns false. Otherwise checks the rule's other parts, except patterns of names, and returns true.
   bool check_rule(std::size_t rule) {
     const toml::table& table = findings_.entry(rule);
     const EntryRule& entry = profile_.entries[rule];
@@ -367,7 +367,9 @@ class ProfileCheck {
     return profile_.class_of(*example);
   }
 
-  // A process waits for a file in a directory entry, or for the entry's directory, until the entry is complete.
+  // Reports a pattern that can make no process wait. A process waits for a file in a directory entry, or for the
+  // entry's directory, until the entry is complete. So the pattern must match such a name, and the entry's rule must
+  // say when the entry is complete.
   template <typename Report>
   void check_flight(const std::string& pattern, const Report& report) const {
     std::optional<std::size_t> untold;
@@ -402,7 +404,7 @@ class ProfileCheck {
 };
 
 // Parses the file again, because findings contain line numbers. Returns a line with the error if
-// the file has changed meanwhile and is not TOML any more.
+// the file has changed meanwhile and is no longer valid TOML.
 std::vector<std::string> find_in(const std::string& path,
                                  const std::function<void(Findings&)>& find) {
   try {

@@ -45,7 +45,7 @@ Json to_json(const Profile& profile) {
   return json;
 }
 
-// Throws Json::exception if a value has the wrong type, as do the functions below.
+// Throws Json::exception if a value has the wrong type, as does profile_from().
 EntryRule rule_from(const Json& json) {
   EntryRule rule{.path = PathPattern(json.value("path", ""))};
   rule.files = json.value("files", Strings());

@@ -11,7 +11,7 @@
 // Profiles in the daemon's format for clients (docs/control.md, `profiles`).
 namespace cacheshim {
 
-// Returns an array of objects with the keys of a profile's file, and `file`, its path.
+// Returns a JSON array of objects. Each has the keys of a profile's file, and `file`, the file's path.
 std::string profiles_to_json(const std::vector<Profile>& profiles);
 
 // Returns nothing for text that is not an array of profiles. For a missing key, keeps the default

@@ -114,7 +114,7 @@ std::vector<std::string> read_endings(TomlReader& reader) {
 }
 
 // Reads a path below the cache's directory, with one '*' in the file's name and no other pattern
-// character; or "./" and a path below the directory that contains the entry, with '*' in any
+// character; or "./" and a path below the directory that contains the entry, with one '*' in any
 // component.
 std::string read_built_under(TomlReader& reader) {
   auto text = reader.find_string("built_under");
@@ -183,7 +183,8 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Returns the profiles of one directory, by name. Adds the errors of the others to `refused`.
+// Returns the valid profiles of one directory, by name. Adds the errors of the other files to
+// `refused`.
 std::map<std::string, Profile> load_directory(const std::string& directory,
                                               std::vector<ProfileError>& refused) {
   std::vector<std::filesystem::path> files;

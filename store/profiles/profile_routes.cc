@@ -50,7 +50,7 @@ std::string compile_routes(const std::vector<Profile>& profiles) {
   std::string records;
   for (const auto& [profile, path] : routes) {
     // If the library does not set the profile's variable and the user has set it, the cache is
-    // elsewhere: do not redirect it.
+    // elsewhere: do not redirect the default path.
     std::vector<std::string> unless = profile->unless;
     const bool sets = profile->sets_variable();
     if (!sets && !profile->variable.empty()) unless.push_back(profile->variable);

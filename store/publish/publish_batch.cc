@@ -7,21 +7,21 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Publishes all entries of a layer. Stages new entries one by one, and syncs them in batches:
+// Publishes all complete units of a layer. Stages new units one by one, and syncs them in batches:
 // syncing a batch takes about as long as syncing a single entry.
 namespace cacheshim {
 namespace {
 
-// The maximum number of files and entries in a batch. Each entry holds a few descriptors, and no
-// entry of a batch is in the base before the whole batch is synced.
+// The maximum number of files and units in a batch. Each staged unit holds a few descriptors, and no
+// unit of a batch is added to the base before the whole batch is synced.
 constexpr std::size_t kMostBatchFiles = 16384;
 constexpr std::size_t kMostBatchEntries = 1024;
 
 }  // namespace
 
 // Stages a unit that is completely new to the base, ready to be synced. Takes no turn (UnitTurns),
-// because a single rename adds the unit to the base. Returns nothing for any other unit and after
-// any conflict; publish() handles those.
+// because a single rename adds the unit to the base. Returns nothing for any other unit, and if
+// the unit cannot be staged: the caller then calls publish().
 std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
                                                          const std::string& unit,
                                                          PublishHooks& hooks,

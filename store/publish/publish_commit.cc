@@ -14,10 +14,10 @@
 namespace cacheshim {
 namespace {
 
-// An entry whose files do not fit into one record gets several. Escaped names take up to six times as many bytes, and
-// readers skip a line that exceeds kRecordLimits.
+// An entry whose files do not fit into one record gets several records. Escaped names take up to six times as many
+// bytes, and readers skip a line that exceeds kRecordLimits.
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostFieldBytes = 128;  // of a file's size and digest
+constexpr std::size_t kMostFieldBytes = 128;  // for a file's size and digest
 
 bool is_same_file(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
@@ -42,10 +42,10 @@ Status Publisher::commit_unlocked(Overlay& overlay, const Stage& stage, PublishH
   if (!is_base_unchanged(stage)) return Errno(ESTALE);
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
   const WriterLock lock(overlay.mutex());
-  if (!hooks.why_refused().empty()) return Errno(EACCES);  // the reason may be newer than the stage
+  if (!hooks.why_refused().empty()) return Errno(EACCES);  // the job may have been refused since the staging
   if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
-  // Another daemon has published the entry, or removed the one to be replaced: compare again.
+  // Another daemon has published the entry, or removed the entry to be replaced: compare again.
   if (added.failed_with(EEXIST)) return Errno(ESTALE);
   if (stage.replaces() && added.failed_with(ENOENT)) return Errno(ESTALE);
   CACHESHIM_CHECK(added);
@@ -124,7 +124,7 @@ void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHoo
     hooks.published(path, *st);
   }
   for (auto directory = stage.directories.rbegin(); directory != stage.directories.rend();
-       ++directory) {  // parents come first in the list
+       ++directory) {  // in reverse, because parents come first in the list
     const std::string path = join_path(stage.unit, *directory);
     if (!stage.is_group) (void)clear_opaque(overlay, path);
     prune_empty_dir(overlay, path);

@@ -6,8 +6,8 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Drops the layer's part of an entry if the base has all of its files: publishing, but without
-// files to add to the base.
+// Drops the layer's part of an entry if the base already has all of its files. This takes the same
+// steps as publishing, but adds no files to the base.
 namespace cacheshim {
 
 bool Publisher::base_has_all(const Stage& stage) const {
@@ -17,7 +17,7 @@ bool Publisher::base_has_all(const Stage& stage) const {
   });
 }
 
-// If this fails, the copies stay in the layer.
+// After a failure, the copies stay in the layer.
 PublishReport Publisher::drop_copies(Overlay& overlay, const std::string& unit,
                                      PublishHooks& hooks) {
   if (!hooks.why_refused().empty()) return {};

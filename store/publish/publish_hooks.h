@@ -16,9 +16,9 @@ struct PublishingJob {
   std::optional<unsigned> uid;
 };
 
-// The daemon's knowledge of files in use. Must not call back into the overlay or the publisher. The
-// publisher may hold the unit's locks during each call. It holds Overlay::mutex() only where a
-// comment says so.
+// The publisher's questions to the daemon and its reports. An implementation must not call back into the
+// overlay or the publisher. The publisher may hold the unit's locks during each call. It holds
+// Overlay::mutex() only where a comment says so.
 class PublishHooks {
  public:
   virtual ~PublishHooks() = default;

@@ -17,12 +17,11 @@
 namespace cacheshim {
 namespace {
 
-// The maximum number of files of an entry that is compared with its rebuild. A larger entry is
-// never replaced because of rejections.
+// An entry of the base with more files than this is never replaced because of rejections.
 constexpr std::size_t kMostFiles = 16384;
 
 // A process without cacheshim may be building an incomplete entry in the base. If the entry's files
-// have not changed for this time, the publisher assumes that no process is building it.
+// have not changed for kQuietSeconds, the publisher assumes that no process is building the entry.
 constexpr std::time_t kQuietSeconds = 600;
 
 bool can_complete(const EntryRule& rule, std::string_view name) {
@@ -57,8 +56,9 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 
 }  // namespace
 
-// Whether the file is one that holds paths (EntryRule::paths_in), and names paths that do not lead
-// into its cache at the recorded mount path.
+// Whether the file at `path` below the directory `root` is a file that contains paths
+// (EntryRule::paths_in), and one of these paths does not lead into the file's cache at the recorded mount
+// path.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
@@ -83,7 +83,7 @@ bool Publisher::is_of_no_use(const std::string& unit) const {
 Status Publisher::carry_locks(const Stage& stage) const {
   const auto is_directory =
       sys::open_beneath(stage.directory(), Stage::kTree, O_PATH | O_DIRECTORY);
-  if (!is_directory) return {};  // a file is its own entry
+  if (!is_directory) return {};  // the entry is a single file, without lock files
   CACHESHIM_TRY(before, sys::open_beneath(store_.base(), stage.unit, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(after, sys::open_beneath(stage.directory(), Stage::kTree, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(entries, sys::list_dir(before.get()));
@@ -94,8 +94,8 @@ Status Publisher::carry_locks(const Stage& stage) const {
   return {};
 }
 
-// Call after the exchange, when the staging directory has the replaced entry. Open descriptors of
-// its files remain readable. If this fails, the entry is removed with the staging directory.
+// Call after the exchange, when the replaced entry is in the staging directory. Open descriptors of
+// its files remain readable. If the rename fails, the entry is removed with the staging directory.
 void Publisher::put_in_trash(const Stage& stage) const {
   (void)sys::rename_at(stage.directory(), std::string(Stage::kTree), store_.trash(),
                        new_trash_name());
@@ -173,7 +173,7 @@ void Publisher::note_unpublished_rebuild(const std::string& unit, PublishHooks& 
   hooks.settle_rejected(unit);
 }
 
-// Only a whole entry may replace the base's: if the job's view still shows a file of the base's
+// Only a whole entry may replace the base's entry: if the job's view still shows a file of the base's
 // entry, the job's build may need that file. Entries of several files are not replaced, because no
 // single rename could replace them.
 bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,

@@ -9,7 +9,7 @@
 #include "store/sys/tree_walk.h"
 #include "store/sys/whiteout.h"
 
-// Selects the units of a layer that are to be published, by the profiles' rules of completeness.
+// Selects the units of a layer that are to be published, by the profiles' rules for complete entries.
 namespace cacheshim {
 namespace {
 
@@ -39,7 +39,7 @@ bool Publisher::holds_something(const Overlay& overlay, const std::string& direc
   });
 }
 
-// Whether the entry is built under this lock file.
+// Whether `path` is the lock file under which the entry is built.
 bool Publisher::is_own_lock(const EntryRef& ref, std::string_view path) const {
   return !ref.rule->built_under.empty() && entries_.entry_built_under(path) == ref.entry;
 }
@@ -109,7 +109,7 @@ bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref)
   return entries && std::any_of(entries->begin(), entries->end(), completes);
 }
 
-// Whether this event of `path` may have completed the entry of `path`.
+// Whether the event `arrival` at `path` may have completed the entry `ref`, to which `path` belongs.
 bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
   if (!ref.profile->may_publish_early()) return false;
   if (arrival == Arrival::kBuilt) return !ref.rule->built_under.empty();
@@ -136,7 +136,7 @@ std::string Publisher::completed_entry(const Overlay& overlay, const std::string
 }
 
 // Whether the entry must be published now:
-// 1. If its names show when it is complete, and its profile is no guess: when it is complete.
+// 1. If the entry's names show when it is complete, and its profile is not a guess: when it is complete.
 // 2. Otherwise, when the job has succeeded. Unless the profile is a guess, an entry with
 //    `built_under` must then also have the files that its rule requires.
 bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
@@ -151,7 +151,7 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
                                                       bool job_succeeded) const {
   const ReaderLock lock(overlay.mutex());
   std::vector<Candidate> units;
-  std::set<std::string> seen;  // the units of the visited entries that consist of files
+  std::set<std::string> seen;  // the visited units that are entries of files
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
   const auto visit = [&](const WalkedDirectory& directory) REQUIRES_SHARED(overlay.mutex()) {
     for (const sys::DirEntry& entry : directory.entries) {

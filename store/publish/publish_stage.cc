@@ -48,7 +48,7 @@ Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
 }
 
 Publisher::Stage::~Stage() {
-  // If this fails, the next mount removes it.
+  // If this fails, the next mount removes the directory.
   if (directory_) (void)sys::remove_tree(staging_, name_);
 }
 
@@ -72,13 +72,13 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
     // The file has lost its name since it was listed.
     if (linked.failed_with(ENOENT)) return Errno(ESTALE);
   }
-  // Another file system, or one without hard links: copy instead.
+  // Copies the file if it has other names, or if the file systems do not allow the link.
   CACHESHIM_TRY(target, sys::open_beneath(directory_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
   return copy_file(source, target.get(), {.is_for_base = true, .is_wanted = is_wanted});
 }
 
 // Gives the files to the service account, which owns the base: with owner=keep, the previous owner
-// could still write to them. The mode comes last, because an ACL changes it.
+// could otherwise still write to them. Sets the mode last, because an ACL changes the mode.
 Status Publisher::Stage::seal() const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;

@@ -22,15 +22,15 @@ struct Publisher::StagedFile {
   struct stat source {};    // the layer's file when it was staged
   std::string digest;       // for a regular file that is new to the base
   std::string link_target;  // the target of a symlink; "" for a regular file
-  bool completes = false;
+  bool completes = false;  // completes the entry, so it is added to the base last
   bool is_linked = false;  // staged as another name of the layer's file, not as a copy
   bool in_base = false;    // the base already has an equal file
   BaseVersion base;        // the version of that file
 };
 
-// A unit that is being published: a directory in staging, in which "tree" is the unit's directory
-// or file until it is moved into the base. The destructor removes the directory with its remaining
-// contents. Use from one thread.
+// A unit that is being published: a directory in staging. In it, "tree" is the unit's directory or file
+// until the publisher moves this object into the base. The destructor removes the staged directory with
+// its remaining contents. Use from one thread.
 struct Publisher::Stage {
   static constexpr std::string_view kTree = "tree";
   static Result<Stage> make(int staging, unsigned number, const std::string& unit);
@@ -39,18 +39,18 @@ struct Publisher::Stage {
   ~Stage();
 
   static std::string tree_path(const std::string& rest);
-  std::string path_of(const StagedFile& file) const;  // its path in the base and in the layer
+  std::string path_of(const StagedFile& file) const;  // the file's path in the base and in the layer
 
   int directory() const { return directory_.get(); }
   Status make_directory(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
-  // Makes the daemon's user the owner of the files, sets their modes for the base, and removes the
+  // Makes the service account the owner of the files, sets their modes for the base, and removes the
   // attributes that a job can set (job_xattrs.h). A staged link is the same inode as the layer's
   // file, so this also changes that file: call it only when nothing else prevents publishing.
   // Errors: EPERM if the owner cannot be changed.
   Status seal() const;
-  // Whether the staged link `object`, any descriptor of it, is as seal() has left it. The job can
-  // change its attributes until the layer loses the name.
+  // Whether a file that was staged as a link is as seal() has left it. `object` is any descriptor of the
+  // file. The job can change the file's attributes until the layer loses the name.
   bool is_sealed(const StagedFile& file, int object, const struct stat& now) const;
   Status add_symlink(const StagedFile& file) const;
   // Sets the digests of the files that are new to the base. Errors: ECANCELED (slices.h).

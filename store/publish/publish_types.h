@@ -12,18 +12,18 @@ struct PublishReport {
   std::uint64_t entries = 0;
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t conflicts = 0;  // the base had other content: nothing was added
-  std::uint64_t incomplete = 0;  // left out: not complete, open for writing, or unsuitable
-  std::uint64_t refused = 0;     // left out: the job may not publish
-  // a unit was left out because a file of it is open for writing: try again when it is closed
+  std::uint64_t conflicts = 0;  // units for which the base had other content: nothing was added
+  std::uint64_t incomplete = 0;  // units left out because they are not complete, or because publishing failed
+  std::uint64_t refused = 0;     // units left out because the job may not publish
+  // Whether a unit was left out because one of its files is open for writing: try again when the file is closed.
   bool busy = false;
-  // a unit was left out because the store's file system has no room (ENOSPC, EDQUOT): try again later
+  // Whether a unit was left out because the store's file system has no room (ENOSPC, EDQUOT): try again later.
   bool is_full = false;
   // The layer has a new version of a file that completes the base's entry, but the job is not known
   // to have opened that entry.
   bool is_unread_rebuild = false;
   std::vector<std::string> paths;  // published files, relative to the store
-  // files that the base already had, and that were dropped from the layer
+  // Files that the base already had, and that were dropped from the layer.
   std::vector<std::string> copies;
 
   PublishReport& operator+=(const PublishReport& other);
@@ -34,14 +34,14 @@ struct UnitPlan {
   std::string unit;
   std::uint64_t files = 0;  // files that would be added to the base
   std::uint64_t bytes = 0;
-  std::string why_kept;  // why the unit would stay in the layer; "" if it would not
+  std::string why_kept;  // why the unit would stay in the layer; "" if it would be published
 };
 
 // The event that gave a path its current state.
 enum class Arrival {
   kNamed,     // by a rename or an additional link
   kClosed,    // by the last close of a descriptor that could write to it
-  kUnlocked,  // it was a baton, and its creator has removed it
+  kUnlocked,  // by its removal: if it was a baton, the removal has released the lock
   kBuilt,     // the lock under which it was built (EntryRule::built_under) has been released
 };
 

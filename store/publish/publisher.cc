@@ -25,11 +25,11 @@ namespace {
 // one, the unit stays in the layer.
 constexpr int kMostAttempts = 3;
 
-// How long a job waits for another job that publishes the same unit. Most jobs publish a unit in a
-// few ms.
+// The longest time that a job waits for another job that publishes the same unit. Most jobs publish a
+// unit in a few ms.
 constexpr std::chrono::milliseconds kLongestTurn{100};
 
-// Whether a symlink's target contains no "..", so that it leads downwards from anywhere.
+// Whether a symlink's target contains no "..", so that it leads downwards from any directory.
 bool leads_down(std::string_view target) {
   while (!target.empty()) {
     if (take_component(target) == "..") return false;
@@ -109,7 +109,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
     if (!hooks.why_refused().empty()) return refuse(unit, hooks);
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
     if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
-    busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
+    busy = report.failed_with(EBUSY);  // open for writing: the last close causes a new attempt
     is_full = report.failed_with(ENOSPC) || report.failed_with(EDQUOT);
     if (is_news && !busy && !is_full) {
       spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
@@ -127,7 +127,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 // Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it
 // contains an object that must not be published, EACCES if its job may not publish, EOVERFLOW if a
 // file is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if
-// it records that the job has rejected the base's entry; leaves it set if an earlier attempt did.
+// it records that the job has rejected the base's entry; does not reset what an earlier attempt has set.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks, const IsWanted& is_wanted,
                                              bool& is_rejected) {
@@ -160,7 +160,7 @@ Result<PublishReport> Publisher::complete(Overlay& overlay, Stage& stage, const 
   return account(stage);
 }
 
-// Lists the unit's files; none if there is no layer.
+// Makes a stage and lists the unit's files in it; lists no files if there is no layer.
 Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const std::string& unit,
                                                 const IsWanted& is_wanted) {
   const auto ref = entries_.find(unit);
@@ -179,8 +179,8 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
   return stage;
 }
 
-// Returns true if the unit's files lack permissions for other users only because the program
-// creates them by mkstemp(3): the directory that contains the unit is open to all.
+// Returns true if the unit's files lack permissions for other users only because the program creates
+// them by mkstemp(3) (Profile::mkstemp): the directory that contains the unit is open to all users.
 bool Publisher::opens_all(int upper, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->profile->mkstemp) return false;
@@ -253,7 +253,7 @@ Status Publisher::collect_directory(Stage& stage, const std::string& rest,
 }
 
 // Even a file with contents, such as a process id, counts as a lock if the base has an empty file at
-// its path: the base's file stands in for it when jobs lock it (NamedLockFiles).
+// its path: the base's file stands in for the layer's file when jobs lock it (NamedLockFiles).
 bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
   if (!S_ISREG(st.st_mode)) return false;
   if (entries_.is_bare_lock(path, st.st_size)) return true;

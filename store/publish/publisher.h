@@ -29,8 +29,8 @@
 // Overlay::mutex(), that no process has changed the layer's files or can write to them. It adds a new entry by one
 // rename of the whole directory. It adds files to an existing entry only if all files that both have are equal, and
 // adds the completing file last. So the first writer wins; publish_replace.cc has the exceptions. Comparing, staging
-// and reading files may take long. Meanwhile, another job waits only if it publishes the same unit, and then only for a
-// limited time (UnitTurns).
+// and reading files may take a long time. Meanwhile, another job waits only if it publishes the same unit, and then
+// only for a limited time (UnitTurns).
 namespace cacheshim {
 
 class Publisher {
@@ -42,24 +42,25 @@ class Publisher {
   RejectedEntries& rejected() { return rejected_; }
   const RejectedEntries& rejected() const { return rejected_; }
 
-  // Returns the unit that the event of `path` completes; "" if there is none.
+  // Returns the unit that is complete because of the event `arrival` at `path`; "" if there is none.
   std::string completed_entry(const Overlay& overlay, const std::string& path,
                               Arrival arrival) const EXCLUDES(overlay.mutex());
-  // Whether the layer's part of an entry is complete, judged by names only.
+  // Whether the layer's part of an entry is complete, judged by names only. `at_end`: whether names that
+  // match EntryRule::complete_at_end also complete the entry.
   bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const
       REQUIRES_SHARED(overlay.mutex());
-  // Whether the base has the directory entry, and the view shows the base's version of a file that
-  // completes it. A file that matches `complete_single` need not be the only one. If the rule names
-  // no such files, any entry of the base is complete.
+  // Whether the base has the entry as a directory, and the view shows the base's version of a file that
+  // completes the entry. A file that matches `complete_single` need not be the entry's only file. If the
+  // rule names no files that complete an entry, any entry of the base is complete.
   bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
       REQUIRES_SHARED(overlay.mutex());
-  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no entry. If publishing
+  // Publishes one unit of the layer: an entry (EntryRef::unit()), or an object that belongs to no entry. If publishing
   // fails, reports `incomplete`, and the files stay in the layer. Logs the reason, unless a file is open for writing
   // (then also reports `busy`), the unit keeps changing, `is_wanted` returns false, or the store has no room (then also
   // reports `is_full`; the caller logs it).
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
-  // Records that a job that may not publish (or not yet) has rejected the base's entry.
+  // Records that a job has rejected the base's entry. Call this if the job may not publish, or not yet.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
   // Removes the layer's part of a unit if the base has all of its files with the same bytes; the
   // view then shows the base's files. Adds nothing to the base.
@@ -69,8 +70,8 @@ class Publisher {
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
-  // Publishes all complete units; with `job_succeeded` also the units whose completeness is
-  // unknown: entries whose names do not show it (EntryRule::says_when_complete()), entries of a profile that is a
+  // Publishes all complete units; with `job_succeeded` also the units whose completeness is unknown: entries whose
+  // names do not show whether they are complete (EntryRule::says_when_complete()), entries of a profile that is a
   // guess, and files that belong to no entry or no known cache. Stops when `is_wanted` returns false; the layer keeps
   // what is not published by then.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
@@ -182,7 +183,7 @@ class Publisher {
   const EntryMap& entries_;
   Counters& counters_;
   RejectedEntries rejected_;
-  UnitLocks staging_locks_{LockRank::kStagedUnit};  // of one job's units; see staging_lock()
+  UnitLocks staging_locks_{LockRank::kStagedUnit};  // a lock for each unit of each job; see staging_lock()
   UnitLocks commit_locks_{LockRank::kCommittedUnit};
   UnitTurns turns_;
   std::atomic<unsigned> stage_count_{0};

@@ -22,9 +22,11 @@
 // Publisher::note_rebuild() and EntryReads detect a rebuild. This class decides when a rebuild replaces the base's
 // entry:
 //
-//   1. At least kFewestJobs jobs have rebuilt it with other content. Each of them publishes complete entries.
-//   2. The jobs are of two users, or the administrator has named the publishers, or the jobs' user has published all
-//      files of the entry or owns them. Otherwise one user with several jobs could replace another user's entry.
+//   1. At least kFewestJobs jobs have rebuilt it with other content. Only jobs that publish entries as soon as the
+//      entries are complete count.
+//   2. The jobs belong to two or more users, or the administrator has named the publishers, or the jobs' user has
+//      published all files of the entry or owns them. Otherwise one user with several jobs could replace another
+//      user's entry.
 //   3. The entry was not replaced within kReplacePeriod. If a program never builds equal files, its entry is thus
 //      replaced at most once a day.
 //
@@ -51,8 +53,9 @@ struct Rebuild {
   BaseVersion version;
   std::string job;
   uid_t uid = 0;
-  bool is_equal = false;     // the rebuild has produced the files that the base's entry has
-  // whether its job publishes complete entries; if not, the rebuild is counted, but does not count for a replacement
+  bool is_equal = false;     // whether the rebuild has produced the same files as the base's entry has
+  // whether the job publishes entries as soon as they are complete; if not, the rebuild is recorded, but is no reason
+  // to replace the base's entry
   bool is_published = true;
 };
 
@@ -66,16 +69,16 @@ class RejectedEntries {
   // not noticeable.
   static constexpr std::time_t kReplacePeriod = 24 * 3600;
   static constexpr std::size_t kMostEntries = 1024;
-  static constexpr std::size_t kMostJobs = 16;  // the most jobs that a record contains
+  static constexpr std::size_t kMostJobs = 16;  // the maximum size of each set of a record: jobs or users
 
   struct Summary {
     std::string unit;
     std::uint64_t times = 0;  // rebuilds with other content, or by jobs that do not publish
     std::uint64_t equal = 0;  // rebuilds with equal files
-    std::size_t jobs = 0;     // the number of jobs in all these rebuilds, at most kMostJobs
-    std::size_t users = 0;
-    std::time_t last = 0;      // of the last rebuild, in seconds since 1970
-    std::time_t replaced = 0;  // when it was last replaced; 0: never
+    std::size_t jobs = 0;     // the number of different jobs; kMostJobs stands for this many or more
+    std::size_t users = 0;    // the number of different users; kMostJobs stands for this many or more
+    std::time_t last = 0;      // when the entry was last rebuilt, in seconds since 1970
+    std::time_t replaced = 0;  // when the entry was last replaced; 0: never
   };
 
   // `store` and `counters` must outlive the object.
@@ -90,15 +93,15 @@ class RejectedEntries {
   // kReplacePeriod, only counts the rebuild.
   void note(const Rebuild& rebuild);
   // Whether the rebuild that was noted last may replace this version of the entry. `files` are all files of this
-  // version. May read the audit records, once per version. That takes long if there are many: call from a thread of a
-  // FairQueue.
+  // version. May read the audit records, once per version. Reading many records takes a long time: call from a thread
+  // of a FairQueue.
   bool may_replace(const std::string& unit, const BaseVersion& version,
                    const std::vector<BaseFile>& files);
   void note_replaced(const std::string& unit);
   bool has_noted(const std::string& unit, const BaseVersion& version, const std::string& job) const;
 
   std::optional<Summary> find(const std::string& unit) const;
-  // Returns the entries that were rebuilt most often and have not been replaced since.
+  // Returns at most `most` entries: those that were rebuilt most often and not replaced since, most often first.
   std::vector<Summary> worst(std::size_t most) const;
 
  private:
@@ -108,7 +111,7 @@ class RejectedEntries {
     std::uint64_t equal = 0;
     std::set<std::string> jobs;
     std::set<uid_t> users;
-    std::set<std::string> voters;  // jobs whose rebuilds count for a replacement
+    std::set<std::string> voters;  // jobs whose rebuilds count towards kFewestJobs
     std::set<uid_t> voting_users;
     std::time_t last = 0;
     std::time_t replaced = 0;

@@ -69,23 +69,24 @@ Status copy_data(int source, int target, off_t size, const IsWanted& is_wanted) 
   return sys::set_size(target, size);
 }
 
-// Reads one of two files that are compared. Serves holes without reading them.
+// Reads one of two files that are compared. Returns zeros for holes, without reading them.
 class ComparedFile {
  public:
   ComparedFile(int fd, off_t size) : fd_(fd), size_(size) {}
 
-  // Returns the first data at or after `at`. Requires: `at` does not decrease, and is in the file.
+  // Returns the first data at or after `at`. Requires: `at` is in the file, and is not less than in an
+  // earlier call.
   const DataRange& data_from(off_t at) {
     if (at >= range_.end) range_ = next_data(fd_, at, size_);
     return range_;
   }
-  // Returns the end of the range, from `at`, in which the file is only data or only a hole.
+  // Returns the end of the data or hole that contains `at`.
   off_t same_kind_until(off_t at) {
     const DataRange& range = data_from(at);
     return at < range.begin ? range.begin : range.end;
   }
-  // Fills `buffer` with [at, at + count), which must be of one kind. Returns false if the file has
-  // shrunk.
+  // Fills `buffer` with [at, at + count), which must be only data or only a hole. Returns false if the
+  // file has shrunk.
   Result<bool> read(char* buffer, std::size_t count, off_t at) {
     if (at < data_from(at).begin) {
       std::memset(buffer, 0, count);
@@ -147,7 +148,7 @@ std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes) {
 
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {
   const auto listed = sys::list_xattrs(source);
-  // If the xattrs cannot be listed, the file system most likely has none: copies none.
+  // If the xattrs cannot be listed, the file system most likely has none, so none are copied.
   const std::vector<std::string> names = listed ? *listed : std::vector<std::string>();
   CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_first));
   mode_t mode = st.st_mode & 07777;

@@ -15,7 +15,7 @@ namespace cacheshim {
 inline constexpr off_t kWholeFile = std::numeric_limits<off_t>::max();
 
 struct CopyOptions {
-  off_t keep_bytes = kWholeFile;  // the length of the data to copy
+  off_t keep_bytes = kWholeFile;  // copies at most this many bytes of data
   // Whether to copy the owner, ACLs and file capabilities as well.
   bool keep_owner = false;
   // Whether to copy only data and times. `target` then keeps its mode, and gets no xattrs: for a
@@ -32,8 +32,8 @@ struct CopyOptions {
 // is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
-// Returns how many bytes of data a copy of the file has at most, not counting holes. `st` describes
-// the file.
+// Returns the maximum number of bytes of data in a copy of the file, not counting holes. `st`
+// describes the file.
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile);
 
 // Copies everything that copy_file() copies, except the data. `st` describes the source. Either
@@ -44,8 +44,8 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
 // permitted (give_away() of new_object.h): the object then still belongs to the service account.
 Result<bool> copy_owner(int target, const struct stat& st);
 
-// Whether two regular files have the same bytes. Does not read holes that both have. The offsets of
-// both descriptors are undefined afterwards. Errors: ECANCELED (slices.h), those of read(2).
+// Whether two regular files have the same bytes. Does not read holes. The offsets of both descriptors
+// are undefined afterwards. Errors: ECANCELED (slices.h), those of read(2).
 Result<bool> have_equal_content(int left, int right, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

@@ -17,8 +17,8 @@
 #include "store/sys/sys.h"
 #include "store/threads/idle_policy.h"
 
-// A digest of a file with holes equals that of the same bytes without holes, so the zeros of a hole
-// must go through the hash. XXH3 reads its input in blocks of 16 stripes of 64 bytes. A stripe adds
+// A file with holes has the same digest as a file with the same bytes and no holes, so the zeros of a
+// hole must go through the hash. XXH3 reads its input in blocks of 16 stripes of 64 bytes. A stripe adds
 // to each of eight accumulators a product that depends on the input, on the secret, and on the place
 // of the stripe in its block; after the last stripe, the accumulators are scrambled. If the input is
 // zero, these products are constants: a block of zeros adds one constant to each accumulator and
@@ -28,7 +28,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
-constexpr std::size_t kBlockBytes = 1024;  // of XXH3 with its default secret
+constexpr std::size_t kBlockBytes = 1024;  // the block size of XXH3 with its default secret
 constexpr std::size_t kLanes = XXH_ACC_NB;
 constexpr std::uint64_t kLargeBlocks = std::uint64_t{1} << 16;  // 64 MiB of a hole, about 0.3 ms
 constexpr std::uint64_t kSliceBlocks = std::uint64_t{1} << 20;  // 1 GiB of a hole, about 5 ms
@@ -57,8 +57,9 @@ Lanes added_by_zeros(const XXH3_state_t& state, std::size_t begin, std::size_t e
   return sums;
 }
 
-// Changes the state as hashing `blocks` blocks of zeros does. Requires: the last block of the input
-// so far is zero, so that the state's buffer, which holds the end of the input, stays as it is.
+// Changes the state as if `blocks` blocks of zeros had been hashed. Requires: the last kBlockBytes of
+// the input so far are zero, so that the state's buffer, which holds the end of the input, stays as it
+// is.
 void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   const Lanes to_end = added_by_zeros(state, state.nbStripesSoFar, state.nbStripesPerBlock);
   const Lanes whole = added_by_zeros(state, 0, state.nbStripesPerBlock);
@@ -69,7 +70,7 @@ void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
     keys[lane] = XXH_readLE64(state.extSecret + state.secretLimit + sizeof keys[lane] * lane);
     sums[lane] += to_end[lane];
   }
-  for (std::uint64_t block = 0; block < blocks; ++block) {  // from one scrambling to the next
+  for (std::uint64_t block = 0; block < blocks; ++block) {  // scrambles, then adds the whole next block
 #pragma GCC unroll 8
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       sums[lane] = (sums[lane] ^ (sums[lane] >> 47) ^ keys[lane]) * XXH_PRIME32_1 + whole[lane];
@@ -121,7 +122,7 @@ Result<std::string> digest_of(int fd, const IsWanted& is_wanted) {
   if (st.st_size > kMostDigestBytes) return Errno(EOVERFLOW);
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   if (!state) return Errno(ENOMEM);
-  (void)XXH3_128bits_reset(state.get());  // fails only for null
+  (void)XXH3_128bits_reset(state.get());  // fails only if the state is null
   for (off_t at = 0; at < st.st_size;) {
     const DataRange range = next_data(fd, at, st.st_size);
     CACHESHIM_CHECK(add_hole(*state, static_cast<std::uint64_t>(range.begin - at), is_wanted));

@@ -23,13 +23,13 @@ struct Task {
   pid_t pid;
   uid_t uid;
   std::string proc;
-  bool is_late = false;  // nobody waits for the result
+  bool is_late = false;  // the caller has stopped waiting for the result
   std::optional<Result<std::string>> result = std::nullopt;
 };
 
 struct User {
-  bool is_read = false;  // a thread reads an environment of this user
-  bool is_late = false;  // the read has taken too long already
+  bool is_read = false;  // a thread reads, or will read, the environment of one of the user's processes
+  bool is_late = false;  // this read has already taken too long
   Clock::time_point excluded_until{};
 
   bool is_excluded() const { return is_late || excluded_until > Clock::now(); }
@@ -53,17 +53,17 @@ struct EnvironmentReader::State {
   const Read read_file;
   const Limits limits;
   Mutex mutex;
-  CondVar changed;  // a task or a result was added, or a user was excluded
+  CondVar changed;  // a task or result was added, a user excluded, or the reader closed
   std::deque<std::shared_ptr<Task>> tasks GUARDED_BY(mutex);
-  // Users with an environment that is being read or is to be read, and excluded users.
+  // The users for whom a task is queued or in progress, and the excluded users.
   std::unordered_map<uid_t, User> users GUARDED_BY(mutex);
   int threads GUARDED_BY(mutex) = 0;
   int idle GUARDED_BY(mutex) = 0;  // threads without a task
   bool is_closed GUARDED_BY(mutex) = false;
 };
 
-// Only the caller that sets `is_read` has a task for the user. So the map has at most one user per call to read() in
-// progress, and the excluded users.
+// Only the caller that sets `is_read` has a task for the user. So besides the excluded users, the map has at most
+// one user for each call to read() in progress.
 Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>& self,
                                                    const std::shared_ptr<Task>& task) {
   const auto deadline = Clock::now() + limits.read;
@@ -93,7 +93,7 @@ Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>&
   return Errno(ETIMEDOUT);
 }
 
-// Returns false if no thread is free and a further one cannot be started.
+// Returns false if no thread is free and no further thread can be started.
 bool EnvironmentReader::State::post(const std::shared_ptr<State>& self,
                                     const std::shared_ptr<Task>& task) {
   if (idle <= static_cast<int>(tasks.size())) {

@@ -26,7 +26,7 @@ namespace cacheshim {
 // then on, requests for this user fail at once, until the read returns and for `exclusion` afterwards. So within each
 // such period, a user delays others only once.
 //
-// Thread-safe. Threads that a process blocks outlive this object.
+// Thread-safe. A thread whose read a process blocks may outlive this object.
 class EnvironmentReader {
  public:
   using Read = std::function<Result<std::string>(pid_t pid, const std::string& proc)>;

@@ -11,14 +11,14 @@
 namespace cacheshim {
 
 // Determines how many bytes the users of a file system may still take. A file system reserves blocks for root
-// (statvfs.f_bavail excludes them). A daemon that runs as root must not use these for the users that it serves, but the
-// kernel lets it. take() measures the file system again after kLifetime, and earlier if half of the bytes that were
-// available have been taken. Thread-safe; takes no lock.
+// (statvfs.f_bavail excludes them). A daemon that runs as root must not use these blocks for the users that it serves,
+// but the kernel does not prevent this. take() measures the file system again after kLifetime, and earlier if half of
+// the bytes that were available have been taken. Thread-safe; takes no lock.
 class FreeSpace {
  public:
   struct State {
     std::uint64_t available = 0;  // bytes, without those that are reserved for root
-    std::uint64_t total = 0;      // bytes; 0: the file system does not say
+    std::uint64_t total = 0;      // bytes; 0 if the file system does not report it
   };
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLifetime{100};
@@ -44,7 +44,7 @@ class FreeSpace {
   const int directory_;
   const System system_;
   // Relaxed: the values are only estimates, and no other data depends on them.
-  std::atomic<std::int64_t> left_{0};   // what may be taken before the next measurement
+  std::atomic<std::int64_t> left_{0};   // bytes that may be taken before the next measurement
   std::atomic<std::int64_t> until_{0};  // when the measurement becomes too old, in ticks of Clock
   std::atomic<std::uint64_t> last_available_{~std::uint64_t{0}};
 };

@@ -7,7 +7,7 @@
 
 // The extended attributes that a file loses before it enters the base.
 //
-// A file keeps its bytes, its name and its times there, and nothing else that a job can set. Later,
+// In the base, a file has its bytes, its name and its times, and nothing else that a job can set. Later,
 // the base may be the lower of an overlay, and root may copy, back up or serve it. Some programs
 // obey attributes whose names begin with `user.`: overlayfs (user.overlay.*), fuse-overlayfs
 // (user.fuseoverlayfs.*, user.containers.override_stat), PRoot (user.rootlesscontainers) and Samba

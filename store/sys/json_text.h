@@ -34,7 +34,7 @@ bool is_utf8(std::string_view text);
 std::string to_hex(std::string_view bytes);
 std::string from_hex(std::string_view digits);
 
-// Sets `key` to the name, for display. If the name is not UTF-8, also sets KEY_hex to its bytes in
+// Sets `key` in `object` to the name, for display. If the name is not UTF-8, also sets KEY_hex to its bytes in
 // hexadecimal digits.
 void put_name(nlohmann::ordered_json& object, const std::string& key, const std::string& name);
 // Returns the name that put_name() has stored; "" if there is none.

@@ -10,9 +10,9 @@
 
 namespace cacheshim {
 
-// A map whose keys are names that a client chooses. Names and values use at most about
-// `most_bytes`, and further names are not added, so that a client cannot exhaust the daemon's
-// memory. Each class that owns a table says what a missing name means. Not thread-safe.
+// A map whose keys are names that a client chooses. The map adds no name if its names and values
+// would then use more than about `most_bytes`, so that a client cannot exhaust the daemon's memory.
+// Each class that owns a table says what a missing name means. Not thread-safe.
 template <class Value>
 class NameTable {
  public:
@@ -52,7 +52,7 @@ class NameTable {
   const Names& all() const { return names_; }
 
  private:
-  // Includes the map's node, but no memory that the value allocates: a value has at most a short
+  // Includes the map's node, but not the memory that the value allocates, which is at most a short
   // text.
   static std::size_t cost_of(std::string_view name) {
     constexpr std::size_t kNode = 96;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr mode_t kSetIds = S_ISUID | S_ISGID;
 
-// Identifies an object by its name relative to the open directory `dir`; "" is `dir` itself.
+// Identifies an object by its name relative to the descriptor `dir`; "" is the object of `dir` itself.
 struct Named {
   int dir;
   std::string name;
@@ -84,7 +84,7 @@ Status finish(const Named& directory, const Named& object, const NewObject& want
 // Finishes an object that was created without being opened.
 Status finish_name(int dir, const std::string& name, const NewObject& wanted, int unlink_flags) {
   const Status finished = finish(directory_of(dir, name), {dir, name}, wanted);
-  if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the first error is returned
+  if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the caller gets the first error
   return finished;
 }
 
@@ -104,7 +104,7 @@ Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags,
                                       first_mode(directory, wanted)));
   const Status finished = finish(directory, {fd.get(), ""}, wanted);
   if (finished) return fd;
-  (void)sys::unlink_at(dir, name);  // the first error is returned
+  (void)sys::unlink_at(dir, name);  // the caller gets the first error
   return finished.error();
 }
 

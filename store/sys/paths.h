@@ -13,17 +13,17 @@ namespace cacheshim {
 // returns the last component.
 std::string_view parent_path(std::string_view path);
 std::string_view base_name(std::string_view path);
-// Either part may be empty; the result is then the other one.
+// Either part may be empty; the result is then the other part.
 std::string join_path(std::string_view directory, std::string_view name);
 // Whether `path` is `top` or below it.
 bool is_at_or_below(std::string_view path, std::string_view top);
 // Removes the first component of `path` and returns it.
 std::string_view take_component(std::string_view& path);
 
-// The longest path of an object in a view. A job can make deeper trees than PATH_MAX allows, by
-// names relative to its working directory; twice PATH_MAX is enough for every such name relative to
-// a directory that an absolute path can reach. The bound keeps each path that the daemon stores or
-// builds short, and the trees that it walks shallow.
+// The maximum length of an object's path in a view. A job can make deeper trees than PATH_MAX allows,
+// because it may use paths relative to its working directory. Twice PATH_MAX is enough for every
+// relative path that starts at a directory with an absolute path of at most PATH_MAX. The bound keeps
+// each path that the daemon stores or builds short, and the trees that it walks shallow.
 inline constexpr std::size_t kMostPathBytes = 8191;
 
 // Whether a path is too long or too deep for the base, where every user must be able to open each

@@ -9,9 +9,9 @@
 
 namespace cacheshim {
 
-// Identifies a process and the ancestors that it had at one time. After the process has died and
-// its children have got another parent, this suffices to find the living processes that may descend
-// from it.
+// Identifies a process and the ancestors that it had at one time. When the process has died and its
+// children have another parent, its ProcessOrigin is enough to find the living processes that may
+// descend from it.
 struct ProcessOrigin {
   pid_t process = 0;             // 0: unknown, as for a process outside the daemon's PID namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
@@ -26,16 +26,16 @@ struct ProcessOrigin {
 ProcessOrigin origin_of(pid_t process);
 bool is_alive(const ProcessOrigin& origin);
 
-// Returns the living processes that may descend from a dead one. When a process dies, one of its
-// ancestors (a subreaper, otherwise init) becomes the parent of its children. So for each
-// descendant, go up through the parents that started after `origin`: the last one is a child of one
-// of `origin.ancestors`. Also returns unrelated processes for which this is true, such as newer
-// children of an init that starts all processes itself.
+// Returns the living processes that may descend from the dead process `origin`. When a process dies,
+// one of its ancestors (a subreaper, otherwise init) becomes the parent of its children. So for each
+// descendant, go up through the parents that did not start before `origin`: the last of them is a
+// child of one of `origin.ancestors`. Also returns unrelated processes that meet this condition, such
+// as newer children of an init that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
-// Whether the process has `directory` or a file in it open, or has its working directory there.
-// `directory` is the end of the directory's path, such as "/torch-extensions/py311/name", wherever
-// it is mounted.
+// Whether the process has an open descriptor of `directory` or of an object below it, or has its
+// working directory there. `directory` is the part of the path below the mount point, such as
+// "/torch-extensions/py311/name": it matches at any mount point.
 bool has_open_in(pid_t process, const std::string& directory);
 
 }  // namespace cacheshim

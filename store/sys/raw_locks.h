@@ -7,8 +7,8 @@
 
 namespace cacheshim {
 
-// Whether, according to /proc/locks, another process holds or waits for a lock on the file, by
-// flock or fcntl. /proc/locks shows only locks of this machine and of visible PID namespaces.
+// Whether, according to /proc/locks, another process holds or waits for an flock(2) or fcntl(2) lock
+// on the file. /proc/locks shows only locks of this machine and of visible PID namespaces.
 // Ignores OFD locks, because the kernel names no process for them. Returns false if /proc/locks
 // cannot be read. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);

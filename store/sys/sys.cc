@@ -289,8 +289,8 @@ Status sync_file(int fd) { return status_of(::fsync(fd)); }
 Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation)); }
 
 // The kernel grants a read lease (F_SETLEASE, fcntl(2)) only if no process has the file open for
-// writing. If a process opens it for writing during the lease, the kernel sends a signal, SIGURG,
-// which is ignored.
+// writing. If a process opens the file for writing during the lease, the kernel sends the daemon
+// SIGURG, which is ignored by default.
 bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;

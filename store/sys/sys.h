@@ -15,8 +15,8 @@
 #include "common/unique_fd.h"
 #include "store/threads/slices.h"
 
-// The system calls of the store and the daemon, each wrapped once. They return a result instead of
-// -1 and errno, and descriptors that close themselves and are O_CLOEXEC from the start. Functions
+// Wrappers of the system calls that the store and the daemon use. They return a result instead of -1
+// and errno. Their descriptors close themselves, and are O_CLOEXEC from the start. Functions
 // that take a directory and a name do not follow a symlink in the last component (set_mode_at()
 // does). Only open_beneath() and functions that use it, such as read_file(), also reject symlinks
 // in the other components. All are thread-safe; errors are those of the call's man page unless
@@ -25,8 +25,8 @@ namespace cacheshim::sys {
 
 // openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
 // job has created below `dir` can lead outside. "" is `dir` itself; a path of PATH_MAX bytes or
-// more is opened in parts. Errors: ELOOP for a symlink in the path (with O_PATH | O_NOFOLLOW the
-// last component may be one and is opened itself), EXDEV for a path that leads outside.
+// more is opened in parts. Errors: ELOOP for a symlink in the path (with O_PATH | O_NOFOLLOW, a
+// symlink in the last component is itself opened), EXDEV for a path that leads outside.
 Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode = 0);
 
 // open(2) of the daemon's own paths (a store's root, /proc), never of a path that a job has chosen.
@@ -59,18 +59,18 @@ Status unlink_at(int dir, const std::string& name, int flags = 0);
 Status rename_at(int dir, const std::string& name, int new_dir, const std::string& new_name,
                  unsigned flags = 0);
 Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name);
-// Gives the open file `fd` another name. Errors: ENOENT if the file has lost its last name. A file
-// that was opened with O_TMPFILE may get its first name.
+// Gives the open file `fd` another name, or its first name if it was opened with O_TMPFILE. Errors:
+// ENOENT if the file has lost its last name.
 Status link_fd(int fd, int new_dir, const std::string& new_name);
 // Requires: no other user can change `dir` or a directory below it, because symlinks in the path
 // are followed.
 Status set_mode_at(int dir, const std::string& path, mode_t mode);
 
-// These work on any descriptor, including O_PATH ones (through /proc/self/fd).
+// The next functions work on any descriptor, including O_PATH descriptors (through /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
 Status set_mode(int fd, mode_t mode);
 Status check_access(int fd, int mode);           // access(2), with the daemon's effective ids
-Status set_owner(int fd, uid_t uid, gid_t gid);  // -1: unchanged; works on a symlink itself
+Status set_owner(int fd, uid_t uid, gid_t gid);  // an id of -1 is not changed; acts on a symlink itself
 Status set_size(int fd, off_t size_bytes);
 Status set_times(int fd, const timespec times[2]);
 Status set_xattr(int fd, const char* name, std::string_view value, int flags);
@@ -78,8 +78,8 @@ Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
 
-// `name` is relative to `dir`; "" is `dir` itself. These do not follow a symlink in the last
-// component.
+// In the next functions, `name` is relative to `dir`; "" is `dir` itself. They do not follow a symlink
+// in the last component.
 Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid);
 Status set_times_at(int dir, const std::string& name, const timespec times[2]);
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr);
@@ -103,9 +103,10 @@ struct DirEntry {
   ino_t ino;
   dev_t device;  // the device of the directory
 };
-// Returns all entries of an open directory (any descriptor of it) except "." and "..".
+// Returns all entries of a directory except "." and "..". `dir` may be any descriptor of the directory,
+// including an O_PATH descriptor.
 Result<std::vector<DirEntry>> list_dir(int dir);
-// As list_dir(), but reads through `dir` itself, which must be readable and at its start.
+// As list_dir(), but reads through `dir` itself, which must be open for reading, with offset 0.
 Result<std::vector<DirEntry>> read_dir(int dir);
 
 // Whether only root, the service account and `owner` can change the contents of this directory.

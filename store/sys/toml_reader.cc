@@ -6,8 +6,8 @@
 namespace cacheshim {
 namespace {
 
-// Returns the text of a string node; nothing for other nodes and for text that C functions would
-// truncate.
+// Returns the text of a string node; nothing for other nodes, and for text with a NUL, which C
+// functions would truncate.
 std::optional<std::string> text_of(const toml::node& node) {
   auto text = node.value_exact<std::string>();
   if (text && text->find('\0') != std::string::npos) return std::nullopt;

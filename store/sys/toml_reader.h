@@ -28,11 +28,11 @@ class TomlProblem {
   std::string message_;
 };
 
-// Parses `text`; reports to `problem` and returns nothing if it is not TOML.
+// Parses `text`; if it is not TOML, reports this to `problem` and returns nothing.
 std::optional<toml::table> parse_toml(std::string_view text, TomlProblem& problem);
 
-// Reads the values of one table. A finder returns nothing for a missing key, and for a value of
-// another type, which it also reports.
+// Reads the values of one table. The find functions return nothing for a missing key, and for a value
+// of another type. They report a value of another type.
 class TomlReader {
  public:
   // `name` is the table's name, such as "entry", or empty for the root. All arguments must outlive
@@ -45,16 +45,16 @@ class TomlReader {
   std::optional<std::int64_t> find_integer(std::string_view key);
   std::optional<bool> find_bool(std::string_view key);
   const toml::table* find_table(std::string_view key);
-  // Returns the tables of an array, "[[key]]"; none if it is missing.
+  // Returns the tables of the array "[[key]]"; none if the key is missing.
   std::vector<const toml::table*> find_tables(std::string_view key);
   // Returns the value, of any type; null if the key is missing. For keys whose values may have
   // several types.
   const toml::node* find_node(std::string_view key);
 
-  // Returns the line of `key`, or that of the table if the key is missing.
+  // Returns the line of `key`, or the line of the table if the key is missing.
   std::uint32_t line_of(std::string_view key) const;
   void report(std::string_view key, std::string_view reason);
-  // Reports every key that no finder has requested.
+  // Reports every key that no find function has requested.
   void finish();
 
  private:

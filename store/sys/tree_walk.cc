@@ -48,7 +48,7 @@ class Walk {
 
  private:
   struct Level {
-    UniqueFd fd;  // only of the last kMostOpen levels
+    UniqueFd fd;  // open only in the last kMostOpen levels
     dev_t device = 0;
     ino_t inode = 0;
     std::size_t parent_bytes = 0;  // the length of the parent's path
@@ -74,9 +74,9 @@ class Walk {
     return {};
   }
 
-  // Returns to the parent. If the parent's descriptor was closed, opens it again by "..". Another
-  // process may have moved the directory meanwhile; the parent is then opened by its path or, if
-  // that leads elsewhere, skipped.
+  // Returns to the parent. If the parent's descriptor was closed, opens the parent again by "..". If
+  // another process has moved the directory meanwhile, opens the parent by its path instead. If this
+  // path leads elsewhere, skips the rest of the parent.
   void leave() {
     const Level left = std::move(levels_.back());
     levels_.pop_back();

@@ -18,8 +18,8 @@
 namespace cacheshim {
 
 struct WalkedDirectory {
-  int fd;                                     // has been read to its end
-  const std::string& path;                    // below the root of the walk
+  int fd;                                     // open for reading; its offset is at the end
+  const std::string& path;                    // relative to the root of the walk
   const std::vector<sys::DirEntry>& entries;  // without "." and ".."
   std::vector<std::string>& further;          // the visitor adds the names of entries to walk next
 };
@@ -36,8 +36,8 @@ inline constexpr std::size_t kMostOpen = 32;
 // after all others were visited.
 Status walk_tree(int root, const std::string& top, const VisitDirectory& visit);
 
-// Whether the entry is a directory. `directory` contains it; stats it if the file system has not
-// reported its type.
+// Whether `entry`, a name in the open directory `directory`, is a directory. Stats the object if the
+// file system has not reported its type.
 bool is_directory(int directory, const sys::DirEntry& entry);
 
 }  // namespace cacheshim

@@ -17,8 +17,8 @@ constexpr uid_t kNobody = 65534;
 constexpr std::uint32_t kResource = 1U << CAP_SYS_RESOURCE;
 constexpr long kF2fs = 0xf2f52010;
 
-// Whether file systems of this type may reserve blocks for a user id. On other file systems, the
-// user id makes no difference.
+// Whether the file system of `fd` is of a type that can reserve blocks for a user id. On other file
+// systems, the user id makes no difference.
 bool keeps_blocks(int fd) {
   struct statfs st {};
   if (::fstatfs(fd, &st) == -1) return false;
@@ -40,7 +40,7 @@ UserCredentials::UserCredentials(int fd) {
   __user_cap_header_struct mine = header();
   if (::syscall(SYS_capget, &mine, before_.data()) == -1) return;
   is_changed_ = true;
-  (void)::setfsuid(kNobody);  // only for this thread; reports no errors, and drops capabilities
+  (void)::setfsuid(kNobody);  // affects only this thread, reports no errors, and drops capabilities
   auto sets = before_;
   sets[0].effective &= ~kResource;
   set_capabilities(sets);

@@ -25,13 +25,14 @@ inline bool needs_encoding(std::string_view name) {
   return name.size() > 255 - kWhiteoutPrefix.size();  // NAME_MAX
 }
 
-// The whiteout of the kernel's overlayfs: a character device 0:0. Obeyed in lowers, never created.
+// The whiteout of the kernel's overlayfs: a character device 0:0. cacheshim obeys it in lowers, and never
+// creates it.
 inline bool is_device_whiteout(mode_t mode, dev_t device) {
   return S_ISCHR(mode) && device == makedev(0, 0);
 }
 
-// Whether the kernel's overlayfs keeps a record in the attribute, for instance that a directory is opaque. Obeyed in
-// lowers, but neither copied up nor settable.
+// Whether the kernel's overlayfs keeps a record in the attribute, for instance that a directory is opaque. cacheshim
+// obeys these attributes in lowers, but does not copy them up and does not let jobs set them.
 inline bool is_overlay_xattr(std::string_view name) {
   return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }

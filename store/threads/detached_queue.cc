@@ -20,7 +20,7 @@ struct DetachedQueue::Shared {
 
   Mutex mutex;  // not held while a task runs
   CondVar ended;
-  std::deque<Task> tasks GUARDED_BY(mutex);  // the front task runs, and leaves when it ends
+  std::deque<Task> tasks GUARDED_BY(mutex);  // the front task runs; it is removed when it has ended
   bool stopping GUARDED_BY(mutex) = false;
 };
 

@@ -9,9 +9,9 @@
 
 namespace cacheshim {
 
-// A thread for work that a user's process can block in the kernel for as long as the user likes. Nobody waits for such
-// work. The thread exists while there are tasks. Tasks run in the order of try_post(); if a task throws, the exception
-// is logged. Thread-safe.
+// A thread for work that a user's process can block in the kernel for as long as the user likes. No other thread waits
+// for this work. The thread exists while there are tasks. Tasks run in the order of try_post(); if a task throws, the
+// exception is logged. Thread-safe.
 class DetachedQueue {
  public:
   // The task's argument is a function that returns false after stop(); see slices.h.

@@ -50,7 +50,7 @@ struct ReadyIds {
 ReadyIds ready_ids(int events, int timeout_ms) {
   ReadyIds ready;
   const int count = ::epoll_wait(events, ready.events.data(), kMostEvents, timeout_ms);
-  ready.count = static_cast<std::size_t>(std::max(count, 0));  // EINTR: none
+  ready.count = static_cast<std::size_t>(std::max(count, 0));  // -1 (EINTR): no descriptor is ready
   return ready;
 }
 
@@ -77,7 +77,7 @@ bool EventLoop::Task::watch(int fd, std::uint64_t id) const {
 }
 
 void EventLoop::Task::stop() {
-  (void)::epoll_ctl(loop_.events_.get(), EPOLL_CTL_DEL, events_.get(), nullptr);  // ENOENT: repeated
+  (void)::epoll_ctl(loop_.events_.get(), EPOLL_CTL_DEL, events_.get(), nullptr);  // fails if stop() is called again
   loop_.remove(serial_);
 }
 
@@ -109,7 +109,7 @@ void EventLoop::start() {
 
 void EventLoop::stop() {
   if (!thread_.joinable()) return;
-  (void)::eventfd_write(stop_event_.get(), 1);  // cannot fail: written once
+  (void)::eventfd_write(stop_event_.get(), 1);  // cannot fail: it is written only once
   thread_.join();
 }
 

@@ -92,7 +92,7 @@ class EventLoop {
   const UniqueFd stop_event_;  // eventfd
   mutable Mutex mutex_;        // not held while a task runs
   CondVar call_ended_;
-  std::map<std::uint64_t, Entry> tasks_ GUARDED_BY(mutex_);  // by their serials, from 1 upwards
+  std::map<std::uint64_t, Entry> tasks_ GUARDED_BY(mutex_);  // the keys are the serials, from 1 upwards
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
   std::uint64_t running_ GUARDED_BY(mutex_) = 0;  // the serial of the task in progress; 0: none
   std::thread thread_;

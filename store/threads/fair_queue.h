@@ -15,10 +15,9 @@
 #include "store/threads/mutex.h"
 #include "store/threads/slices.h"
 
-// Threads for work of several users that may take long, such as publishing and control requests. No
-// user can delay the others' tasks: the users take turns, and the queue runs only a few tasks of
-// each at a time, fewer than there are threads. The kernel's scheduler then divides the CPU between
-// the tasks.
+// Threads for the long tasks of several users, such as publishing and control requests. No user can
+// delay the others' tasks: the users take turns, and the queue runs only a few tasks of each user at
+// a time, fewer than there are threads. The kernel's scheduler then divides the CPU between the tasks.
 namespace cacheshim {
 
 // Identifies the lane of a task. Each user has one lane for the user's own tasks and one for root's work for this user.
@@ -41,7 +40,7 @@ struct FairTask {
 // The order of the tasks. Not thread-safe.
 class FairOrder {
  public:
-  // `running`: the maximum number of tasks of a user that run at a time.
+  // `running`: the maximum number of one user's tasks that run at a time.
   explicit FairOrder(unsigned running) : most_running_(running) {}
 
   void add(FairTask task);
@@ -66,7 +65,7 @@ class FairOrder {
   void drop_unwanted(Lane& lane);
 
   const unsigned most_running_;
-  std::map<FairUser, Lane> lanes_;  // of the users with tasks that wait or run
+  std::map<FairUser, Lane> lanes_;  // the lanes of the users with waiting or running tasks
   std::deque<FairUser> turns_;      // the users with waiting tasks, the next one first
   std::vector<FairTask> dropped_;
 };

@@ -11,7 +11,7 @@
 //
 //   Job::end_mutex                      the end of a job
 //     Publisher::staging_locks_         one unit of one job at a time
-//       Overlay …, UnitTurns::mutex_, RejectedEntries::mutex_
+//       Overlay …, UnitTurns::mutex_, UnitLocks::mutex_, RejectedEntries::mutex_
 //       Publisher::commit_locks_        one unit at a time
 //         Overlay …
 //     LeaseTable …
@@ -22,7 +22,7 @@
 //   Mount::closing_mutex_
 //     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
 //   LeaseTable::mutex                   with no lock held but closing_mutex_ or end_mutex
-//     ViewFilter::mutex_, NodeTree …
+//     ViewFilter::mutex_, Underway::mutex_, NodeTree …
 //   Ticker::mutex_, FairQueue::mutex_   with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_
@@ -47,14 +47,14 @@
 //         Arena::mutex_
 //       PendingUnlinks::mutex_
 //       NoticeQueue::mutex_
-//         LateOwners::mutex_
+//         LateOwners::mutex_, HeldDirectories::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
 //       OpenFiles::Shard::mutex, Batons::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_, UserLimits::mutex_,
 //       LayerUse::mutex_, DetachedQueue
 //
 // All other mutexes are taken with no lock held, and no lock is taken under them: CallerJobs, Closer,
-// EnvironmentReader, EventLoop, OpenVerifier, SharedFiles, transport/.
+// EnvironmentReader, EventLoop, OpenVerifier, SharedFiles, StoreRoom, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and no other lock of the same rank.

@@ -14,7 +14,7 @@
 // library's.
 namespace cacheshim {
 
-// Wraps std::mutex. The default rank is that of a mutex under which no other lock is taken.
+// Wraps std::mutex. The default rank is for a mutex under which no other lock is taken.
 class CAPABILITY("mutex") Mutex {
  public:
   explicit Mutex(LockRank rank = LockRank::kLeaf) : check_(rank) {}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Clang's thread safety analysis: which lock protects what, and which function needs or takes it.
-// `clang -Wthread-safety` checks them (scripts/test, stage `locks`); for other compilers the macros
-// are empty. Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+// Annotations for Clang's thread safety analysis: they say which lock protects what, and which function
+// needs or takes a lock. `clang -Wthread-safety` checks them (scripts/test, stage `locks`); for other
+// compilers the macros are empty. Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #ifdef __clang__
 #define THREAD_ANNOTATION(annotation) __attribute__((annotation))
 #else
@@ -34,7 +34,7 @@
 #define RELEASE_GENERIC(...) THREAD_ANNOTATION(release_generic_capability(__VA_ARGS__))
 #define RETURN_CAPABILITY(lock) THREAD_ANNOTATION(lock_returned(lock))
 
-// ---- For lambdas and callbacks, in whose analysis Clang does not know the locks that the caller holds.
+// ---- For lambdas and callbacks: when Clang analyzes them, it does not know which locks the caller holds.
 #define ASSERT_CAPABILITY(lock) THREAD_ANNOTATION(assert_capability(lock))
 #define ASSERT_SHARED_CAPABILITY(lock) THREAD_ANNOTATION(assert_shared_capability(lock))
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
-// Compares cuda_hooks/driver_api.h with a toolkit's cuda.h. The compiler compares the functions,
-// when it compiles api_values.cc. The program compares the values.
+// Compares cuda_hooks/driver_api.h with a toolkit's cuda.h. The compiler compares the functions
+// when it compiles api_values.cc. This program compares the values.
 extern const long api_values_of_cuda_h[];
 extern const long api_values_of_ours[];
 

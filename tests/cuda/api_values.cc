@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled twice: without cuda.h, and with cuda.h before our declarations, which must then agree
-// with its types and functions.
+// This file is compiled twice: without cuda.h, and with cuda.h before our declarations. In the second
+// case, our declarations must agree with the types and functions of cuda.h.
 #ifdef CACHESHIM_TEST_WITH_CUDA_H
 #define __CUDA_API_VERSION_INTERNAL  // declares both versions of cuGetProcAddress
 #include <cuda.h>

@@ -3,8 +3,9 @@
 
 #include <initializer_list>
 
-// chained() wraps the next function of its name, which dlsym(RTLD_NEXT) must find. It returns -1000
-// if dlsym returns chained() itself, because the recursion would otherwise be endless.
+// This chained() wraps the next library's chained(), which dlsym(RTLD_NEXT) must find. If dlsym
+// returns this function itself, the function returns -1000, because the recursion would otherwise
+// be endless.
 static int depth = 0;
 
 extern "C" [[gnu::visibility("default")]] int chained() {

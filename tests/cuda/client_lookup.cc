@@ -12,7 +12,8 @@
 // client_lookup ROUTE LOAD FILE [OPTION…]
 //
 // This client is not linked to the driver. ROUTE says how it finds the driver's functions:
-//  dlsym, dlvsym; default: dlsym(RTLD_DEFAULT)
+//  dlsym, dlvsym: by the function of this name, on a handle from dlopen
+//  default: dlsym(RTLD_DEFAULT)
 //  v1, v2: all functions by this version of cuGetProcAddress (the CUDA runtime uses v2)
 //  v2-v1: cuGetProcAddress_v2 finds version 1, which finds the other functions
 //  torch: dlsym on a handle from dlopen(RTLD_NOLOAD)
@@ -27,7 +28,7 @@ void* handle = nullptr;
 decltype(&::cuGetProcAddress) get_v1 = nullptr;
 decltype(&::cuGetProcAddress_v2) get_v2 = nullptr;
 
-// Returns the name without its version suffix, as cuGetProcAddress takes it.
+// Returns the name without its version suffix, as cuGetProcAddress expects it.
 std::string plain(const char* name) {
   std::string text = name;
   if (text.size() > 3 && text.compare(text.size() - 3, 3, "_v2") == 0) text.resize(text.size() - 3);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the library in processes that use CUDA, also beside other interposers: its hooks, its messages, and what it
-must not change."""
+"""Tests the library in processes that use CUDA, including processes with other interposers: its hooks, its messages,
+and what it must not change."""
 
 import os
 import pathlib
@@ -18,8 +18,8 @@ LOADER = "/lib64/ld-linux-x86-64.so.2"
 
 
 def without_debug_entry(path):
-    """Returns a program's bytes, with another tag instead of DT_DEBUG, the entry in which the loader stores the address
-    of its list of libraries."""
+    """Returns the program's bytes with another tag in place of DT_DEBUG. In the DT_DEBUG entry, the loader stores the
+    address of its list of libraries."""
     program = bytearray(pathlib.Path(path).read_bytes())
     headers, count = struct.unpack_from("<Q", program, 32)[0], struct.unpack_from("<H", program, 56)[0]
     for at in range(headers, headers + 56 * count, 56):
@@ -28,21 +28,21 @@ def without_debug_entry(path):
             continue
         for entry in range(offset, offset + size, 16):
             if struct.unpack_from("<Q", program, entry)[0] == 21:  # DT_DEBUG
-                # A tag for the operating system, which the loader ignores.
+                # The loader ignores this tag, which is reserved for operating systems.
                 struct.pack_into("<Q", program, entry, 0x6000000D)
                 return bytes(program)
     raise AssertionError(f"{path} has no DT_DEBUG")
 
 
 def runtime_of(sanitizer):
-    """Returns the path of a sanitizer's runtime library that gcc has installed, or None."""
+    """Returns the path of a sanitizer's runtime library, or None if it is not installed for gcc."""
     found = subprocess.run(["gcc", f"-print-file-name=lib{sanitizer}.so"], capture_output=True,
                            text=True, check=False).stdout.strip()
     return os.path.realpath(found) if "/" in found else None
 
 
 class Frameworks(unittest.TestCase):
-    """The ways in which frameworks find the driver's functions; matrix_test.py tests the calls that follow."""
+    """Tests the ways in which frameworks find the driver's functions; matrix_test.py tests the calls that follow."""
 
     def check(self, *routes, load="cuModuleLoadData"):
         for route in routes:
@@ -73,7 +73,7 @@ class Frameworks(unittest.TestCase):
 
 
 class Runtime(unittest.TestCase):
-    """NVIDIA's own runtime, up to the point at which it detects that the driver is a fake."""
+    """Tests NVIDIA's own runtime, up to the point at which it detects that the driver is a fake."""
 
     def test_runtime_looks_up_every_function_through_the_hooks(self):
         for runtime in ("static", "shared"):
@@ -90,7 +90,7 @@ class Runtime(unittest.TestCase):
 
 
 class OldDriver(unittest.TestCase):
-    """A driver that lacks the functions that CUDA has added after 11.6."""
+    """Tests a driver that lacks the functions that were added after CUDA 11.6."""
 
     ANSWERS = ("cuInit: found\ncuModuleLoadData: found\ncuCtxCreate_v2: found\n"
                "cuModuleGetLoadingMode: error\n")
@@ -257,7 +257,8 @@ class Loader(unittest.TestCase):
 
 
 class NoTrace(unittest.TestCase):
-    """In a process that never opens libcuda, the library does nothing."""
+    """In a process that never opens libcuda, the hooks allocate no memory, look up no function of the driver, and print
+    nothing."""
 
     def mallocs(self, library, **variables):
         ended = stage.run(["/bin/true"], preload=[library, f"{stage.build}/libcount_malloc.so"],
@@ -335,7 +336,8 @@ class Said(unittest.TestCase):
 
 
 class Inheritance(unittest.TestCase):
-    """The library sets CUDA_MODULE_LOADING in a process; its children must not take that for the user's own setting."""
+    """The library sets CUDA_MODULE_LOADING in a process. The process's children must not mistake this value for the
+    user's own setting."""
 
     def child(self, assignments, **variables):
         command = " ".join([assignments, f"{stage.build}/client_lookup", "dlsym",
@@ -375,7 +377,7 @@ class Inheritance(unittest.TestCase):
 
 
 class Defaults(unittest.TestCase):
-    """The [cuda] settings of the configuration, in the file that the daemon writes to the run directory."""
+    """Tests the [cuda] settings of the configuration, which the library reads from a file in the run directory."""
 
     def init_of(self, text, as_root=False, **variables):
         with tempfile.TemporaryDirectory(prefix="cacheshim") as scratch:

@@ -31,7 +31,7 @@
 // If FAKE_CUDA_OLD is defined, the library lacks the functions added after CUDA 11.6. Variables:
 //  FAKE_CUDA_TRACE=FILE: appends to FILE a line for each call of most functions, with the name of
 //    the calling library, and a line for each load of a kernel
-//  FAKE_CUDA_SPIN_MS: the timeout
+//  FAKE_CUDA_SPIN_MS: the timeout in milliseconds; default: 3000
 //  FAKE_CUDA_STUBBORN=1: loads lazily even if the environment asks for eager loading
 
 struct CUfunc_st {
@@ -217,7 +217,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
 }
 #endif
 
-// With eager loading, creating a context loads the existing libraries into it.
+// With eager loading, creating a context loads the existing libraries into the context.
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice) {
   const Lock lock(context_lock);
   for (const auto& library : libraries) {

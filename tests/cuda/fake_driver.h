@@ -32,6 +32,6 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t byte
 // These two functions do not exist in a real driver. fake_wait_for_launches() waits until at least
 // `launches` launches have either succeeded or begun to load their kernel.
 void fake_wait_for_launches(int launches);
-// Waits for the end of the spin kernel. Returns 1 if its timeout ended it.
+// Waits for the end of the spin kernel. Returns 1 if the timeout ended the kernel, 0 if a copy did.
 int fake_spin_timed_out();
 }

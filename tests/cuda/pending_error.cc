@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// Runs without the CUDA driver. It finds cuInit by RTLD_DEFAULT (the preloaded library's), makes
-// another dlsym fail, and calls cuInit. dlerror must then still return the error of that dlsym.
+// Runs without the CUDA driver. Finds the preloaded library's cuInit by RTLD_DEFAULT, makes another
+// call of dlsym fail, and calls cuInit. dlerror must then still return the error of that dlsym call.
 int main() {
   using Init = unsigned (*)(unsigned);
   const auto init = reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, "cuInit"));

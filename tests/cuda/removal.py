@@ -4,8 +4,8 @@
 
 removal.py REPOSITORY BUILD_DIRECTORY [--junit FILE]
 
-For each row of the hooks' tables, it links the library without that row and runs the tests `Hooks` of matrix_test.py
-with that library. The test with the row's name must fail. With the unchanged library, all tests must pass.
+For each row of the hooks' tables, links the library without that row and runs the tests `Hooks` of matrix_test.py with
+that library. The test with the row's name must fail. With the unchanged library, all tests must pass.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SEES_TABLES = re.compile(r'#include "cuda_hooks/(driver|costs|preload)\.h"|symbo
 
 
 class Library:
-    """Compiles and links variants of libcacheshim.so by the build's own commands."""
+    """Compiles and links variants of libcacheshim.so with the build's own commands."""
 
     def __init__(self, repository, build):
         self.repository, self.build = repository, build

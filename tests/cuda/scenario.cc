@@ -103,7 +103,8 @@ int run_scenario(const Api& api, const Scenario& scenario) {
   CUmoduleLoadingMode mode{};
   check(api.cuModuleGetLoadingMode(&mode), "cuModuleGetLoadingMode");
   std::printf("mode=%s\n", mode == CU_MODULE_EAGER_LOADING ? "EAGER" : "LAZY");
-  std::fflush(stdout);  // with dlmopen, this is another copy of libc, which is not flushed at exit
+  // With dlmopen, stdout belongs to another copy of libc, which does not flush it at exit.
+  std::fflush(stdout);
   CUcontext context = nullptr;
   check(api.cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
   const CUfunction tail = load_tail(api, scenario);

@@ -10,8 +10,8 @@ import tempfile
 import unittest
 
 PASSED, DRIVER_ERROR, DEADLOCK, WATCHDOG = 0, 2, 3, 4
-# How long the spin kernel runs if nothing ends it. In a scenario that must pass, the client ends it much earlier. A
-# scenario that must deadlock takes this long, so it uses SHORT_MS.
+# The milliseconds for which the spin kernel runs if nothing ends it. In a scenario that must pass, the client ends it
+# much earlier. A scenario that must deadlock takes this long, so it uses SHORT_MS.
 PATIENT_MS, SHORT_MS = 20000, 700
 
 build, library, hooks_only = "", "", ""  # main() sets them

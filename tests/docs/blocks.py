@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the blocks of a document: lines that are indented by four spaces or between two lines of ```. In a manual page,
-these are the literal displays."""
+"""Finds the blocks of a document: lines that are indented by four spaces, and lines between two fences (```). In a
+manual page, these are the literal displays."""
 
 import dataclasses
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-fresh-root.sh WORK REPOSITORY
 #
-# Creates mount and PID namespaces, prints "ready", and waits. Their root simulates this machine before a user follows
-# the README: nothing in /usr/local, no /ci-cache and no /data, empty home directories, and writable overlays over /etc,
-# /usr/sbin and the repository. Changes made there are invisible outside. All mounts and processes disappear when stdin
-# is closed or this script is killed. WORK is an empty directory.
+# Creates mount and PID namespaces, prints "ready", and waits. Their root directory simulates this machine as it is
+# before a user follows the README: nothing in /usr/local, no /ci-cache and no /data, empty home directories, and
+# writable overlays over /etc, /usr/sbin and the repository. Changes made there are invisible outside. All mounts and
+# processes disappear when stdin is closed or this script is killed. WORK is an empty directory.
 set -euo pipefail
 
 # These directories are empty in the new root, even if this machine has file systems mounted on some of them.
@@ -53,7 +53,7 @@ inside() { # WORK REPOSITORY: runs as the first process of the new namespaces
     cd /
     echo ready
     # No exec here: the first process of a PID namespace must reap orphans, and this shell does.
-    { cat <&3 > /dev/null & } 3<&0  # by descriptor 3, because a background process gets /dev/null as its stdin
+    { cat <&3 > /dev/null & } 3<&0  # uses descriptor 3, because a background process gets /dev/null as its stdin
     wait $!
 }
 

@@ -46,7 +46,7 @@ class Profile:
 
 @dataclasses.dataclass(frozen=True)
 class Fstab:
-    """A line of /etc/fstab, which mount(8) then mounts."""
+    """A line of /etc/fstab, whose file system mount(8) then mounts."""
 
     mount_point: str
     given: str = ""  # what root does first
@@ -75,7 +75,7 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """A block that is not run, for `reason`."""
+    """A block that is not run; `reason` says why."""
 
     reason: str
 
@@ -83,7 +83,7 @@ class Listed:
 MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
 OUTPUT = Listed("what a command has printed, no command")
 GROUP = "__grp__k.json"
-# Prints the files that `meson install` would install but that are missing after its stand-in.
+# Prints the files that `meson install` would install, but that the command run in its place has not installed.
 NOT_INSTALLED = """
 import json, os, subprocess
 plan = subprocess.check_output(["meson", "introspect", "--installed", "build-release"])
@@ -91,7 +91,7 @@ print([path for path in json.loads(plan).values() if not os.path.lexists(path)])
 """
 PRELOAD = "LD_PRELOAD=/usr/local/lib/libcacheshim.so"
 
-# Gives the machine the `python`, the users and their train.py that the README assumes.
+# Creates what the README assumes: `python`, `systemctl`, the users, and their train.py.
 MACHINE = """
 mkdir -p /usr/local/bin /usr/local/sbin
 ln -s /usr/bin/python3 /usr/local/bin/python
@@ -118,7 +118,7 @@ printf '#!/bin/sh\\necho > "${{MINE_CACHE_DIR-$X_CACHE}}/a"\\n' > /usr/local/bin
 chmod 0755 /usr/local/bin/{0}
 """
 MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
-# Mounts, and publishes an entry.
+# Mounts a store, and publishes an entry.
 BUILT = f"{MOUNTED}\nrunuser -u alice -- env {PRELOAD} HOME=/home/alice python /home/alice/train.py"
 
 README = {
@@ -134,7 +134,7 @@ README = {
         ("root", "ls /data/ci-cache/triton/KEY", GROUP),
         ("alice", "python train.py", "hit"),
         ("alice", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),
-        # The shell itself, which is not preloaded, does not see the cache below this path; its children do.
+        # The shell itself is not preloaded, so it does not find the cache at this path; its children do.
         ("alice", "(cd ~/.triton/cache) || echo none", "none"),
         ("alice", "echo ~/.triton/cache/*", "/home/alice/.triton/cache/*"),
         ("alice", "env -C /home/alice/.triton/cache ls KEY", GROUP))),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every command that `--help` names in three situations: with the library preloaded, inside a job, and with a
+"""Runs every command that `--help` names, in three situations: with the library preloaded, inside a job, and with a
 CACHESHIM_MOUNT that names no mount."""
 
 import dataclasses
@@ -25,7 +25,7 @@ class Row:
     words: str             # the words after the command's name
     user: int | None = 0   # the exit code for a user other than root; None: only root runs the command
     none: int = UNAVAILABLE  # the exit code if CACHESHIM_MOUNT names no mount
-    lines: int = 0         # the most lines on stderr in that case, if the command succeeds
+    lines: int = 0         # the most lines on stderr, if CACHESHIM_MOUNT names no mount and the command succeeds
 
 
 # The tests run the commands in this order, all on one mount.
@@ -169,7 +169,7 @@ def test_the_preloaded_program_unmounts_and_mounts_its_own_mount(program, scratc
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
 def test_a_store_is_used_for_one_command_while_preloaded(program, scratch, mount, preload, uid):
-    """The command of `run --store` uses that store, and not the mount in the preloaded library's CACHESHIM_MOUNT."""
+    """The command that `run --store` starts uses that store, and not the mount that CACHESHIM_MOUNT names."""
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path)}
     caller = Caller(program, scratch, env, uid)
     own = scratch / "own"
@@ -190,8 +190,8 @@ def test_a_preloaded_lock_command_preloads_the_library_into_its_child(program, s
 
 
 def test_the_preloaded_program_uses_paths_without_redirection(program, scratch, mount, preload):
-    """In the program itself, a cache's default path is not redirected to the mount: it names the directory in the home
-    directory, as in the user's shell."""
+    """The library does not redirect the cacheshim program's own calls. A default path of a cache names the directory in
+    the home directory, as it does in the user's shell."""
     home = scratch / "home"
     (home / ".triton/cache").mkdir(parents=True)
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path), "CACHESHIM_JOB": "j", "HOME": str(home)}

@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def server(family, scratch):
-    """The HTTP server from which a family's users download; None if they build."""
+    """The HTTP server from which a family's users download; None if the family needs no server."""
     if not family.server:
         yield None
         return

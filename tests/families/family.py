@@ -12,7 +12,7 @@ import mounts
 
 REPOSITORY = mounts.REPOSITORY
 VENVS = REPOSITORY / "build/venv"
-BUILDS = "{builds}"  # in Family.environment: the file to which each build adds a line
+BUILDS = "{builds}"  # in Family.environment, stands for the file to which each build adds a line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Family:
 
     title: str                       # the title in the table, with {version} for the version
     directory: pathlib.Path
-    profile: str                     # the cache's directory below the mount
+    profile: str                     # the profile, and the cache's directory below the mount
     variable: str
     python: pathlib.Path             # the interpreter that runs user.py
     version: Callable[[], str]
@@ -33,7 +33,7 @@ class Family:
     newest_python: tuple[int, int] | None = None  # the newest system Python for which the program has a wheel
     server: str = ""                 # "index" or "hub": the server from which results are downloaded
     is_long: bool = False            # if true, only `scripts/test --families` tests it
-    # The most builds that are allowed through cacheshim: by four users at once, and by a later user.
+    # The most builds that the tests on a mount allow: by four users at once, and by a later user.
     most_builds: int = 0
     most_later_builds: int = 0
 

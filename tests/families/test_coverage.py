@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies that a profile has a family test unless its `evidence` is "guess", and that its other claims match the
-test."""
+"""Verifies that the claims of each profile match its family test: its `evidence`, and whether the library sets the
+variable."""
 
 import tomllib
 

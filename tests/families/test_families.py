@@ -59,7 +59,7 @@ def run_cold_and_later(crowd):
 
 
 def run_after_a_kill(crowd):
-    """Kills a user during its first build, then runs another one."""
+    """Kills a user during its first build, then runs another user."""
     builder, = crowd.add(1)
     builder.start()
     wait_until(lambda: crowd.builds() > 0, seconds=STEPS_TIMEOUT_S, what="a build")
@@ -69,7 +69,7 @@ def run_after_a_kill(crowd):
 
 
 def run_failing(crowd):
-    """Runs users that request a result that cannot be built, before their other results."""
+    """Runs users whose first step requests a result that cannot be built."""
     reports = crowd.run(USERS, fails=True)
     return {"failures": sum("broken" in report.errors for report in reports),
             "failing_errors": count_errors(reports) - USERS}, reports

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the daemon with messages of the kernel, from the parser of the bytes down to the layer. The input is a series
-// of messages. Two bytes before each message give its length. If the highest bit of these bytes is clear, the fuzzer
-// writes this length into the message's header; otherwise the header's own length stays.
+// Fuzzes the daemon from the parser of the kernel's messages down to the layer. The input is a series of messages. Two
+// bytes before each message give its length. If the highest bit of these bytes is clear, the fuzzer writes this length
+// into the message's header; otherwise the header's own length stays.
 #include <linux/fuse.h>
 
 #include <algorithm>

@@ -66,8 +66,8 @@ namespace {
 
 constexpr std::uint64_t kNumberStep = 2;  // as in the kernel: the lowest bit marks interrupts
 constexpr rlim_t kMostFileBytes = rlim_t{16} << 20;
-constexpr std::uint64_t kMostOfUser = 12;           // of each countable resource of a user
-constexpr std::uint64_t kMostLayerBytes = 1 << 18;  // in a user's layers
+constexpr std::uint64_t kMostOfUser = 12;           // of each countable resource, per user
+constexpr std::uint64_t kMostLayerBytes = 1 << 18;  // in all layers of a user
 
 ReplySink* sink = nullptr;
 
@@ -171,7 +171,8 @@ void confine() {
   data[0].effective = data[0].permitted = 1U << CAP_CHOWN | 1U << CAP_DAC_OVERRIDE |
                                           1U << CAP_DAC_READ_SEARCH | 1U << CAP_FOWNER |
                                           1U << CAP_FSETID;
-  (void)::syscall(SYS_capset, &header, data);  // fails for users other than root, who have none
+  // Fails for users other than root, who have no capabilities.
+  (void)::syscall(SYS_capset, &header, data);
 }
 
 FuzzedMount::FuzzedMount()

@@ -16,8 +16,8 @@ struct fuse_session;
 
 namespace cacheshim::fuzz {
 
-// Restricts this process: drops the capabilities that a fuzzer must not use, such as that to create devices, and limits
-// files to 16 MiB. Call once.
+// Restricts this process: drops the capabilities that a fuzzer must not use, such as CAP_MKNOD, and limits files to
+// 16 MiB. Call once.
 void confine();
 
 // A mount over a temporary store, without a kernel and without receivers: deliver() handles a request on the calling

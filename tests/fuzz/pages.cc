@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::string_view kNames[] = {"triton", "tmp.1", "done-1", "x", "__grp__x.json", "KEY.lock"};
 
-// A copy with the alignment of a mapping, and with no byte after its end.
+// A copy of the input with the alignment of a mapping. The copy ends where its allocation ends, so that
+// AddressSanitizer reports reads beyond it.
 class Mapping {
  public:
   explicit Mapping(std::string_view text) : size_(text.size()) {

@@ -16,7 +16,7 @@
 namespace cacheshim::fuzz {
 namespace {
 
-// Writes each record that was parsed and parses it again: the two records must be equal.
+// This function and the next two serialize a parsed record and parse the result: both records must be equal.
 void parse_layer(std::string_view text) {
   const auto record = parse_layer_record(text);
   if (!record) return;

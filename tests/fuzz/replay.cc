@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& file : files) {
-    std::printf("%s\n", file.c_str());  // the last name before a crash is that of the input
+    std::printf("%s\n", file.c_str());  // the last line before a crash names the input
     (void)std::fflush(stdout);
     std::ifstream stream(file, std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), {}};

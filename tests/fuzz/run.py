@@ -20,7 +20,7 @@ import time
 import xml.etree.ElementTree as xml
 
 CORPORA = pathlib.Path(__file__).resolve().parent / "corpus"
-# Seconds for one input. The slowest valid one waits a second for the end of a mount.
+# The time limit for one input. The slowest valid input waits a second until its mount has ended.
 TIMEOUT_S = 10
 MOST_BYTES = 4096
 # On a disk, the fuzzers that use a FuzzedMount take ten times as long.
@@ -28,7 +28,8 @@ MEMORY = pathlib.Path("/dev/shm")
 
 
 def fuzz(build: pathlib.Path, target: str, options: argparse.Namespace) -> pathlib.Path | None:
-    """Runs one fuzzer. Returns the input of its finding, copied into the corpus; None if there is no finding."""
+    """Runs one fuzzer. Returns the input of its finding, copied into the corpus, or the log if the fuzzer failed
+    without an input. Returns None if there is no finding."""
     kept, found = (build / name / target for name in ("corpus", "findings"))
     shutil.rmtree(found, ignore_errors=True)
     found.mkdir(parents=True)

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 
-held = []  # the descriptors of requests whose answers have not been read
+held = []  # the control files of the requests that hold_requests() has sent
 
 
 def send_requests(control, count, text):
@@ -47,7 +47,8 @@ def hold_requests(control, count, text):
 
 
 def count_answers():
-    """Returns how many of the held requests have been answered. Each read returns within 250 ms."""
+    """Returns how many of the held requests have been answered. Each read returns within 250 ms, with the answer or a
+    line of progress."""
     return sum(b'"progress"' not in os.read(fd, 1 << 16) for fd in held)
 
 

@@ -55,7 +55,7 @@ def fill(path, mib, flags=os.O_CREAT | os.O_RDWR):
 
 
 def reserve(path, mib):
-    """As fill(), but allocates the blocks without writing them."""
+    """Like fill(), but allocates the blocks without writing them."""
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     _held.append(fd)
     done, error = _take(mib // 64, lambda number: os.posix_fallocate(fd, number << 26, 1 << 26))
@@ -172,7 +172,7 @@ def begin_entries(directory, processes, threads):
 
 
 def wait_for_locks(path, count):
-    """Waits for an exclusive lock in `count` threads. Returns the errors of those that fail within a second."""
+    """Waits for an exclusive lock in `count` threads. Returns the errors of the threads that fail within a second."""
     errors = []
 
     def wait():

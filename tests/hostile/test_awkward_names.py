@@ -119,7 +119,8 @@ def test_a_baton_of_such_a_name_is_watched_by_the_next_daemon(mount, job_of, mou
 
 
 def test_records_of_batons_have_a_limit(mount, job_of):
-    """While a job creates and removes batons with ever new names, the file of their records does not exceed 1 MiB."""
+    """While a job creates and removes batons, each with a new name, the file that records them does not exceed 1
+    MiB."""
     job = job_of(mount, "j", USER)
     job("os.makedirs", in_view(job, BATON))
     for begin in range(0, 3000, 500):

@@ -112,7 +112,8 @@ def resident_kib(mount):
 
 
 def test_the_daemon_does_not_grow(mount, hostile):
-    """Each job takes 3 KiB. The first runs fill the memory that the allocator keeps."""
+    """Each job takes 3 KiB of the daemon's memory. The first runs fill the memory that the allocator keeps, so
+    the test measures only the growth after them."""
     def run_many(name):
         begin_and_end(mount, hostile, name, 3 * KEPT)
         wait_until_forgotten(mount, f"{name}0", f"{name}{2 * KEPT - 1}")

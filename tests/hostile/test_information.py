@@ -258,7 +258,7 @@ def test_names_forge_no_lines_of_the_log(published):
 
 @pytest.mark.parametrize("command", [["status"], ["stats"], ["job", "list"], ["profile", "list"], ["doctor"]], ids=str)
 def test_texts_of_a_directory_that_simulates_a_mount(scratch, command):
-    """The files of a stranger's directory contain what a stranger's daemon could answer."""
+    """The files contain what a malicious user's daemon could answer."""
     control = scratch / "fake/.cacheshim"
     control.mkdir(parents=True)
     evil = EVIL.decode(errors="replace")

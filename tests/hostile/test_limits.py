@@ -60,7 +60,7 @@ def test_one_user_cannot_take_all_descriptors(small, job_of, call):
         "control": lambda: job("agent_limits.open_many", str(small.path / ".cacheshim/control"), MANY),
     }[call]()
     if call == "lock":
-        assert taken > 0  # requests failed
+        assert taken > 0  # the number of failed requests
     else:
         assert taken[1] == "EMFILE" and taken[0] > FILES // 4
     open_now = len(os.listdir(f"/proc/{small.daemon_pid()}/fd"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user whose processes block every read of their /proc/PID/environ delays nobody else.
+"""A user whose processes block every read of their /proc/PID/environ delays no other user.
 
 The daemon reads this file to learn the job of a process, and for this read the kernel takes the mmap lock of the
 process. The attacker's processes hold their mmap locks in page faults on a file of the attacker's own FUSE file system,
@@ -11,7 +11,7 @@ import pytest
 
 USER = 20002
 SOON_S = 5  # a deadline, not a measurement: without the defense, the calls hang until the attacker lets go
-PROCESSES = 12  # more than the daemon's receivers per core
+PROCESSES = 12  # more than the daemon has receivers for one core
 
 pytestmark = pytest.mark.usefixtures("device")
 

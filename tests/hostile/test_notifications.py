@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user whose process holds the inode lock of a directory delays nobody else.
+"""A user whose process holds the inode lock of a directory delays no other user.
 
 getdents(2) holds this lock while it copies names into the caller's buffer. The attacker's buffer is a mapping of a file
 on the attacker's own FUSE file system, which never returns the data. The kernel then blocks every invalidation of a

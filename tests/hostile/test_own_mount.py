@@ -76,7 +76,7 @@ def test_a_daemon_that_is_killed_while_requests_wait_exits(mount_with_io_uring, 
         crowd.start("flock_each", fds, fcntl.LOCK_EX)
         wait_until(lambda: mount.stats()["lock_waits"] >= 100, what="a hundred waits")
     assert len(calls) == 1 and not calls[0].startswith("0 "), calls
-    mount.kill_daemon()  # has its own timeout
+    mount.kill_daemon()  # fails if the daemon does not exit in time
     wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")
     crowd.kill()
 
@@ -100,7 +100,7 @@ def test_a_daemon_that_is_killed_while_it_probes_its_mount_exits(mount_with_io_u
                 stopped.add(child)
         return stopped
 
-    # Each child may exit before it can be stopped. Then the daemon is killed with no stopped child.
+    # If every child exits before it can be stopped, the test kills the daemon without a stopped child.
     with contextlib.suppress(AssertionError):
         wait_until(has_stopped_one, seconds=3, what="a process that asks")
     mount.kill_daemon()

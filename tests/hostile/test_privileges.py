@@ -31,7 +31,7 @@ cat /proc/$$/status
 
 
 def check(statuses, given, needed=NEEDED):
-    """Asserts that each thread has exactly those of the `given` capabilities that it needs, and cannot gain others."""
+    """Asserts that each thread has exactly the capabilities in both `given` and `needed`, and cannot gain others."""
     assert statuses
     for status in statuses:
         for which in ("Prm", "Eff", "Bnd"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that a job publishes keeps only its bytes and times: the base has no attribute that a job can set, and no file
-that runs as the service account."""
+"""A file that a job publishes keeps only its bytes and times: the base has no attribute that a job has set, and no file
+that runs as the daemon's user."""
 
 import errno
 import fcntl
@@ -80,7 +80,8 @@ def test_attributes_that_other_jobs_see(placed, job_of):
 
 @pytest.mark.timeout_s(240)
 def test_attributes_that_are_set_during_publishing(placed, job_of):
-    """A process changes the attributes while the daemon publishes. An entry is published without them, or not at all."""
+    """A process changes the attributes while the daemon publishes. The entry is published without the changes, or not
+    at all."""
     job, attacker = job_of(placed, "j", USER), job_of(placed, "j", USER)
     for number in range(150):
         key = f"KEY{number}"

@@ -43,7 +43,7 @@ def nested(depth, inner="1"):
     b"\xff\xfe\x00", b"\0" * 100_000, "", "nul", "[]", '{"op":[]}', '{"op":{}}', '{"op":null}'],
     ids=range(18))
 def test_malformed_requests_are_refused(alive, text):
-    """The daemon refuses the request, by an errno or a message, and answers the next one."""
+    """The daemon refuses the request, with an errno or a message, and answers the next one."""
     if text:
         answer = ask(alive, text)
         assert isinstance(answer, int) or "error" in answer

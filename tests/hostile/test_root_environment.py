@@ -18,7 +18,7 @@ PRINT = ["/usr/bin/printenv", VARIABLE]
 
 @pytest.fixture
 def preloaded(library, scratch):
-    """preloaded(argv, **variables) runs a command of root with the library and these variables."""
+    """preloaded(argv, **variables) runs a command as root, with the library and these variables."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
 
     def run(argv, **variables):
@@ -53,7 +53,8 @@ def their_mount(theirs, device, program):
     pid = mount.daemon_pid()
     yield mount
     mount.close()
-    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")  # it has /dev/fuse open
+    # The daemon has /dev/fuse open, which the fixture `device` unmounts next.
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")
 
 
 # ---- the preloaded library
@@ -127,7 +128,7 @@ def test_routes_of_the_user_who_has_called_sudo(mount_store, store, scratch, pre
         assert ended.stdout == "of root"
         assert ended.stderr == ("cacheshim: CACHESHIM_ROUTES may come from the user who has called sudo; root ignores "
                                 "it\n")
-    assert preloaded(["/bin/cat", secret], **variables).stdout == "of a stranger"  # root's own choice
+    assert preloaded(["/bin/cat", secret], **variables).stdout == "of a stranger"  # root has set the variables itself
 
 
 @pytest.mark.parametrize("kind", ["symlink", "above", "hard-link", "sticky", "file", "open-directory", "relative",
@@ -143,7 +144,7 @@ def test_the_library_writes_no_file_through_a_path_of_another_user(theirs, scrat
         variables["CACHESHIM_LOG"] = str(theirs / "up/target")
     elif kind == "hard-link":
         os.link(target, theirs / "log")
-    elif kind == "sticky":  # as /tmp, where fs.protected_hardlinks may be off
+    elif kind == "sticky":  # like /tmp, where fs.protected_hardlinks may be off
         (scratch / "tmp").mkdir()
         (scratch / "tmp").chmod(0o1777)
         os.link(target, scratch / "tmp/log")

@@ -131,8 +131,8 @@ def test_a_root_process_whose_parent_belongs_to_a_stranger(plant, scratch, comma
 
 
 def test_a_process_that_becomes_another_user_leaves_roots_job(mount_allowing, job_of):
-    """The process's environment still shows root's job (/proc/PID/environ changes only at an exec), but its uid
-    counts."""
+    """The process's environment still shows root's job (/proc/PID/environ changes only at an exec), but the
+    daemon must use the process's new uid."""
     mount = mount_allowing("{}")
     process = job_of(mount, None, 0)
     process.write("triton/secret", b"of root")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files with large holes, which any user can create instantly and without using space, do not delay other users.
 
-The holes are so large that the daemon needs seconds for the digest of one. So the tests measure no times, but compare
-the order in which requests end. A daemon that served one request after the other would exceed the time limit of a
-call."""
+The holes are so large that the daemon needs seconds for the digest of one hole. So the tests measure no times, but
+compare the order in which requests end. A daemon that served one request after the other would exceed the time limit of
+a call."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_publishing_holes_delays_no_other_user(mount, job_of, publishers):
 
 
 def test_publishing_the_same_entry_waits_for_no_other_user(mount, job_of, publishers):
-    """Another user publishes an entry with the name of one that is being published."""
+    """Another user publishes an entry with the same name as an entry that is being published."""
     victim = job_of(mount, "v", USER)
     victim.put_group("H0", {"k.cubin": b"1234"})
     assert mount.base("triton/H0/k.cubin").read_bytes() == b"1234"

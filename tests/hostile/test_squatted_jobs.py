@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user who uses a job's id before its rightful owner gets nothing but the name: the owner works under another id, and
-gets one line about it."""
+"""A user who uses a job's id before the job's rightful owner gets nothing but the name: the owner works under another
+id, and gets a one-line message."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_the_owners_entries_are_published(mount, squatted, job_of):
 
 
 def test_the_path_of_the_named_jobs_view_leads_the_owner_to_its_own(mount, squatted, job_of):
-    """The kernel caches the name of the view for the squatter, who uses it all the time."""
+    """The kernel caches the name of the view for the squatter, who keeps using the view."""
     owner = job_of(mount, ID, OWNER)
     for number in range(5):
         assert squatted("os.listdir", squatted.view("triton")) == ["k.so"]

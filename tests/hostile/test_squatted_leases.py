@@ -27,7 +27,8 @@ def look(process, key):
 
 @pytest.fixture
 def squat(job_of):
-    """squat(mount) starts a process of SQUATTER for each of KEYS, which looks the name up and builds nothing."""
+    """squat(mount) starts a process of SQUATTER for each of KEYS, which looks up NAME in this key and builds
+    nothing."""
     def start(mount):
         squatters = [job_of(mount, "squat", SQUATTER) for _ in KEYS]
         for squatter, key in zip(squatters, KEYS):

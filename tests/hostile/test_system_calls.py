@@ -38,7 +38,7 @@ REPORTS = ("Sanitizer", "runtime error", "lock order")
 
 
 def fill(store):
-    """Gives the base some entries, as jobs publish them."""
+    """Creates some entries in the base, as jobs would publish them."""
     for key in range(4):
         entry = store / f"triton/KEY{key}"
         entry.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class Daemon:
         wait_until(lambda: mounts.is_mounted(self.point) or self.process.poll() is not None, what="the mount")
 
     def command(self, *argv):
-        """Runs a command of root. Its result does not matter, but it must end in time."""
+        """Runs a command as root. Its result does not matter, but it must end in time."""
         command = subprocess.Popen([mounts.PROGRAM, *argv, "--mount", self.point], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
         try:
@@ -93,7 +93,7 @@ class Daemon:
         return sum(file.read_text().count(f'"event":"{name}"') for file in records)
 
     def reports(self):
-        """Returns the first report of a sanitizer."""
+        """Returns the first report of a sanitizer, or "" if there is none."""
         text = self.log.read_text(errors="replace")
         found = [text.find(word) for word in REPORTS if word in text]
         return text[max(0, min(found) - 500):][:20_000] if found else ""

@@ -13,7 +13,7 @@ from jobs import wait_until
 USER, STRANGER = 20001, 20002
 DEPTH = 9000
 MOST_BYTES = 8191  # the longest path of an object in a view
-MOST_LISTED = 10_000  # entries in the answer with a plan
+MOST_LISTED = 10_000  # the most entries of a plan that one answer lists
 MANY = 50_000
 
 
@@ -50,7 +50,8 @@ def test_renames_do_not_exceed_the_limit(alive, job_of, call):
 
 
 def plant_chain(top, depth):
-    """Creates nested directories as root, without the mount: an earlier version accepted them from jobs."""
+    """Creates nested directories as root, without the mount, which refuses so deep a tree; an earlier version let jobs
+    create it."""
     here = os.open(top, os.O_PATH)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)
@@ -69,7 +70,7 @@ def plant_files(directory, count):
 
 @pytest.fixture
 def wide(mount, job_of):
-    """Four jobs of STRANGER, each with MANY files in its layer, whose removal takes a second."""
+    """Four jobs of STRANGER, each with MANY files in its layer. Removing one of these layers takes a second."""
     four = [job_of(mount, f"wide{number}", STRANGER) for number in range(4)]
     for job in four:
         job("os.makedirs", job.path("mine"), exist_ok=True)

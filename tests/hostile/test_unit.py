@@ -75,7 +75,7 @@ class Service:
         self.systemd = systemd.Systemd(units, scratch / "systemd.log")
 
     def _text(self, program):
-        text = re.sub("^ExecStartPre=.*$", "", UNIT.read_text(), flags=re.M)  # it changes a setting of the machine
+        text = re.sub("^ExecStartPre=.*$", "", UNIT.read_text(), flags=re.M)  # changes a setting of the machine
         for path, own in (("/data/ci-cache", self.store), ("/usr/local/bin/cacheshim", program),
                           (" /ci-cache", f" {self.point}"), ("/ci-cache/", f"{self.point}/")):
             text = text.replace(path, str(own))
@@ -143,7 +143,7 @@ def test_a_job_builds_and_publishes(service):
 
 
 def test_users_can_enter_the_directories_that_the_daemon_makes(service):
-    """The unit's UMask=0077 must not make them inaccessible."""
+    """The unit's UMask=0077 must not make these directories inaccessible."""
     assert (service.store / "triton").stat().st_mode & 0o777 == 0o755
     read = service.as_user('ls "$0/.cacheshim/jobs" /run/cacheshim/*/base', "reader")
     assert read.returncode == 0, read.stderr
@@ -201,7 +201,7 @@ def test_systemd_restarts_the_daemon_without_limit(service):
 
 
 def test_stopping_the_unit_unmounts(service):
-    """The last test: it ends the service."""
+    """Must be the last test of this file, because it ends the service."""
     wait_until(service.is_started, what="a started service")
     assert service.systemd.run("systemctl", "stop", SERVICE).returncode == 0
     assert service.systemd.property_of(SERVICE, "Result") == "success"

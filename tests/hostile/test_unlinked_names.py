@@ -7,7 +7,8 @@ CHUNK = 4096  # Arena::kChunk: the daemon frees the memory of nodes in chunks of
 
 
 def test_the_directory_and_the_memory_of_its_node_are_gone(mount, job_of):
-    """Frees the nodes of three chunks, then stats a file that has lost a name in a directory of one chunk."""
+    """Frees the nodes in three chunks, then stats a file that has lost a name in a directory whose node was in one of
+    these chunks."""
     job = job_of(mount, "j", USER)
     job.write("triton/kept", b"x")
     many = [job.path(f"triton/many/{number}") for number in range(3 * CHUNK)]

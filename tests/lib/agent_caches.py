@@ -27,7 +27,7 @@ def triton_put(entry, name, data):
 
 
 def triton_put_2_1(entry, name, data):
-    """Writes a file as Triton 2.1 does: to a temporary name in the same directory, which it then renames."""
+    """Writes a file as Triton 2.1 does: under a temporary name in the same directory, and then renames it."""
     os.makedirs(entry, exist_ok=True)
     staged = os.path.join(entry, f"{name}.tmp.pid_{os.getpid()}_0")
     with open(staged, "wb") as file:

@@ -185,7 +185,7 @@ _open_files = {}
 
 
 def hold(path, flags=os.O_RDONLY, mode=0o644):
-    """Opens a file and keeps it open; the other calls take the returned number."""
+    """Opens a file and keeps it open until release(); returns its descriptor."""
     fd = os.open(path, flags, mode)
     _open_files[fd] = path
     return fd

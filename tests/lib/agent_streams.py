@@ -27,7 +27,7 @@ def _shown(address):
 
 
 def open_stream(path):
-    """Opens a stream; returns the number that the other calls take."""
+    """Opens a stream; returns its number, which the other functions take."""
     stream = _libc.opendir(path.encode())
     if stream is None:
         raise _failed("opendir")

@@ -11,8 +11,8 @@ from agent_files import rename_noreplace
 
 
 class UnlinkingLock:
-    """A lock that opens its file, locks it with flock, and checks st_nlink; it unlinks the file before it unlocks.
-    `errors` counts results that do not occur on a local file system."""
+    """A lock that opens its file, locks it with flock, and checks st_nlink. A release unlinks the file before it
+    unlocks it. `errors` counts results that do not occur on a local file system."""
 
     def __init__(self, path):
         self.path, self.errors, self._fd = path, collections.Counter(), None
@@ -172,8 +172,8 @@ def claim_repeatedly(how, directory, count):
     """Creates the names 0 to count - 1 by the call CLAIMS[how], which fails if a name exists; opens the names that
     other processes have created before.
 
-    Before each name, it creates a file of its own, which a rename or link then uses. Returns the number of names that
-    other processes had created, and the errors.
+    For each name, it first creates a file of its own, which a rename or link then uses. Returns the number of names
+    that other processes had created, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):

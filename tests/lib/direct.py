@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the tests of direct answers. They count a job's direct answers with the daemon's figures, so that a test
-can verify that answers were direct."""
+"""Helpers for the tests of direct answers. The daemon counts each job's direct answers; the tests read these counters
+to verify that answers were direct."""
 
 import contextlib
 import errno
@@ -55,7 +55,8 @@ def opens_as_the_views_directory(process, path):
 
 
 class Turns:
-    """Starts processes with turns.cc preloaded after the library; turns.cc can hold a call of such a process."""
+    """Starts processes with turns.cc preloaded after the library, so that a test can hold their calls and advance their
+    clocks."""
 
     def __init__(self, mount, scratch, shimmed_job_of):
         self.mount, self.directory = mount, scratch / "turns"

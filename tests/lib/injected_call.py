@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes system calls in a thread of another process, by ptrace(2), so that a test sees which calls the kernel refuses
+"""Makes system calls in a thread of another process, by ptrace(2), so that a test sees which calls the kernel denies
 to that thread. Only for x86_64."""
 
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes under other users, and jobs that consist of such processes."""
+"""Processes that run as other users, and jobs that consist of such processes."""
 
 import contextlib
 import os
@@ -39,7 +39,8 @@ def as_user(uid, argv, job=None, env=None, timeout=CALL_TIMEOUT_S, **options):
 
 
 def wait_until(condition, seconds=10, what="the condition"):
-    """Polls until `condition` returns a true value, and returns it."""
+    """Polls until `condition` returns a true value, and returns it. Raises an AssertionError if that takes more than
+    `seconds`."""
     deadline = time.monotonic() + seconds
     looks = 0
     while not (value := condition()):
@@ -132,7 +133,7 @@ class Process:
         return self.result()
 
     def errno_of(self, name, *args):
-        """Returns the errno that the call sets; 0 if it succeeds."""
+        """Returns the errno with which the call fails; 0 if it succeeds."""
         try:
             self(name, *args)
         except OSError as error:

@@ -87,7 +87,7 @@ def library():
 
 @pytest.fixture
 def store(scratch):
-    """An empty cache directory; a test that needs base files creates them there before it mounts."""
+    """An empty store; a test that needs base files creates them there before it mounts."""
     path = scratch / "store"
     path.mkdir(mode=0o755)
     return path
@@ -151,7 +151,7 @@ def device(scratch):
     """Makes /dev/fuse accessible to everybody, as udev does; only in this run's mount namespace."""
     mounts.let_everybody_mount(scratch)
     yield
-    # Lazily: a daemon whose mount has just been removed may still have it open.
+    # The unmount is lazy, because a daemon whose mount has just been removed may still have /dev/fuse open.
     subprocess.run(["umount", "-l", "/dev/fuse"], check=True)
 
 

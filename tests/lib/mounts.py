@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts of cacheshim that are always removed, whatever the test's result is."""
+"""Mounts stores and overlays for tests, and removes the mounts whatever the result of the test is."""
 
 import contextlib
 import ctypes
@@ -158,7 +158,7 @@ def run_mounting(argv, log):
 
 
 def limit_of(mount, name):
-    """Returns the object of `status --json` for one limit of users."""
+    """Returns the object that `status --json` prints for the limit `name`."""
     return next(one for one in mount.status()["limits"] if one["limit"] == name)
 
 
@@ -242,7 +242,8 @@ class Mount:
         return self.status()["pid"]
 
     def kill_daemon(self, how=signal.SIGKILL):
-        """Kills the daemon, which simulates a crash, or ends it with SIGTERM; returns when it is gone."""
+        """Sends SIGKILL to the daemon, to simulate a crash, or the signal `how`; returns when the daemon has exited.
+        Fails if that takes longer than 20 s."""
         pid = self.daemon_pid()
         handle = os.pidfd_open(pid)
         signal.pidfd_send_signal(handle, how)

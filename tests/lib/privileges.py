@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The privileges of processes, and those that the daemon's documents and its systemd unit name."""
+"""The privileges of processes, and those that docs/security.md and the systemd unit list for the daemon."""
 
 import pathlib
 import re
@@ -10,7 +10,7 @@ from mounts import REPOSITORY
 UNIT = REPOSITORY / "integrations/systemd/cacheshim.service"
 SECURITY = REPOSITORY / "docs/security.md"
 
-# linux/capability.h
+# In the order of their numbers in linux/capability.h.
 _NAMES = ("CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE "
           "NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT "
           "SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE "
@@ -36,7 +36,7 @@ def statuses_of(daemon):
 
 
 def capabilities(status, which):
-    """Returns the set `which` ("Prm", "Eff", "Bnd", "Inh", "Amb") of a process as names."""
+    """Returns the names of the capabilities in the set `which` ("Prm", "Eff", "Bnd", "Inh", "Amb") of a process."""
     return names_in(int(status[f"Cap{which}"], 16))
 
 

@@ -19,7 +19,7 @@ struct AclRights {
   std::uint16_t owner, named_user, group, named_group, mask, other;  // rwx bits, as in a mode
 };
 
-// Returns the value of the xattr. Source: linux/posix_acl_xattr.h.
+// Returns an ACL with these rights, as the value of an xattr. Format: linux/posix_acl_xattr.h.
 std::string acl_xattr(const AclRights& rights);
 
 }  // namespace cacheshim::parity

@@ -25,7 +25,7 @@ class CaseList {
   // Adds a case for each of `names`.
   void add_for_each(const std::string& operation, const std::vector<std::string>& names,
                     std::function<void(Side&, const std::string&)> body);
-  // Adds a case for each pair of a name of `first` and one of `second`.
+  // Adds a case for each pair of a name from `first` and a name from `second`.
   void add_for_pairs(const std::string& operation, const std::vector<std::string>& first,
                      const std::vector<std::string>& second,
                      std::function<void(Side&, const std::string&, const std::string&)> body);
@@ -47,8 +47,8 @@ void add_difference_cases(CaseList& list, bool as_root);
 void add_permission_cases(CaseList& list);
 void add_acl_cases(CaseList& list);
 
-// Returns all cases. Leaves out those in which root acts as several users, on files of kOwnerId,
-// unless `several_users` is true.
+// Returns all cases. Unless `several_users` is true, leaves out those in which root acts as several
+// users on files of kOwnerId.
 CaseList all_cases(bool several_users);
 
 }  // namespace cacheshim::parity

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// owner=keep: POSIX ACLs, through their xattrs. Run as root.
+// Tests POSIX ACLs with owner=keep, through their xattrs. Run as root.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>

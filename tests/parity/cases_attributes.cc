@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modes, owners, times, access and extended attributes.
+// Tests modes, owners, times, access(2) and extended attributes.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>

@@ -131,7 +131,7 @@ void shared_mapping(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// A read-only shared mapping that exists when another descriptor writes to the file.
+// Maps the file read-only and shared, and then writes to the file through another descriptor.
 void reader_mapping(Side& side, const std::string& name) {
   const UniqueFd fd = side.open(name, O_RDONLY);
   if (!fd) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The known differences (known_differences.h) that no other case covers.
+// Tests the known differences (known_differences.h) that no other case covers.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mkdir, rmdir, unlink, listings, and working directories.
+// Tests mkdir, rmdir, unlink, listings, and working directories.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -86,7 +86,8 @@ void unlinked_but_open(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// Changes a base file for the first time after its unlink, so its copy cannot have a name.
+// Unlinks the file and then changes its attributes through a descriptor. If this is the first change
+// of a base file, the file is copied up although it has no name anymore.
 void copy_up_after_unlink(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (!reader) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hard links, symlinks, FIFOs and sockets.
+// Tests hard links, symlinks, FIFOs and sockets.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

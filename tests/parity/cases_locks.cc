@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flock, fcntl locks and appending writers, between processes of one job.
+// Tests flock, fcntl locks and appending writers, between processes of one job.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -13,7 +13,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Runs `body` in a child process, and returns the result of `body`, which is at most 255.
+// Runs `body` in a child process. Returns the result of `body`, which must be below 255, or 255 if the child did not
+// exit.
 template <class Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
@@ -138,8 +139,8 @@ void close_after_record_lock(Side& side, const std::string& name, int flags, boo
   other(F_SETLK);
 }
 
-// Each of two processes holds a lock and requests the other's. Exactly one of the requests must
-// fail with EDEADLK.
+// Each of two processes holds a lock and requests the lock of the other process. Exactly one of the
+// requests must fail with EDEADLK.
 void deadlock(Side& side, const std::string& first, const std::string& second) {
   const off_t bytes[2] = {0, 1};
   const UniqueFd fds[2] = {side.open(first, O_RDWR), side.open(second, O_RDWR)};

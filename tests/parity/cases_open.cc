@@ -174,7 +174,7 @@ void add_noatime_cases(CaseList& list) {
   }
 }
 
-// Sets O_DIRECT after the open. Buffers, sizes and offsets must then be aligned on either side.
+// Sets O_DIRECT after the open. Buffers, sizes and offsets must then be aligned on both sides.
 void set_direct(Side& side) {
   constexpr std::size_t kAligned = 4096;
   const UniqueFd fd = side.open("direct", O_RDWR | O_CREAT);

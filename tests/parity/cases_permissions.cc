@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// owner=keep: what users may do to each other's files, and who owns new files. Run as root, on
-// files of the owner below. The stranger tries each operation first and the owner last, so that an
+// Tests, with owner=keep, what users may do to each other's files, and who owns new files. Run as
+// root; the files belong to kOwner. kStranger tries each operation first and kOwner last, so that an
 // operation that was wrongly allowed changes what the next user finds.
 #include <fcntl.h>
 #include <linux/capability.h>

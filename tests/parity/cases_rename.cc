@@ -31,8 +31,8 @@ const std::vector<std::string>& targets() {
   return names;
 }
 
-// Records, after a rename, the content of the new name, and whether new objects can be created in
-// it and at the old name.
+// Records the state of both names after a rename, and whether new objects can be created below the
+// new name and at the old name.
 void look_after(Side& side, const std::string& from, const std::string& to) {
   side.stat(from);
   side.stat(to);

@@ -31,8 +31,8 @@ class DataFiles {
   // Performs a step. Does nothing if the step's descriptor or mapping does not exist, or does not
   // permit the step.
   Wrong carry_out(const DataStep& step);
-  // Compares both files with their expected contents: opened again, through each readable
-  // descriptor and through each mapping.
+  // Compares both files with their expected contents. Reads them through each readable descriptor,
+  // through each mapping, and through a new descriptor.
   Wrong check_all();
 
   static std::string name(std::size_t file) { return file == 0 ? "a" : "b"; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Performs random steps on the bytes of two files, through several descriptors and mappings at
-// once, and compares them with the expected contents. In every second round the files are in the
-// base, so that they are copied up while they are open.
+// Performs random steps on two files, through several descriptors and mappings at once, and compares
+// the files' bytes with the expected contents. In every second round the files are in the base, so
+// that they are copied up while they are open.
 #include <err.h>
 #include <fcntl.h>
 #include <sys/stat.h>

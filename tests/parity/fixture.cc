@@ -180,7 +180,7 @@ std::set<std::string> top_components(const std::vector<std::string>& names) {
   std::set<std::string> tops;
   for (const std::string& name : names) {
     std::string top = name.substr(0, name.find('/'));
-    // A moved name has the content of its old name.
+    // "x.old" belongs to the state of "x", which moves "x.old" to "x".
     if (top.ends_with(".old")) top.resize(top.size() - 4);
     tops.insert(top);
   }

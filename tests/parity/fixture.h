@@ -11,7 +11,7 @@
 // so that it contains what the view must show.
 namespace cacheshim::parity {
 
-// Each function returns names whose last component is, for the caller:
+// Each function returns names. The last component of each name is, in the view:
 const std::vector<std::string>& file_names();     // a regular file
 const std::vector<std::string>& directory_names();  // a directory
 const std::vector<std::string>& absent_names();   // absent, each for a different reason

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Performs random operations on both directories. Each round begins with a random base, made before
-// the mount; the seed and the round's number determine its operations.
+// the mount. The seed and the round's number determine the round's base and operations.
 #include <err.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -25,7 +25,7 @@ struct Action {
   mode_t mode() const { return 0700 | (number & 077); }
 };
 
-// Both perform the action and return 0 or an errno. Overlay makes only the checks that the kernel
+// Both functions perform the action and return 0 or an errno. Overlay makes only the checks that the kernel
 // leaves to a file system.
 int on_directory(int dir, const Action& action);
 int on_overlay(Overlay& overlay, const Action& action);

@@ -44,8 +44,9 @@ class Tries {
         script_(script),
         path_(options.native + "/script-" + std::to_string(::getpid())) {}
 
-  // Runs the steps in a child. Returns true if the child reports a mismatch, crashes, or hangs
-  // (then main() kills it), but not if it cannot start.
+  // Runs the steps in a child. Returns true if the child reports a mismatch, crashes, or hangs (main()
+  // of the child sets an alarm, which then kills the child). Returns false if the child exits with 2,
+  // for example because it cannot use its directories.
   bool fails(const std::vector<std::string>& steps, bool silent) {
     script_.steps = steps;
     write_script(script_, path_);

@@ -17,8 +17,8 @@ class Record {
  public:
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // Records what a call returned: its value, or the name of its errno if it is -1. Call it in the
-  // same expression as the system call. Returns `result` and keeps errno.
+  // Records what a system call returned: `result`, or the errno's name if `result` is -1. Call did()
+  // in the same expression as the system call. Returns `result` and keeps errno.
   template <class T>
   T did(const std::string& what, T result) {
     static_assert(std::is_signed_v<T>);

@@ -61,7 +61,7 @@ def test_tar_extracts_over_existing_files(two_places, uid, in_base, archive):
 
 
 def sync(place, source, target, *options):
-    """Returns rsync's list of its changes."""
+    """Runs rsync; returns its list of changes."""
     return place.run(*RSYNC, *options, f"{source}/", f"{target}/")
 
 

@@ -23,9 +23,9 @@ def params(*short):
             for version in VERSIONS]
 
 
-# The directory of the lock files, and whether the library is preloaded. In the profile of inductor, all jobs share a
-# file whose name ends in .lock; in that of triton, it is the job's own file. "other" has no profile: a lock on the
-# job's own file is taken on the store's file of that name.
+# The directory of the lock files, and whether the library is preloaded. With inductor's profile, all jobs share a file
+# whose name ends in .lock; with triton's, each job has a file of its own. "other" has no profile: a lock on the job's
+# own file is taken on the store's file of that name.
 WAYS = [("inductor", False), ("inductor", True), ("triton", True), ("other", False)]
 TEST_SECONDS = 150  # the limit for one test; the longest takes a lock 20,000 times in 20 threads
 SECONDS = 1200  # the limit for all tests of a version; those of 4.2.0 use 140 s of CPU time, and sleep for as long

@@ -61,7 +61,7 @@ def history(repository):
     repository.git("checkout", "-q", "topic")
     repository.git("checkout", "-q", "main")
     repository.git("stash", "list")
-    repository.git("diff-files", "--exit-code")  # compares stat data: nothing has changed since
+    repository.git("diff-files", "--exit-code")  # compares stat data: no file has changed since the checkout
 
 
 def begin(place):

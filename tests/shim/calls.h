@@ -26,8 +26,8 @@ constexpr int kUntouched = 4242;
 std::string show(long value);
 std::string show(const void* pointer);  // "null" or "pointer"
 
-// Calls function(arguments…). Prints its result and, if it has set errno, the errno. Returns the
-// result.
+// Calls function(arguments…). Prints the result and, if the call has set errno, the errno. Returns
+// the result.
 template <class Function, class... Arguments>
 auto call(const char* name, Function function, Arguments... arguments) {
   errno = kUntouched;
@@ -43,7 +43,7 @@ auto call(const char* name, Function function, Arguments... arguments) {
   ::calls::call(        \
       #name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)) __VA_OPT__(, ) __VA_ARGS__)
 
-// Returns the content of a short file, at most 256 bytes, which it reads with interposed calls.
+// Reads a short file with interposed calls. Returns at most the first 256 bytes.
 std::string content(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 bool starts_programs();

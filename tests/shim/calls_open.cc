@@ -5,7 +5,7 @@ namespace calls {
 namespace {
 
 // Writes to the descriptor that CALL has printed, closes it, and prints the file's content. CALL
-// prints the descriptor's number, so a descriptor that the library leaks is detected.
+// prints the descriptor's number, so the test detects a descriptor that the library leaks.
 void use(int fd, const std::string& path) {
   if (fd < 0) return;
   if (::write(fd, "bytes", 5) != 5) say("cannot write");
@@ -83,7 +83,7 @@ void open_streams() {
 #undef TRY_FREOPEN
 }
 
-// Opens paths with doubled slashes, ".", ".." and trailing slashes, and one that is too long.
+// Opens paths with doubled slashes, ".", ".." and trailing slashes, and a path that is too long.
 void open_by_other_spellings() {
   write_file(at("spelled"), "x");
   ::mkdir(at("sub").c_str(), 0700);

@@ -16,7 +16,7 @@ void say_ended(pid_t child) {
   forget(at("ran"));
 }
 
-// Makes an exec call in a child. If the call returns, the child reports its errno.
+// Makes an exec call in a child. If the call returns, the child prints the call's errno.
 #define TRY_EXEC(name, ...)                       \
   (void)find(#name);                              \
   if (const pid_t child = ::fork(); child == 0) { \

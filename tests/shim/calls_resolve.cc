@@ -52,7 +52,7 @@ void resolve(const char* path) {
     const char* const resolved =
         i == 0 ? CALL(realpath, path, room) : CALL(__realpath_chk, path, room, kRoom);
     say_path(resolved);
-    if (resolved == nullptr) say_path(room);  // the part that is missing or unreadable
+    if (resolved == nullptr) say_path(room);  // libc has written the missing or unreadable part
   }
 }
 
@@ -90,7 +90,7 @@ void go(const std::string& path) {
   }
 }
 
-// Resolves paths with ".." from a directory in a route: within the route, and out of the route.
+// Resolves relative paths with ".." from a directory in a route. Some paths stay in the route; others lead out of it.
 void climb() {
   const std::string top = root.substr(root.rfind('/') + 1);
   const int directory = ::open(at("resolve/sub").c_str(), O_RDONLY | O_DIRECTORY);

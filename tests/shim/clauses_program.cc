@@ -42,9 +42,9 @@ void check(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-// Creates and stats a file named after the thread. Returns false on any error, and if errno has
+// Creates and stats a file named after the thread. Returns false on any error, or if errno has
 // changed. Apart from snprintf, makes only async-signal-safe calls, because signal handlers and
-// forked children call it.
+// forked children call this function.
 bool use_cache() {
   char name[4096];
   std::snprintf(name, sizeof name, "%s/used-%ld", directory.c_str(), long{::syscall(SYS_gettid)});
@@ -129,7 +129,7 @@ void fork_among_threads() {
 void vfork_child() {
   check(::mkdir(in_directory("there").c_str(), 0700) == 0, "mkdir");
   check(::chdir(directory.c_str()) == 0, "chdir");
-  // Uses the directory's path under the mount if there is one.
+  // Uses the directory's path under the mount if the directory exists there.
   const std::string by_mount = std::string(std::getenv("CACHESHIM_MOUNT")) + "/triton/there";
   const bool has_both = ::access(by_mount.c_str(), F_OK) == 0;
   const std::string there = has_both ? by_mount : in_directory("there");

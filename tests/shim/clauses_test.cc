@@ -110,7 +110,8 @@ TEST_F(ShimClauses, IsAbsentFromSetUidPrograms) {
   EXPECT_TRUE(fs::is_empty(stage_.view()));
 }
 
-// Other preloaded libraries of Debian, if they are installed; scripts/test installs them.
+// Tests the library together with other preloaded libraries that Debian packages. Skips a library that is not
+// installed; scripts/test installs them.
 class ShimNeighbour : public ShimClauses, public testing::WithParamInterface<const char*> {};
 
 TEST_P(ShimNeighbour, WorksBeforeAndAfterAnotherLibrary) {
@@ -211,8 +212,8 @@ TEST_F(ShimChildren, GetThisLibraryAndNoOtherPreloadedOne) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
 }
 
-// A child that inherits its working directory must see it under the name that its parent has used,
-// even if no program sets PWD.
+// A child that inherits its working directory must see the directory under the name that its parent
+// has used, even if no program sets PWD.
 TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   fs::create_directories(stage_.view() + "/K");
   const std::string in_default = "env -C ~/.triton/cache/K ";
@@ -236,7 +237,7 @@ TEST_F(ShimChildren, UseTheCache) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-// The first program is an i386 program. The second one names another dynamic loader than glibc's,
+// The first program is an i386 program. The second one names a dynamic loader other than glibc's,
 // as musl's programs do.
 TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
 #if defined(__x86_64__)
@@ -246,8 +247,8 @@ TEST_F(ShimChildren, AreLeftAloneIfTheyCannotLoadTheLibrary) {
   EXPECT_EQ(other.status, 0);
   EXPECT_EQ(other.err, "");
   // The library removes itself from LD_PRELOAD when it starts a program that cannot load it,
-  // because the program's loader would print an error. thirty_two_bits.S returns 1 for an empty
-  // LD_PRELOAD, 2 for any other.
+  // because the program's loader would otherwise print an error. thirty_two_bits.S exits with 1 for an
+  // empty LD_PRELOAD, with 2 for any other.
   const std::string program = std::getenv("CACHESHIM_TEST_OTHER");
   EXPECT_EQ(stage_.run_shell(program).status, 1);
   EXPECT_EQ(stage_.run_shell("LD_PRELOAD=/other.so:$LD_PRELOAD " + program).status, 2);

@@ -9,8 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
-// Makes calls of each group in a constructor, which may run before the constructor of the library
-// under test, and opens a file in malloc, which the loader calls while it looks up symbols.
+// Calls functions that the library under test interposes (open, stat, getcwd, realpath and others) in
+// a constructor, which may run before that library's constructor. Also opens a file in malloc, which
+// the loader calls while it looks up symbols.
 namespace {
 
 bool use_everything() {

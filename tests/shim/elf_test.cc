@@ -10,8 +10,8 @@
 
 #include "tests/shim/elf_file.h"
 
-// Tests the library's ELF symbols and dependencies, so that it can be loaded into any process of
-// any container.
+// Tests the library's ELF symbols and dependencies: any process in any container must be able to load
+// the library.
 namespace cacheshim {
 namespace {
 
@@ -40,7 +40,7 @@ ElfFile shim() { return ElfFile(std::getenv("CACHESHIM_LIBRARY")); }
 
 ElfFile libc() {
   Dl_info info{};
-  // If this fails, dli_fname stays null, and the construction of the string throws.
+  // If dladdr() fails, dli_fname stays null, and the construction of the string throws.
   (void)::dladdr(reinterpret_cast<void*>(&::getpid), &info);
   return ElfFile(info.dli_fname);
 }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]
 #
-# Tests this machine's build of the library in the Debian releases before and after this one, with their own programs:
-# the results below a redirected path must equal those in a plain directory. Keeps the installed systems in
-# BUILD_DIRECTORY/chroots.
+# Tests this machine's build of the library in the Debian releases before and after the machine's own release, with the
+# programs of those releases: the results below a redirected path must equal those in a plain directory. Keeps the
+# installed systems in BUILD_DIRECTORY/chroots.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -96,7 +96,7 @@ direct_hits() {
 
 scratch=$(mktemp -d) || exit 1
 clean_up() {
-    umount -l "$mount" 2> /dev/null  # still mounted only if the test has failed
+    umount -l "$mount" 2> /dev/null  # the mount still exists only if the test has failed
     cd / && rm -rf --one-file-system "$scratch"
 }
 trap clean_up EXIT

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # hung_mount.sh CACHESHIM PROFILES LIBRARY
 #
-# Stops the daemon, and verifies that preloaded programs still start and exit, and work if they do not use the cache.
+# Stops the daemon. Verifies that preloaded programs still start and exit, and that they work if they do not use the
+# cache.
 set -u
 
 if [ "${1:-}" != --inside ]; then

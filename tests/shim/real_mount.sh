@@ -17,7 +17,7 @@ export TEST_LIBRARIES=$5
 
 scratch=$(mktemp -d) || exit 1
 clean_up() {
-  umount "$scratch/mount" 2>/dev/null  # still mounted only if the test has failed
+  umount "$scratch/mount" 2>/dev/null  # the mount still exists only if the test has failed
   cd / && rm -rf --one-file-system "$scratch"
 }
 trap clean_up EXIT

@@ -30,7 +30,7 @@ class ShimStorm : public testing::Test {
 
 TEST_F(ShimStorm, Plain) { expect_silence({std::getenv("CACHESHIM_TEST_STORM")}); }
 
-// Library and program are both built with ThreadSanitizer.
+// Both the library and the program are built with ThreadSanitizer.
 TEST_F(ShimStorm, UnderThreadSanitizer) {
   stage_.environment["LD_PRELOAD"] = std::getenv("CACHESHIM_TEST_THREADS_LIBRARY");
   expect_silence({std::getenv("CACHESHIM_TEST_STORM_THREADS")});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for another architecture, i386. Exits with 0 if its environment has no LD_PRELOAD, with
-// 1 if LD_PRELOAD is empty, and with 2 if it is not.
+// 1 if LD_PRELOAD is empty, and with 2 if LD_PRELOAD is not empty.
     .code32
     .text
     .globl _start

@@ -180,7 +180,8 @@ class Cluster:
                          stderr=self._log, env=self._environment())
 
     def try_run(self, *argv, user=None, env=None, timeout=COMMAND_S):
-        """Runs a command in the cluster's namespaces, as root or as one of USERS; its stdout includes its stderr."""
+        """Runs a command in the cluster's namespaces, as root or as one of USERS. The result's stdout includes the
+        command's stderr."""
         words = list(argv)
         environment = self._environment()
         if user is not None:
@@ -241,7 +242,7 @@ class Cluster:
 
     @property
     def init_pid(self):
-        """The process whose exit ends the cluster."""
+        """The pid of the process whose exit ends the cluster."""
         return self._init.pid
 
     def close(self):

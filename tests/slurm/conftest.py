@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a cluster with a mount on its node. All tests share it, because SLURM's own start takes most of the
+"""Fixtures: a cluster with a mount on its node. All tests share the cluster, because starting SLURM takes most of the
 time."""
 
 import pathlib

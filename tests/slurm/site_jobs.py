@@ -31,7 +31,7 @@ class Site:
         return self.cluster.submit(user, "\n".join(lines), *options)
 
     def published(self, name):
-        """Returns the text that a job has written as `name`, if it is in the base, or None."""
+        """Returns the text of the published file `name`, or None if the base has no such file."""
         path = self.store / "blobs" / name / "file"
         return path.read_text().strip() if path.exists() else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests jobs of a real SLURM: what prolog and epilog do, what is published, and which users may use a job."""
+"""Tests jobs of a real SLURM: what the prolog and the epilog do, what is published, and which users may use a job."""
 
 import os
 import signal

@@ -125,8 +125,8 @@ def triton_jobs(
     unshimmed: str | None = None,
 ) -> list[Job]:
     """Creates jobs of `count` users, all of which compile the same kernels. If `cache` is given, the jobs use that
-    directory. Otherwise they use cacheshim: without the library in the cache family `unshimmed` if that is given, or
-    else with the library."""
+    directory. Otherwise they use cacheshim: with the library or, if `unshimmed` names a cache family, without the
+    library in that family."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -172,7 +172,7 @@ def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: st
 
 
 def expect_warm(verdict: Verdict, storm: Storm, log: PtxasLog, what: str) -> None:
-    """Verifies that nothing was compiled, by Triton's count of hits and by the runs of ptxas."""
+    """Verifies that no kernel was compiled: ptxas never ran, and Triton counted a hit for every call."""
     runs = len(log.digests())
     verdict.expect(runs == 0, f"{what}: {runs} ptxas runs where none was needed")
     verdict.expect(storm.hits == storm.calls, f"{what}: {storm.hits} hits in {storm.calls} calls")
@@ -210,8 +210,8 @@ def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "a
 def expect_cubins(
     verdict: Verdict, base: Path, storms: list[Storm], compiled: set[str], kernels: int, what: str
 ) -> None:
-    """Verifies that the base has one complete entry per kernel, that its cubins equal ones that ptxas made
-    (`compiled`), and that each job loaded the base's cubin."""
+    """Verifies that the base has one complete entry per kernel, that ptxas made its cubins (their digests are in
+    `compiled`), and that each job loaded the base's cubin."""
     expect_whole_entries(verdict, base, what)
     every = list(base.iterdir()) if base.is_dir() else []
     entries = [entry for entry in every if not is_launcher({file.name for file in entry.iterdir()})]

@@ -70,7 +70,7 @@ class Lab:
 
     area: Path
     cacheshim: Path  # the program, which scenarios run as root
-    venvs: frozenset[str]  # the installed ones: "triton" (the newest), "triton-2.1.0", …
+    venvs: frozenset[str]  # the names of those installed: "triton" (the newest), "triton-2.1.0", …
     progress: Progress = field(default_factory=Progress)
     _made: int = 0
 

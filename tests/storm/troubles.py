@@ -181,9 +181,9 @@ def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> Non
 
 
 def unmounted_in_use(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box) -> None:
-    """Runs `cacheshim unmount` during the storm. If the jobs run in this mount namespace, it must fail with a one-line
-    error while a file is open. If they have their own mount namespaces, it succeeds, and they keep their mounts. In
-    both cases no job may be affected."""
+    """Runs `cacheshim unmount` during the storm. If the jobs run in this mount namespace, the command must fail with a
+    one-line error while a file is open. If the jobs have their own mount namespaces, the command succeeds, and the jobs
+    keep their mounts. In both cases no job may be affected."""
     log = PtxasLog(lab)
     mount = CacheMount(lab, lab.fresh("store"))
     try:

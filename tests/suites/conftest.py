@@ -10,7 +10,8 @@ import pytest
 
 @pytest.fixture
 def suite():
-    """suite("ltp", "lib/libltp.a") returns the directory of a checkout that contains these files, or skips the test."""
+    """suite("ltp", "lib/libltp.a") returns the directory of LTP's checkout. Skips the test if there is no checkout, and
+    fails the test if a file is missing, because the suite is then not built."""
 
     def find(name, *built):
         top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent")) / name

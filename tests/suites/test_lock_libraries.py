@@ -16,8 +16,8 @@ TEST_TIMEOUT_S = 60
 SUITE_TIMEOUT_S = 1500
 WAY_CHARACTERS = 300
 LIBRARIES = ["filelock", "portalocker", "fasteners"]
-# Inductor's lock files are files of the base. In an unknown cache, each job has its own lock file, and jobs share only
-# its locks.
+# Inductor's lock files are files of the base. In an unknown cache, each job has its own lock file, but its locks
+# exclude the processes of all jobs.
 FAMILIES = ("inductor", "unknown")
 # The tests that fail in a family, by prefixes of their names, each with the reason.
 MODE = "a lock file of all jobs has mode 0666, whatever chmod says (docs/locks.md)"

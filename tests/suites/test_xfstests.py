@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and the tests that fail there on ext4."""
+"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and then the tests that fail
+there on ext4."""
 
 import contextlib
 import shutil
@@ -19,8 +20,8 @@ POLL_S = 1
 DISK_BYTES = 3 << 30
 # The users that xfstests requires.
 USERS = ["fsgqa", "123456-fsgqa", "fsgqa2"]
-# The tests that fail only on the overlay, each with the reason.
-HANDLES = "file handles do not survive that the kernel forgets the object (docs/semantics.md)"
+HANDLES = "a file handle becomes invalid when the kernel forgets the object (docs/semantics.md)"
+# The tests that fail on the overlay but not on ext4, each with the reason.
 KNOWN = {
     "generic/003": "access times are those of the underlying mount, or of data that the kernel has cached (docs/semantics.md)",
     "generic/020": "it sets 1,000 xattrs on a FUSE file system: more than the ext4 below can hold",

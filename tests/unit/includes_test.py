@@ -6,9 +6,10 @@ import pathlib
 import re
 import sys
 
-# A directory's files may include headers of that directory and of the listed ones, with their subdirectories.
+# The files of a directory may include headers from that directory, from the directories that its row lists, and from
+# the subdirectories of all of these.
 STORE = ["store/threads", "store/sys", "store/profiles", "store/locks", "store/layer", "store/overlay", "store/base",
-         "store/publish"]  # each may include headers of those before it
+         "store/publish"]  # each may include headers of the directories before it
 MAY_INCLUDE = {
     "common": set(),
     "shim": {"common"},
@@ -32,24 +33,24 @@ MAY_INCLUDE = {
 }
 # Includes that are allowed although the table does not permit them.
 EXCEPTIONS = {
-    ("cli", "fuse/daemon.h"),  # how the program starts the daemon
-    ("cli/commands/cmd_learn.cc", "fuse/transport/request_trace.h"),  # read after the daemon has ended
-    ("learn/request_decoder.cc", "fuse/transport/request_trace.h"),  # defines the form of the records
+    ("cli", "fuse/daemon.h"),  # to start the daemon
+    ("cli/commands/cmd_learn.cc", "fuse/transport/request_trace.h"),  # to read the trace after the daemon has ended
+    ("learn/request_decoder.cc", "fuse/transport/request_trace.h"),  # for the format of the records
     ("fuse/transport/ring_loop.cc", "fuse/daemon.h"),  # kRingParameter
     ("fuse/transport/session.h", "fuse/daemon.h"),  # DaemonOptions
-    ("fuse/nodes/io_modes.cc", "fuse/transport/wire.h"),  # registers backing files
-    ("fuse/control", "fuse/mount.h"),  # the parts of a mount
+    ("fuse/nodes/io_modes.cc", "fuse/transport/wire.h"),  # to register backing files
+    ("fuse/control", "fuse/mount.h"),  # Mount, which contains the parts of a mount
     ("fuse/vfs", "fuse/mount.h"),
     ("fuse/vfs/plain_overlay.h", "fuse/daemon.h"),  # DaemonOptions
-    ("fuse/dispatch/operations.cc", "fuse/control/control_session.h"),  # it completes a read
+    ("fuse/dispatch/operations.cc", "fuse/control/control_session.h"),  # to pass on reads of the control file
     ("shim/embed_routes.cc", "store/profiles/profile.h"),  # a build tool, not part of the library
 }
 # Only files below these directories may include libfuse or use its type fuse_req_t.
 MAY_USE_LIBFUSE = ("fuse/transport/", "fuse/dispatch/")
 LIBFUSE = re.compile(r"^\s*#\s*include\s+<fuse|\bfuse_req_t\b", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
-# Meson adds each directory with a meson.build to the include path. There, a header with one of these names hides libc's
-# own, which libstdc++'s headers include.
+# Meson adds each directory that has a meson.build to the include path. A header with one of these names in such a
+# directory would hide libc's header, which libstdc++'s headers include.
 LIBC_HEADERS = {f"{name}.h" for name in (
     "assert ctype dirent dlfcn errno fcntl features float inttypes limits link locale math mntent mqueue poll pthread "
     "sched search semaphore setjmp signal spawn stdarg stddef stdint stdio stdlib string syscall time unistd utime "

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang to check the lock annotations (store/threads/thread_annotations.h) of every source that includes them.
+"""Runs clang's thread-safety analysis on every source that includes store/threads/thread_annotations.h.
 
 Usage: lock_annotations_test.py REPOSITORY BUILD
 
-The sources are only parsed, not compiled. A separate ninja file runs clang, so that another run parses only changed
-sources. The build must be up to date, because it records what each source includes.
+The sources are only parsed, not compiled. A separate ninja file runs clang, so that the next run parses only sources
+that have changed. The build must be up to date, because its dependency log says what each source includes.
 """
 
 import json
@@ -17,11 +17,11 @@ import subprocess
 import sys
 
 SKIPPED = 77  # the exit status by which Meson recognizes a skipped test
-# Tests and benchmarks are not checked: they use classes in a single thread without taking their locks.
+# Tests and benchmarks are not checked: they use classes in a single thread, without the locks.
 CHECKED = ("store/", "fuse/", "learn/", "cli/")
 ANNOTATIONS = "store/threads/thread_annotations.h"
 OPTIONS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
-KEPT = ("-I", "-D", "-isystem", "-std=", "-pthread")  # the compiler options that are passed on
+KEPT = ("-I", "-D", "-isystem", "-std=", "-pthread")  # the compiler options that are passed on to clang
 UNGUARDED = """
 #include "store/threads/mutex.h"
 struct Counter {
@@ -33,7 +33,7 @@ struct Counter {
 
 
 def finds_a_fault(top: pathlib.Path) -> bool:
-    """Returns true if clang rejects a source that reads a guarded member without its lock, as it must."""
+    """Returns true if clang, as it must, rejects a source that reads a guarded member without holding the lock."""
     command = ["clang++", "-std=c++20", f"-I{top}", *OPTIONS, "-x", "c++", "-"]
     refused = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
     return refused.returncode != 0 and "requires holding mutex 'mutex'" in refused.stderr
@@ -81,7 +81,7 @@ def main(top: pathlib.Path, build: pathlib.Path) -> int:
     rules = build / "lock-check" / "build.ninja"
     rules.parent.mkdir(exist_ok=True)
     rules.write_text(f"builddir = lock-check\n{ninja_file(top, checked)}")
-    # Run in the build directory, to which the options are relative.
+    # ninja runs clang in the build directory, because the paths in the options are relative to that directory.
     return subprocess.run(["ninja", "-C", build, "-f", rules, "-k", "0"], check=False).returncode
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verifies that the manual pages agree with the program and its sources.
 
-Usage: man_pages_test.py PROGRAM REPOSITORY PAGE…, where the pages are those that the build has generated
+Usage: man_pages_test.py PROGRAM REPOSITORY PAGE…; each PAGE is a page that the build has generated
 """
 
 import pathlib
@@ -18,12 +18,12 @@ VARIABLE = re.compile(r"\bCACHESHIM_[A-Z_]+")
 
 
 class Help:
-    """The output of `cacheshim WORDS --help`, and the options, subcommands and operands in it."""
+    """The output of `cacheshim WORDS --help`, and the options, subcommands and operands that it lists."""
 
     def __init__(self, program, *words):
         self.text = subprocess.run([program, *words, "--help"], check=True, capture_output=True,
                                    text=True).stdout
-        # "  -h,--help", "  --store DIR"; newer versions of CLI11 align them differently.
+        # Matches lines such as "  -h,--help" and "  --store DIR". Newer versions of CLI11 align them differently.
         found = re.findall(r"^ +(?=-)(?:(-\w)\b)?,? *(--[a-z][\w-]*)?", self.text, re.MULTILINE)
         self.options = {option for pair in found for option in pair if option}
         listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", self.text, re.MULTILINE | re.IGNORECASE)
@@ -33,7 +33,7 @@ class Help:
 
 
 def all_help(program, *words):
-    """Returns {words: Help} of all commands without subcommands; an example of `words` is "job end"."""
+    """Returns {words: Help} for each command that has no subcommands; an example of `words` is "job end"."""
     help_ = Help(program, *words)
     if not help_.commands:
         return {" ".join(words): help_}
@@ -107,8 +107,8 @@ def check_variables(page, main):
 
 
 def check_configuration(page, program, repository):
-    """Returns a line for each key that either only the page documents or only the sources read, and one if the program
-    refuses the page's example."""
+    """Returns a line for each key that the page documents but no source reads, and for each key that a source reads but
+    the page does not document. Returns one more line if the program refuses the page's example."""
     read = "".join((repository / "cli/configuration" / name).read_text()
                    for name in ("config.cc", "cuda_config.cc", "limits_config.cc", "publish_allow_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))

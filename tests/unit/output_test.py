@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-# These files make texts printable, or print no texts of other users.
+# These files may print: they make texts printable themselves, or print no text that comes from other users.
 MAY_PRINT = {"cli/text.cc", "cli/failure.cc", "cli/progress.cc", "cli/man_tables.cc", "cli/mounting/daemon_log.cc",
              "shim/report.cc", "shim/embed_routes.cc", "store/threads/lock_ranks.cc"}
 PRINTS = re.compile(r"\bfmt::print|\bstd::(cout|cerr|clog)\b|\b(f|d|v|vf)?printf\s*\(|\b(std::)?f?puts\s*\(|\bperror\s*\("

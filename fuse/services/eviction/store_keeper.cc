@@ -21,10 +21,10 @@
 namespace cacheshim {
 namespace {
 
-// On a network file system another machine may have a file in trash open: removing it would make
-// that machine's descriptor stale.
+// How long files stay in trash on a network file system. Another machine may have one of these files open, and removing
+// the file would make that machine's descriptor stale.
 constexpr std::time_t kTrashKeepSeconds = 3600;
-constexpr std::size_t kMostUses = 256;  // files whose access times are to be set; each has a descriptor
+constexpr std::size_t kMostUses = 256;  // how many files may wait for a new access time; each holds a descriptor
 
 // Sets the access time of an O_PATH descriptor's file to the current time; `st`: the file's attributes. First reads a
 // byte: if the file system then sets the time, the ctime stays unchanged. If it does not (noatime, relatime), calls

@@ -29,7 +29,7 @@ class StoreKeeper {
   struct Options {
     EvictionLimits limits;
     std::chrono::seconds interval;    // the time between two maintenance rounds
-    std::chrono::seconds layer_keep;  // how long ended layers are kept
+    std::chrono::seconds layer_keep;  // how long the layers of ended jobs are kept
     bool is_tended = true;            // false: there is no store, only plain directories
     bool verifies_on_open = false;
   };
@@ -41,15 +41,15 @@ class StoreKeeper {
   // `is_local`: no other machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // Both functions take long. Errors of collect_garbage() and of a repair: EWOULDBLOCK while another daemon or request
-  // collects garbage or repairs.
+  // Both functions can take a long time. Errors of collect_garbage() and of a repair: EWOULDBLOCK while another daemon
+  // or request collects garbage or repairs.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress,
                               const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(FairQueue& tasks);
-  // Call when the daemon ends. Stops the removal of directory trees, which takes long if jobs have made many files. The
-  // next daemon continues the removal.
+  // Call when the daemon ends. Stops the removal of directory trees, which can take a long time if jobs have made many
+  // files. The next daemon continues the removal.
   void stop_sweeping() { is_ending_ = true; }
 
   // Call when a file of the base has been opened with `flags`. Sets the file's access time, on which eviction depends,

@@ -13,7 +13,7 @@ namespace cacheshim {
 namespace {
 
 // A process may still be writing to a base file that changed recently. The daemon learns of the writes only when the
-// writer closes the file, so the kernel's cached attributes of such a file expire soon.
+// writer closes the file, so the kernel's cached attributes of a recently changed file expire soon.
 constexpr time_t kSettleSeconds = 5;
 
 bool has_settled(const struct stat& st) {
@@ -39,14 +39,14 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
 }
 
 // Whether invalidations in the job's view are late (LateOwners). Checks only the first view's owner: a job with several
-// views shares uids, and the kernel caches no names or attributes of it.
+// views is shared by several uids, and the kernel caches no names or attributes of a shared job.
 bool CacheTimeouts::is_late(const Job& job) const {
   const Notifier& notifier = invalidation_.notifier();
   return notifier.is_any_late() && notifier.is_late(job.views.owner().value_or(kNoOwner));
 }
 
 // Uids that share a job must see each other's changes without invalidations, so the kernel caches no names or
-// attributes of such a job. For other jobs, the layer's names get kLongTimeout, because only this daemon changes the
+// attributes of a shared job. For other jobs, the layer's names get kLongTimeout, because only this daemon changes the
 // layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
@@ -63,7 +63,7 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
                                     NodeRef ref) {
   const double timeout = of_name(lookup, &found);
   if (may_be_written_unseen(lookup, found, ref)) return 0;
-  // A user has claimed the view during the lookup, so the answer may still show the daemon's user as the owner.
+  // If a user has claimed the view during the lookup, the answer may still show the daemon's user as the owner.
   if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;
   if (found.in_upper || timeout != kLongTimeout) return timeout;
   if (S_ISDIR(found.st.st_mode)) return timeout;

@@ -31,7 +31,8 @@ class CacheTimeouts {
   CacheTimeouts(Invalidation& invalidation, const NodeTable& nodes, IoModes& io_modes)
       : invalidation_(invalidation), nodes_(nodes), io_modes_(io_modes) {}
 
-  // Call before any other method. `lowers`: the base's directories; `is_local`: no other machine changes them.
+  // Call before any other method. `lowers`: a descriptor of the base, or those of a plain overlay's lower directories.
+  // `is_local`: no other machine changes them.
   void watch(EventLoop& loop, const std::vector<int>& lowers, WatchMode mode, bool is_local);
   void stop() { watch_.reset(); }
   WatchMode watch_mode() const { return watch_->mode(); }

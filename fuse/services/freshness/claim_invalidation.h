@@ -14,8 +14,8 @@ namespace cacheshim {
 // view that show the daemon's user as the owner. The daemon invalidates them before that user gets the first answer, so
 // that the user's next calls see the new attributes. Only attributes have changed, and the kernel invalidates
 // attributes without waiting for a lock. So the answer can wait for the invalidation, whatever locks its request holds.
-// The invalidation can take long if the kernel has cached much of the view; therefore a separate thread sends it.
-// Thread-safe.
+// The invalidation can take a long time if the kernel has cached much of the view; therefore a separate thread sends
+// it. Thread-safe.
 class ClaimInvalidation {
  public:
   ClaimInvalidation(const NodeTable& nodes, const Invalidation& invalidation)

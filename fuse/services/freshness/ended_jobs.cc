@@ -63,13 +63,14 @@ void EndedJobs::add_names_of(const Job& job, std::vector<Notice>& notices) const
     const std::string name = fmt::format("{}@{}", job.id, job.views.owner(view).value_or(0));
     add({job.view_root, view}, jobs, name, notices);
   }
-  // The symlink to a view of a job of several users, and the file that describes the job.
+  // The symlink .jobs/<job>, which exists in a job of several users, and the file that describes the job.
   add({names.find(jobs.node, job.id + "@"), 0}, jobs, job.id, notices);
   const NodeRef files{names.find(names.find(kRootNode, kControlName), "jobs"), 0};
   add({names.find(files.node, job.id), 0}, files, job.id, notices);
 }
 
-// Before Linux 6.18, the kernel takes the directory's lock to forget a name.
+// Adds a notice that makes the kernel forget the node. Before Linux 6.18, the notice names the node's entry in
+// `directory`, and the kernel takes the lock of `directory`.
 void EndedJobs::add(NodeRef node, NodeRef directory, const std::string& name,
                     std::vector<Notice>& notices) const {
   if (node.node == 0 || directory.node == 0) return;

@@ -21,13 +21,13 @@ namespace cacheshim {
 // object makes the kernel forget these names, and a later pass forgets the job. A job stays as long as a process uses
 // its view, for example as its working directory or through an O_PATH descriptor.
 //
-// Before Linux 6.18, a process whose working directory is in such a view gets ENOENT from getcwd(3), until the view is
-// looked up again.
+// Before Linux 6.18, once the kernel has forgotten a view's names, a process whose working directory is in the view
+// gets ENOENT from getcwd(3) until the view is looked up again.
 class EndedJobs {
  public:
   using Clock = EventLoop::Clock;
   static constexpr std::chrono::seconds kInterval{2};
-  static constexpr std::size_t kBatch = 16384;  // the names that one pass makes the kernel forget
+  static constexpr std::size_t kBatch = 16384;  // the approximate maximum of names per pass
 
   // All must outlive this object. The work runs on `tasks`.
   struct Parts {

@@ -11,8 +11,8 @@
 
 namespace cacheshim {
 
-// The directories whose locks are held by requests that wait for a long operation of the daemon. If such a request
-// blocks an invalidation, the user who made the request is not at fault. Thread-safe.
+// The directories whose locks are held by requests that wait for a long operation of the daemon. If one of these
+// requests blocks an invalidation, the user who made the request is not at fault. Thread-safe.
 class HeldDirectories : public std::enable_shared_from_this<HeldDirectories> {
  public:
   // The directories count as held while the result exists.

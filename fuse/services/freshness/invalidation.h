@@ -31,7 +31,7 @@ class Invalidation final : public Invalidator {
     if (notifier_) notifier_->stop();
   }
   Notifier& notifier() const { return *notifier_; }
-  // The counters of the base's directories.
+  // The change counters of the base's directories.
   const Generations& generations() const { return generations_; }
 
   void base_changed(const std::vector<BaseChange>& changes);
@@ -43,8 +43,9 @@ class Invalidation final : public Invalidator {
   // Call when a file's data or attributes have changed through the view `slot`. Invalidates them in the job's other
   // views, without waiting.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // As gone(), for a request that holds the kernel's lock of `directory`. Calls `answer` before the invalidations of
-  // names in `directory`, which wait until the kernel gets the reply, and after all others.
+  // As gone(), for a request that holds the kernel's lock of `directory`. Invalidations of names in `directory` wait
+  // until the kernel gets the reply. So gone_before_answer() calls `answer` before these invalidations, and after all
+  // others.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   std::shared_ptr<void> hold(std::vector<NodeId> directories) override {

@@ -37,20 +37,21 @@ class LateOwners {
   };
 
   // `shortest`: how long a user remains late after a process has blocked an invalidation. If the user is late again
-  // within kMemory, this time doubles, up to kLongest. So a user whose processes do this repeatedly delays others less
-  // and less often.
+  // within kMemory, this time doubles, up to kLongest. So even if a user's processes block invalidations repeatedly,
+  // the user delays others less and less often.
   explicit LateOwners(Clock::duration shortest = std::chrono::seconds(1)) : shortest_(shortest) {}
 
   bool any() const { return late_ > 0; }
   bool is_late(uid_t owner) const EXCLUDES(mutex_);
 
   enum class Cause : std::uint8_t { kProcess, kRequest };
-  // Call when a thread that sends an invalidation in a view of this user is blocked. `cause`: a process of the user
-  // blocks the thread, or a request of the user that itself waits for the daemon does. The thread calls serve() once it
-  // is no longer blocked. Returns how long the user remains late from then on; zero if only requests were the cause.
+  // Call when a thread that sends an invalidation in a view of this user is blocked. `cause`: what blocks the thread,
+  // either a process of the user (kProcess), or a request of the user that itself waits for the daemon (kRequest). The
+  // thread calls serve() once it is no longer blocked. Returns how long the user remains late from then on; zero if
+  // only requests were the cause.
   Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
   // If the owner of the invalidation's view is late, queues the invalidation for the thread that serves the owner.
-  // Drops the invalidation of a name if kMostNames invalidations are queued.
+  // Drops the invalidation of a name if kMostNames invalidations are queued. Returns the owner's state.
   State queue_if_late(const Notice& notice) EXCLUDES(mutex_);
   // Sends the queued invalidations of the owner until the owner's remaining time (begin()) is over and the queue is
   // empty, or until stop().

@@ -40,7 +40,7 @@ class NodePruner {
   void request(const EventLoop::Task& task) {
     if (!is_requested_.exchange(true)) task.wake();
   }
-  // For an event loop: prunes the views that need it. Returns when to call it again.
+  // For an event loop: prunes the views that need it. Returns the time of the next call.
   Clock::time_point tend();
 
  private:

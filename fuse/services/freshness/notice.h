@@ -38,7 +38,7 @@ struct Notice {
   DirectoryId directory = 0;
   std::string name;
   Kind kind = Kind::kName;
-  uid_t owner = kNoOwner;  // of the view
+  uid_t owner = kNoOwner;  // the owner of the view
 };
 
 // Writes invalidations to /dev/fuse. Thread-safe.

@@ -31,7 +31,7 @@ std::shared_ptr<NoticeQueue> NoticeQueue::start(std::shared_ptr<const NoticeWrit
   return queue;
 }
 
-// Detached, because stop() cannot join a blocked thread.
+// The thread is detached, because stop() cannot join a blocked thread.
 void NoticeQueue::start_thread() {
   std::thread([self = shared_from_this(), turn = turn_ + 1] { self->run(turn); }).detach();
   ++turn_;
@@ -100,13 +100,13 @@ bool NoticeQueue::replace_if_blocked(Clock::time_point now) {
   try {
     start_thread();
   } catch (const std::system_error& error) {
-    seen_at_ = now;  // tries again later
+    seen_at_ = now;  // check() tries again later
     spdlog::error("cannot start a thread for invalidations: {}; all invalidations wait for user {}",
                   error.what(), static_cast<int>(blocked.owner));
     return false;
   }
-  // The owner counts as late before the kernel drops the names in the owner's views. So the kernel does not cache new
-  // ones there afterwards.
+  // Make the owner late before the kernel drops the names in the owner's views, so that the kernel does not cache new
+  // names there afterwards.
   make_late(blocked, now);
   must_expire_all_ = true;
   ++replaced_;
@@ -154,7 +154,7 @@ void NoticeQueue::run(std::uint64_t turn) {
 }
 
 void NoticeQueue::send_front(std::uint64_t turn) {
-  const std::shared_ptr<Batch> batch = queue_.front();  // stays there: post() examines its notices
+  const std::shared_ptr<Batch> batch = queue_.front();  // stays in the queue: post() examines its notices
   for (; batch->next < batch->notices.size(); ++batch->next) {
     Notice& notice = batch->notices[batch->next];
     if (defer(*batch, notice)) continue;
@@ -173,8 +173,8 @@ void NoticeQueue::send_front(std::uint64_t turn) {
   finish_front();
 }
 
-// Returns true if the invalidation must not be sent, because it could block. For a node of a late user, reduces the
-// invalidation to that of the attributes, which cannot block, and returns false.
+// Returns true if the invalidation must not be sent, because it could block. For a node of a late user, limits the
+// invalidation to the node's attributes, which cannot block, and returns false.
 bool NoticeQueue::defer(Batch& batch, Notice& notice) {
   if (!notice.can_block()) return false;
   const LateOwners::State state = late_->queue_if_late(notice);

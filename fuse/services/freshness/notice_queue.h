@@ -22,7 +22,7 @@ namespace cacheshim {
 // serves the user from then on (LateOwners), and a new thread goes on with the next invalidation. So the queue has one
 // thread, and one more for each late user.
 //
-// The threads share the queue with its owner, because they may outlive the owner. Thread-safe.
+// The threads share ownership of the queue with the Notifier, because they may outlive the Notifier. Thread-safe.
 class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
  public:
   using Clock = LateOwners::Clock;
@@ -45,8 +45,9 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   // kernel no longer blocks it. After stop(), post() sends nothing and calls `done` immediately. Call while the daemon
   // still answers requests, because an invalidation may wait for a reply. Idempotent.
   bool stop() EXCLUDES(mutex_);
-  // Sends the invalidations, then calls `done` on the queue's thread. Calls `done` immediately if `notices` is empty,
-  // after stop(), or if a queued or current invalidation concerns a name in one of the directories `held`.
+  // Sends the invalidations, then calls `done` on the queue's thread. Calls `done` immediately, with false, if
+  // `notices` is empty, after stop(), or if a queued or current invalidation concerns a name in one of the directories
+  // `held`.
   void post(std::vector<Notice> notices, const std::vector<Notice::DirectoryId>& held, Done done)
       EXCLUDES(mutex_);
   // Replaces the thread if it is blocked beyond the deadline. Returns the time of the next call of check(). If that is
@@ -58,7 +59,7 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
     std::vector<Notice> notices;
     Done done;
     bool is_repeat = false;
-    std::size_t next = 0;  // earlier notices are sent, queued for a late user, or blocked
+    std::size_t next = 0;  // the next notice; earlier ones are sent, queued for a late user, or blocked
     bool in_time = true;
   };
   struct Repeat {

@@ -26,7 +26,7 @@ namespace cacheshim {
 // So post() calls `done` immediately if a queued or current invalidation concerns a name in one of the directories
 // `held`. The queue is strictly first in, first out. So a blocked invalidation always waits for a request that a
 // receiver answers without the notifier, or for a process that holds the directory's lock for another reason. The queue
-// waits kDeadline for such a process; then the other invalidations go on without the blocked one (LateOwners).
+// waits kDeadline for that process; then the other invalidations go on without the blocked one (LateOwners).
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated again after a short time.
@@ -72,19 +72,19 @@ class Notifier {
   // caller's thread, since in this case the kernel waits for no directory lock and no page.
   void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
-  // Invalidates one name, then calls `done` with true: each request that held the lock of the directory before has
-  // released it. Calls `done` with false if that takes too long, if the view's owner is late, and after stop(). The
-  // invalidations of post() never wait for those of this function.
+  // Invalidates one name, then calls `done` with true: by then, each request that held the directory's lock before the
+  // call has released it. Calls `done` with false if that takes too long, if the view's owner is late, and after
+  // stop(). The invalidations of post() never wait for those of this function.
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
   // Begins to send notices of the kinds kForget and kPrune, which make the kernel forget names that nobody needs. Does
-  // nothing while earlier ones are being sent, and after stop(). A user's process can block this, even in a directory
-  // that all users share. So nobody waits for it, and it makes no user late: while it is blocked, no further names are
-  // forgotten.
+  // nothing while earlier ones are being sent, and after stop(). A user's process can block the sending, even in a
+  // directory that all users share. So no request waits for the sending, and no user becomes late. While the sending is
+  // blocked, no further names are forgotten.
   void forget(std::vector<Notice> names);
 
  private:
-  static constexpr auto kLongDeadline = std::chrono::seconds(5);  // no reply waits for these
+  static constexpr auto kLongDeadline = std::chrono::seconds(5);  // for invalidate_name(); no reply waits for it
 
   NoticeQueue::Settings settings(NoticeQueue::Clock::duration deadline, bool repeats_names) const;
   NoticeQueue::Clock::time_point check() const;

@@ -17,7 +17,7 @@ namespace cacheshim {
 // Files that have just lost one of several names.
 //
 // The kernel keeps a link count of each file. It decrements the count when it handles the answer to UNLINK, or to a
-// RENAME that replaces the file, which may be too late:
+// RENAME that replaces the file. That may be too late:
 //   1. The daemon removes the name.
 //   2. The kernel gets the answer to a LOOKUP or GETATTR of the file, and with it the new count.
 //   3. The kernel handles the answer to the UNLINK and decrements the new count.
@@ -29,8 +29,8 @@ namespace cacheshim {
 //   then sends a GETATTR;
 // - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
 //   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
-// Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits.
-// The daemon sends this invalidation when the file gets a LOOKUP or GETATTR, and for all files of the list when there
+// Step 3 is over when the kernel has released the lock of the directory. An invalidation of the name waits for this
+// lock. The daemon sends the invalidation when the file gets a LOOKUP or GETATTR, and for all listed files when there
 // are more than kMost. No request waits for it. A user's process can block the invalidation (LateOwners). The file then
 // stays in the list, unless the list has more than kMost files: in that case the file leaves the list, and the user's
 // own link(2) may fail as described.
@@ -51,11 +51,11 @@ class PendingUnlinks {
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
   // Call in the request that removes the name, before the removal. `name`: the invalidation of the name. The caller
-  // makes it now, because the node of the directory may be gone when it is sent.
+  // makes the invalidation now, because the directory's node may be gone when the invalidation is sent.
   void begin(NodeId file, Notice name) EXCLUDES(mutex_);
   // Call in a request that holds the inode lock of the file, which shows that step 3 is over.
   void end(NodeId file) EXCLUDES(mutex_);
-  // Returns true if the kernel may not have done step 3 for the file yet. Call after the link count has been read.
+  // Returns true if step 3 may still be ahead for the file. Call after the link count has been read.
   bool has(NodeId file) EXCLUDES(mutex_);
 
  private:

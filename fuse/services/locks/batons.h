@@ -24,7 +24,7 @@ class Job;
 // remove it.
 struct Baton {
   std::shared_ptr<Job> job;
-  std::string path;  // in the job's view
+  std::string path;  // the file's path in the job's view
   dev_t device = 0;
   ino_t inode = 0;
 };
@@ -68,7 +68,7 @@ class Batons {
     UniqueFd pidfd;
     bool is_orphan = false;
   };
-  // By job and path.
+  // The key of a baton: its job and its path.
   using Key = std::pair<const Job*, std::string>;
   using All = std::map<Key, Watched>;
   static Key key_of(const Baton& baton) { return {baton.job.get(), baton.path}; }
@@ -76,9 +76,9 @@ class Batons {
   // Passes to `reap_` the batons whose creators are dead and whose directories no descendant uses. Returns the time of
   // the next call.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
-  // Takes the batons whose creators are dead out of watched_, and returns them.
+  // Removes from watched_, and returns, the batons whose creators are dead.
   All take_orphans();
-  // Continues to watch these orphans. Returns the time of the next tend().
+  // Continues to watch the batons `in_use`. Returns the time of the next tend().
   EventLoop::Clock::time_point put_back(All in_use) EXCLUDES(mutex_);
   void forget_one(const Job* job) REQUIRES(mutex_);
   bool is_dead(const Watched& watched) const;

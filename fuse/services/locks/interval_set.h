@@ -58,7 +58,7 @@ class IntervalSet {
   }
 
   bool empty() const { return ends_.empty(); }
-  std::size_t size() const { return ends_.size(); }  // intervals
+  std::size_t size() const { return ends_.size(); }  // the number of intervals
   void clear() { ends_.clear(); }
   // Calls `function(interval)` for each interval, in order.
   template <class Function>
@@ -67,7 +67,7 @@ class IntervalSet {
   }
 
  private:
-  using Ends = std::map<off_t, off_t>;  // end by start
+  using Ends = std::map<off_t, off_t>;  // the end of each interval, by its start
 
   template <class Map, class IsBefore>
   static auto first_not(Map& ends, off_t offset, IsBefore&& is_before) {

@@ -12,8 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// The maximum size of a layer's file of baton records: about 3,000 records. Without it, a job could
-// fill the disk with the records of batons that it creates and removes.
+// The maximum size of a layer's file of baton records: about 3,000 records. Without a maximum, a job could fill the
+// disk with the records of batons that it creates and removes.
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -53,7 +53,7 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
 // Writes the records anew, without those of batons that are gone. If the job has so many batons that their records
 // would soon fill the file again, omits `record`.
 void JobBatons::record_anew(Job& job, const BatonRecord& record) {
-  const WriterLock lock(job.overlay.mutex());  // all others append with the lock held shared
+  const WriterLock lock(job.overlay.mutex());  // other threads append with the lock held shared
   const auto text = job.layer ? job.layer->read(kBatonRecordsFile) : Errno(ENOENT);
   if (!text) return;
   std::string lines;
@@ -78,7 +78,7 @@ void JobBatons::watch_left_ones() {
       ProcessOrigin maker{record.process, record.start_time, std::move(record.ancestors)};
       const bool is_of_this_boot = record.boot == boot_id();
       if (is_of_this_boot && record.pid_namespace != pid_namespace())
-        continue;  // the process is not visible
+        continue;  // this daemon cannot see the creator
       if (!is_of_this_boot) maker = ProcessOrigin::of_the_dead();
       batons_->watch({job, record.path, found->st.st_dev, found->st.st_ino}, std::move(maker));
     }

@@ -29,7 +29,7 @@ class JobBatons {
   void start(EventLoop& loop, std::function<void(const Baton&)> reap);
   void stop() { batons_.reset(); }
 
-  // Call when `thread` has created this file with O_EXCL.
+  // Call when `thread` has created the handle's file with O_EXCL.
   void note_made(const FileHandle& handle, pid_t thread);
   // Call when the job has removed the file at `path`, or locked it: a locked baton excludes other
   // processes by its lock, and stays when its creator dies.

@@ -15,8 +15,7 @@ namespace {
 // still open.
 constexpr std::chrono::milliseconds kLeavingFor{100};
 
-// Each owner is charged for its own descriptor and for that of the file, although a file's owners
-// share the latter.
+// Each owner is charged for its own descriptor and for LockOwners::file_, although all owners of a file share file_.
 constexpr std::uint64_t kDescriptors = 2;
 
 }  // namespace
@@ -65,7 +64,7 @@ void LockOwners::remember(Owner& owner, const LockRequest& request, int error) {
   } else if (error == 0) {
     owner.held.set(range);
   }
-  (void)owner.held_charge.resize(owner.held.size());  // does not grow
+  (void)owner.held_charge.resize(owner.held.size());  // cannot fail: it does not grow
 }
 
 int LockOwners::try_set(const LockRequest& request) {
@@ -96,7 +95,7 @@ int LockOwners::try_set(const LockRequest& request) {
 LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
   const auto& [key, owner] = *known;
   if (!owner.held.empty()) {
-    LockRequest all;  // by default, unlocks everything
+    LockRequest all;  // a default request unlocks everything
     all.is_record = key.first;
     (void)system_.set(owner.fd.get(), all);
   }

@@ -90,8 +90,8 @@ class LockOwners {
     Charge descriptor_charge;
     // POSIX: a process that closes any descriptor of a file loses its record locks on the file. The kernel reports a
     // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a handle at
-    // the process's first lock, these are the descriptors of the file that the process had then: once one of them is
-    // closed, the locks are gone.
+    // the process's first lock, `descriptors` contains the descriptors of the file that the process had then. Once one
+    // of them is closed, the locks are gone.
     std::vector<OpenDescriptor> descriptors;
     bool ends_with_one = false;
     mutable std::size_t next_look = 0;  // an index in `descriptors`

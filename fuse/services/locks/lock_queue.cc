@@ -58,11 +58,11 @@ void LockQueue::pump(Answers& answers) {
 
 // Tries the waiting requests in order, except those behind a refused one. A request for the whole file is behind every
 // earlier one for the whole file; a record lock request is behind the earlier ones that it conflicts with. Returns true
-// if an earlier request may be granted now: a request that was granted has replaced its owner's exclusive lock by a
-// shared one.
+// if an earlier request may be granted now: a request that was granted has replaced its owner's exclusive lock with
+// a shared lock.
 bool LockQueue::grant_waiters(Answers& answers) {
   bool is_any_weakened = false;
-  // Not used: if an attempt drops a lock, the requests before it are still blocked by other locks.
+  // The value is not used: if an attempt drops a lock, the requests before it are still blocked by other locks.
   bool is_any_dropped = false;
   bool is_any_flock_refused = false;
   LockRanges refused;  // record locks
@@ -119,7 +119,7 @@ void LockQueue::poll(Answers& answers) {
       ++waiter;
     }
   }
-  if (waiters_.size() < before) pump(answers);  // tries the requests that were behind them
+  if (waiters_.size() < before) pump(answers);  // tries the requests that were behind the removed ones
 }
 
 void LockQueue::refuse_all(int error, Answers& answers) {

@@ -89,7 +89,7 @@ class LockQueue {
     LockRequest request;
     std::unique_ptr<LockCall> call;
     std::uint64_t ticket;
-    std::optional<Clock::time_point> until;  // of a request that waits only for kGrace
+    std::optional<Clock::time_point> until;  // the deadline of a request that waits only for kGrace
     Charge charge;
   };
 

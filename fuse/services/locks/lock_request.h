@@ -14,7 +14,7 @@ class UserAccount;
 struct LockRequest {
   bool is_record = false;
   std::uint64_t owner = 0;   // record: the kernel's lock owner; flock: the handle
-  std::uint64_t handle = 0;  // the handle of the request
+  std::uint64_t handle = 0;  // the handle through which the request is made
   pid_t process = 0;         // 0: outside the daemon's pid namespace
   short type = F_UNLCK;      // F_RDLCK, F_WRLCK or F_UNLCK
   off_t start = 0;           // in bytes; for record locks only
@@ -26,7 +26,7 @@ struct LockRequest {
   bool others_close_unseen = false;
   pid_t thread = 0;               // the thread of `process` that is blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors
-  UserAccount* account = nullptr;  // the caller's, which is charged; null: nobody is charged
+  UserAccount* account = nullptr;  // the caller's account, which is charged; null: nobody is charged
 };
 
 // A lock request that is answered once, possibly by a thread other than the one that made it.

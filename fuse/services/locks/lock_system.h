@@ -25,7 +25,8 @@ struct LockSystem {
   // F_OFD_GETLK: sets `lock` to a conflicting lock of another owner; `lock.l_type` is F_UNLCK if
   // there is none.
   std::function<int(int fd, struct flock& lock)> find;
-  // These four have the contracts of the functions in open_descriptors.h.
+  // The next four have the contracts of has_ended(), descriptors_of(), has_descriptor() and lock_call_arguments()
+  // (open_descriptors.h).
   std::function<bool(pid_t process)> has_ended;
   std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode, int known)>
       descriptors;

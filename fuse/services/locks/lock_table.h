@@ -32,7 +32,7 @@ struct LockFileId {
 // request. An owner stays known, even without locks, until a handle that it has used is closed. The loop polls the
 // locks whose release no event reports, while a request waits for them.
 //
-// Thread-safe. Calls are answered with no lock held.
+// Thread-safe. Answers requests with no lock held.
 class LockTable {
  public:
   // Returns a descriptor of a shared file (O_PATH is enough). Called with no lock of the table held.
@@ -51,7 +51,7 @@ class LockTable {
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
   // Call when a job's own file (`from`) has become, by a rename or link, the lock file `to`, which is not locked yet.
-  // Moves the locks and waiting requests of `from` to `to`. Requests by either id use the same queue until that queue
+  // Moves the locks and waiting requests of `from` to `to`. Requests with either id use the same queue until that queue
   // has no owner and no waiting request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` completely releases an exclusive lock of its owner on the file.
@@ -122,7 +122,7 @@ class LockTable {
   Counters& counters_;
   const LockSystem system_;
   std::function<void()> on_release_ = [] {};
-  std::atomic<std::size_t> count_{0};  // of queues
+  std::atomic<std::size_t> count_{0};  // the number of queues
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
 
@@ -135,7 +135,7 @@ class LockTable {
   std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices with working locks
 
   Mutex waiting_mutex_;
-  std::set<Queue> waiting_ GUARDED_BY(waiting_mutex_);  // with waiters
+  std::set<Queue> waiting_ GUARDED_BY(waiting_mutex_);  // the queues that have waiters
   std::vector<std::uint64_t> interrupts_ GUARDED_BY(waiting_mutex_);
   bool is_called_ GUARDED_BY(waiting_mutex_) = false;  // tend() will run
   EventLoop::Task task_;                              // keep last: it uses all the others

@@ -16,8 +16,8 @@ namespace cacheshim {
 
 // A file of the base on which the locks of a job's own file are taken.
 struct NamedLock {
-  std::string path;  // of the job's file
-  UniqueFd object;   // O_PATH
+  std::string path;  // the path of the job's file
+  UniqueFd object;   // an O_PATH descriptor of the base file
   LockFileId id;
 };
 
@@ -36,9 +36,9 @@ struct NamedLock {
 // So the daemon checks each lock that it gets. If the path in the base no longer leads to the file, the daemon unlocks
 // the file and repeats the request on the current file, which it creates if necessary.
 //
-// The base file is chosen for a node, not for a handle, and stays the same, unless it is removed,
-// until the last handle that has requested a lock is released: a rename or an unlink in the view
-// does not separate the processes of one job.
+// The base file is chosen for a node, not for a handle. Unless the base file is removed, it stays the same until the
+// last handle that has requested a lock is released. So a rename or an unlink in the view does not separate the
+// processes of one job.
 //
 // Thread-safe.
 class NamedLocks {
@@ -87,7 +87,7 @@ class NamedLocks {
 
   LockTable& table_;
   const NamedLockFiles& files_;
-  std::atomic<std::size_t> count_{0};   // of entries, to be read without the mutex
+  std::atomic<std::size_t> count_{0};   // the number of entries, to be read without the mutex
   Mutex mutex_{LockRank::kNamedLocks};  // also guards changes of FileHandle::uses_named_lock
   std::unordered_map<NodeIndex, Entry> entries_ GUARDED_BY(mutex_);
 };

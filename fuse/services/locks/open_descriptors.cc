@@ -29,7 +29,7 @@ std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
   return value;
 }
 
-// Returns inode 0 if there is no descriptor of that number, or if Linux is older than 5.14.
+// Returns inode 0 if the process has no descriptor `number`, or if Linux is older than 5.14.
 OpenDescriptor read_descriptor(pid_t process, int number) {
   const auto text = read_proc(process, fmt::format("fdinfo/{}", number).c_str());
   if (!text) return {};

@@ -88,7 +88,7 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival, W
   });
 }
 
-// Returns null if the job's user has reached the limit.
+// Charges the job's user for a publishing task. Returns null if the user has reached the limit.
 std::shared_ptr<Charge> Publishing::pay_for(const Job& job) const {
   UserAccount& account = parts_.limits.account(job.views.owner().value_or(0));
   auto charge = Charge::take(&account, Limit::kPublishing);
@@ -265,8 +265,8 @@ Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
   return dropped;
 }
 
-// Holds no lock that other jobs or requests of this job need, because the removal takes long if the job has made many
-// files.
+// Holds no lock that other jobs or requests of this job need, because the removal takes a long time if the job has made
+// many files.
 void Publishing::remove_layer(const Job& job, Dropped dropped) const {
   if (!dropped.layer) return;
   const Status removed =

@@ -28,8 +28,8 @@
 
 namespace cacheshim {
 
-// Publishes entries and ends jobs, and delays the replies that must wait for this. The work runs in tasks, never in
-// receivers. Thread-safe; call with no lock held.
+// Publishes entries and ends jobs, and delays the replies that must wait for the publishing or the end. The work runs
+// in tasks, never in receivers. Thread-safe; call with no lock held.
 class Publishing {
  public:
   struct Parts {  // all must outlive Publishing
@@ -42,11 +42,10 @@ class Publishing {
     const DirectAccess* direct;  // may be null
     std::chrono::seconds layer_keep;
     UserLimits& limits;
-    FreeSpace& space;               // of the store's file system
+    FreeSpace& space;               // the free space of the store's file system
     std::function<void()> on_full;  // calls resume_if_room() soon; must not block
-    // `is_awaited` returns whether any process waits for a name. `note_arrival` notifies the
-    // waiters for `path` of a change to it; `completed` is the entry that the change has completed,
-    // or "".
+    // `is_awaited` returns whether any process waits for a name or builds one. `note_arrival` notifies the waiters for
+    // `path` of a change to it; `completed` is the entry that the change has completed, or "".
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
@@ -87,15 +86,16 @@ class Publishing {
   // Publishes the entries that were postponed because one of their files was open for writing, the store was full, or
   // the job's user had reached a limit.
   void retry_postponed(Job& job);
-  // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns when to call it
-  // again.
+  // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns the time of the
+  // next call.
   EventLoop::Clock::time_point resume_if_room();
 
-  // ---- These functions take long. They may call `progress` on the calling thread.
-  // Stops once `is_wanted` returns false.
+  // ---- These functions can take a long time. They may call `progress` on the calling thread. Publishes the complete
+  // entries of the job's layer. Stops once `is_wanted` returns false.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress,
                             const IsWanted& is_wanted);
-  // The job stays active if the time given to finish_within() is over.
+  // Publishes the job's entries, unless `outcome` or the policy forbids it, and detaches the job's layer. The job stays
+  // active if the time given to finish_within() is over.
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   // Discards the job's layer. Returns how many names of the job's view the kernel knew, including names of the base.
   std::uint64_t discard_job(Job& job);

@@ -34,7 +34,7 @@ class RejectionWatch {
         publisher_(publisher),
         direct_(direct) {}
 
-  // Call when the thread has opened this file, before the reply.
+  // Call when the thread has opened the handle's file, before the reply.
   void note_opened(const FileHandle& handle, pid_t thread) const;
   // Call when the thread has created or removed a name, before the change is published.
   void note_changed(Job& job, const std::string& path, pid_t thread) const;

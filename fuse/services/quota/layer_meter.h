@@ -39,12 +39,12 @@ class LayerMeter {
   void request(const EventLoop::Task& task) {
     if (!is_requested_.exchange(true)) task.wake();
   }
-  // For an event loop: measures one layer if it is time. Returns when to call it again.
+  // For an event loop: measures one layer if one is due. Returns the time of the next call.
   Clock::time_point tend();
   // The files that this object measures once a second; call request() after SilentGrowth::add().
   SilentGrowth& silent_growth() { return silent_growth_; }
-  // Measures the job's layer now. Takes long; call with no lock held. Errors: those of reading a directory; the count
-  // then stays unchanged.
+  // Measures the job's layer now. Can take a long time; call with no lock held. Errors: those of reading a directory;
+  // the count then stays unchanged.
   Status measure(Job& job) const;
 
  private:

@@ -19,14 +19,14 @@ namespace cacheshim {
 //
 // The files are measured once a second, and when they are closed. The kernel offers no way to stop its writes to such a
 // file. So if one of these files has grown and its user is over max_layer_size, the daemon empties the file and never
-// publishes the layer, whose files may be incomplete. A user who is near the limit gets no such files
-// (LayerUse::is_near_limit()), so this happens only to a user who writes a quarter of the limit through files that were
-// opened earlier.
+// publishes the layer, whose files may be incomplete. If a user is near the limit (LayerUse::is_near_limit()), the
+// daemon opens no further file in this mode for the user. So only a user who writes a quarter of the limit through
+// files that were opened earlier loses a file.
 //
 // Thread-safe.
 class SilentGrowth {
  public:
-  // Makes the kernel ask for the attributes of a node again. Takes no lock of a job.
+  // Makes the kernel request the attributes of a node again. Takes no lock of a job.
   using Invalidate = std::function<void(NodeId)>;
   // The work that may wait for a job's lock runs on `tasks`, which must outlive this object.
   SilentGrowth(TaskQueue& tasks, Invalidate invalidate)

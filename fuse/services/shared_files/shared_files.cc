@@ -36,9 +36,9 @@ Result<struct stat> SharedFiles::change_named(const std::string& path, int file,
   return sys::stat_fd(fd.get());
 }
 
-// Returns the file's current path, which a rename may have changed. If another process has replaced
-// the file, which leaves the node without a name, returns the path of the open. Returns "" if a
-// request has unlinked the file.
+// Returns the file's current path, which a rename may have changed. If another process has replaced the file, the node
+// has no name: then returns the path at which the handle opened the file. Returns "" if a request has unlinked the
+// file.
 std::string SharedFiles::path_of(const FileHandle& handle) const {
   const ReaderLock lock(handle.job->overlay.mutex());
   const NodeInfo info = nodes_.info(handle.node);

@@ -43,8 +43,8 @@ class SharedFiles {
   // with at least the first `keep_bytes` of the file.
   static Result<std::size_t> change(FileHandle& handle, const Change& change,
                                     off_t keep_bytes = kWholeFile);
-  // Applies `change` to a copy of the file at `path`, and replaces the file with the copy. For requests without a
-  // handle that writes the file. `file`: a descriptor of the file.
+  // Applies `change` to a copy of the file at `path`, and replaces the file with the copy. Use it for requests without
+  // a handle that is open for writing. `file`: a descriptor of the file. `keep_bytes`: as for change().
   Result<struct stat> change_named(const std::string& path, int file, off_t keep_bytes,
                                    const std::function<Status(int fd)>& change) const;
   // Call note_opened() when a thread has opened the file, commit() when a thread closes a

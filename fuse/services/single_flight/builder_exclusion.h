@@ -12,21 +12,21 @@
 
 namespace cacheshim {
 
-// Decides for whose builds the processes of all jobs wait (FruitlessUsers). Not thread-safe: part of LeaseTable,
+// Decides which users' builds the processes of all jobs wait for (FruitlessUsers). Not thread-safe: part of LeaseTable,
 // guarded by its lock.
 class BuilderExclusion {
  public:
   explicit BuilderExclusion(const FlightOptions& options)
       : options_(options), users_(options.timeout) {}
 
-  // Whether the request's process may get a lease for which the processes of all jobs wait. If not,
-  // only the processes of its own job wait for its builds.
+  // Whether the request's process may get a lease for all jobs: the processes of all jobs then wait for its build. If
+  // not, only the processes of its own job do.
   bool may_build_for_all(const LeaseRequest& request) const;
   // Whether an excluded user has the lease for all jobs, from this daemon or from another one.
   bool applies_to(const LeaseKey& key, const Lease& lease) const;
   // As applies_to(), for the lease of `path` that another daemon has granted.
   bool applies_elsewhere(const std::string& path) const;
-  // Call when waits for the builder end in vain: charges the builder's user with the longest wait of a process of
+  // Call when waits for the builder end in vain: charges the builder's user for the longest wait of a process of
   // another user.
   void charge(const LeaseKey& key, Lease& lease);
   // Call when a job of this user has published an entry.

@@ -172,8 +172,8 @@ bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) c
          (lease.waits.empty() && now - lease.since >= options_.timeout);
 }
 
-// Ends the leases of builders that have stopped. If such a lease has waiters, its build counts as failed. Otherwise it
-// does not: the builder's thread may only have checked whether the entry exists.
+// Ends the leases for which has_stopped_building() returns true. If such a lease has waiters, its build counts as
+// failed. Otherwise it does not: the builder's thread may only have checked whether the entry exists.
 void FlightTender::check_builders() {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);

@@ -216,7 +216,8 @@ void Flights::finished(const Job& job, const std::string& path) {
   if (is_to_be_checked) task_.wake();
 }
 
-// Returns true if any of the finished names has waiters.
+// For each finished name: if the name has waiters, marks its lease for FlightTender; otherwise ends the lease if the
+// job is the builder's. Returns true if any of the finished names has waiters.
 bool Flights::note_finished(const Job& job, const std::string& path) {
   table_.forget_failures(path);
   bool have_waiters = false;

@@ -12,11 +12,11 @@ namespace cacheshim {
 // The users whose builders have made processes of other users wait in vain: the builder kept the lease until the
 // waiters' timeout, or lost it without publishing the entry. A user whose builders do so for a total of `limit` is
 // excluded for kPeriod: only processes of the builder's own job then wait for a build of that user. Otherwise one
-// process could look up names that it never builds, and delay everybody by the timeout for each of them.
+// process could look up names that it never builds, and delay everybody by the timeout for each name.
 //
-// The first publish during an exclusion shows that the user does build, only slowly, and ends the
-// exclusion. This works once per kPeriod, since an attacker can publish too. The time waited in
-// vain is forgotten once kPeriod has passed without another charge. Not thread-safe.
+// The first publishing during an exclusion shows that the user does build, only slowly, and ends the exclusion. This
+// works once per kPeriod, since an attacker can publish too. The time waited in vain is forgotten once kPeriod has
+// passed without another charge. Not thread-safe.
 class FruitlessUsers {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -7,8 +7,8 @@ namespace cacheshim {
 namespace {
 
 // A builder looks the name up once before it builds, and once more when it renames a file to that
-// name. For each of these, the kernel may send two lookups; those within kLookupPause count as one.
-// A process that repeats the lookup more often is itself waiting for the name.
+// name. For each of these lookups, the kernel may send two lookups; those within kLookupPause count as one. A process
+// that repeats the lookup kMostLookups times is itself waiting for the name.
 constexpr int kMostLookups = 8;
 constexpr auto kLookupPause = std::chrono::milliseconds(1);
 

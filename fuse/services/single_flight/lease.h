@@ -29,14 +29,16 @@ inline constexpr std::chrono::milliseconds kFlightApproach{20};
 struct Lease {
   using Waits = std::list<std::shared_ptr<FlightWait>>;
 
-  // What the builder's user is charged.
+  // What a user is charged for the lease: the builder's user or, until a process of this mount becomes the builder, the
+  // user whose request added the lease.
   struct Payment {
     static Result<Payment> take(UserAccount* account);
     Charge lease;
     Charge descriptors;
   };
 
-  // Makes the request's process the builder, as after a wait. `pidfd`: a descriptor of this process.
+  // Makes the request's process the builder, and assumes that it has waited for the lease (lookups_of_wait). `pidfd`: a
+  // descriptor of this process.
   void set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now);
 
   bool is_led_by_thread_of(const LeaseRequest& request) const {
@@ -74,12 +76,12 @@ struct Lease {
   uid_t uid = 0;     // the builder's user
   // The part of the time after `since` for which the user has been charged (FruitlessUsers).
   FlightTime::duration charged{0};
-  // Since the builder got the lease, its job has changed a file in the entry's directory
-  // (has_begun), and made a part of the entry (has_part).
+  // Whether, since the builder got the lease, its job has changed a file in the entry's directory
+  // (has_begun), and whether it has made a part of the entry (has_part).
   bool has_begun = false;
   bool has_part = false;
-  int lookups = 0;  // by `thread` since it became the builder
-  FlightTime last_lookup;  // by `thread`; initially the time at which it became the builder
+  int lookups = 0;  // the lookups by `thread` since it became the builder
+  FlightTime last_lookup;  // the time of the last lookup by `thread`; initially the time at which it became the builder
   // How many of the next lookups by `thread` may belong to the call in which it has waited for the lease.
   int lookups_of_wait = 0;
   UniqueFd watched;
@@ -93,10 +95,10 @@ struct Lease {
   std::set<std::shared_ptr<const Job>> finished;  // jobs that have finished the name since the last check
   // The builder's job has finished the name, and FlightTender has not checked the result yet.
   bool is_finished = false;
-  bool has_exited = false;  // the builder
+  bool has_exited = false;  // the builder has exited
 };
 
-// A name and, for a lease for one job only (BuilderExclusion), that job.
+// A name and, if the lease is for one job only (BuilderExclusion), that job; null if it is for all jobs.
 using LeaseKey = std::pair<std::string, const Job*>;
 using Leases = std::map<LeaseKey, Lease>;
 
@@ -113,7 +115,7 @@ bool waits_for_any(const Leases& leases, const Process& process);
 struct LeaseFinding {
   LeaseKey key;
   std::set<std::shared_ptr<const Job>> finished;
-  std::map<std::shared_ptr<const Job>, EntryState> states;  // of the builder's job and of the waiters'
+  std::map<std::shared_ptr<const Job>, EntryState> states;  // for the builder's job and the waiters' jobs
 
   // Whether the states include those of all jobs whose processes wait now.
   bool covers_waits_of(const Lease& lease) const;

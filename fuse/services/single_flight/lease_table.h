@@ -53,7 +53,7 @@ class LeaseTable {
 
   // All find functions return leases.end() if there is none. A lease for all jobs takes precedence
   // over a lease of one job. A process that may build for all jobs (BuilderExclusion) never waits
-  // for one that may not, even in its own job.
+  // for a process that may not, even in its own job.
   Iterator find(const LeaseRequest& request) REQUIRES(mutex);
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);

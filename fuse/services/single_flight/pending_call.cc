@@ -25,7 +25,7 @@ struct Call {
   std::array<unsigned long, 4> arguments{};
 };
 
-// proc_pid_syscall(5): the number, then the arguments; the text may also be "running".
+// The format is in proc_pid_syscall(5): the call's number, then its arguments. The text may also be "running".
 std::optional<Call> parse_call(const std::string& text) {
   std::istringstream fields(text);
   Call call;
@@ -49,8 +49,8 @@ std::optional<Call> pending_call_of(pid_t thread) {
   return std::nullopt;
 }
 
-// An open with O_PATH returns a descriptor of the node that the lookup returned, without a further
-// request.
+// False for O_CREAT, which may create the object, and for O_PATH: an open with O_PATH returns a descriptor of the node
+// that the lookup returned, without a further request.
 bool opens_what_is_there(unsigned long flags) { return (flags & (O_CREAT | O_PATH)) == 0; }
 
 }  // namespace

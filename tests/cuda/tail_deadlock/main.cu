@@ -14,7 +14,7 @@
 // tail_deadlock [--preload=attr] [--set=MODE]: does the lazy loading of a kernel deadlock here?
 //
 // A one-thread kernel spins until the host copies a word to the device. Meanwhile a second kernel
-// is launched for the first time, which loads its module if the driver is lazy. The load waits for
+// is launched for the first time, which loads its module if the driver loads lazily. The load waits for
 // the device, and the copy waits behind the load. After 5 s, the spin kernel sets `timed_out` and
 // ends.
 //
@@ -36,7 +36,7 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Pinned host memory that host and device share.
+// Pinned host memory that the host and the device share.
 struct Shared {
   unsigned started;
   unsigned timed_out;

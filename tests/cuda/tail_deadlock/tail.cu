@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/tail_deadlock/tail.h"
 
-// A separate file, so that nothing else loads its module.
+// The tail kernel is in a separate file, so that no other kernel's launch loads its module.
 __global__ void tail_kernel(unsigned* out) { *out = kTailResult; }
 
 cudaError_t launch_tail(unsigned* out, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates users of a program that needs a GPU. They make the program's file-system calls in the order in which its
-source code, which each user.py cites, makes them.
+"""Simulates users of a program that needs a GPU. They make the program's file-system calls in the same order as the
+program. Each user.py cites the program's source code.
 
 A simulated build takes BUILD_S, so that builds by several users overlap.
 """

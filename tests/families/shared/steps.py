@@ -3,9 +3,9 @@
 
 A user.py calls run() with its steps. Each step has a name, and a function that gets one result through the cache and
 checks it. The process prints READY, and starts the first step when it reads a line from stdin, so that users start
-together. At the end it prints REPORT with a JSON object: `right`, the steps that succeeded; `hits`, those of them
-during which no user's build began; and `errors`, the errors of the failed steps. Then the process waits until stdin is
-closed, because a real job also continues after its builds: other processes must not have to wait for its exit.
+together. At the end it prints REPORT with a JSON object: `right`, the steps that succeeded; `hits`, the successful
+steps during which no user began a build; and `errors`, the errors of the failed steps. Then the process waits until
+stdin is closed, because a real job also continues after its builds: other processes must not have to wait for its exit.
 
 If FAMILY_FAILS is set, a user has one more step, `broken`, whose result cannot be built. Each build adds a line to the
 file FAMILY_BUILDS when it begins.

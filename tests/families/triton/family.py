@@ -3,15 +3,16 @@ import pathlib
 
 from family import BUILDS, REPOSITORY, VENVS, Family, version_in_venv
 
-# The directories of ptxas in Triton's package: since 3.0, and before.
+# The directories of ptxas in Triton's package: in 3.0 and later, and in earlier versions.
 BUNDLED_NVIDIA = "backends/nvidia/bin"
 BUNDLED_CUDA = "third_party/cuda/bin"
 
 
 def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
               most_builds: int = 4, most_later_builds: int = 0) -> Family:
-    """Returns the family of the Triton version `variant`, or of the newest version for "". `ptxas` is the path of ptxas
-    in Triton's package, and `variable` is the environment variable that makes Triton run a wrapper instead."""
+    """Returns the family of the Triton version `variant`, or of the newest version if `variant` is "". `ptxas` is the
+    path of ptxas in Triton's package, and `variable` is the environment variable that makes Triton run a wrapper
+    instead."""
     venv = "-".join(filter(None, ("triton", variant)))
     package = next((VENVS / venv).glob("lib/python3*/site-packages/triton"), pathlib.Path("missing"))
     return Family(
@@ -28,5 +29,5 @@ def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
 FAMILIES = [family_of("", f"{BUNDLED_NVIDIA}/ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"),
             family_of("3.0.0", f"{BUNDLED_NVIDIA}/ptxas"),
             family_of("2.1.0", f"{BUNDLED_CUDA}/ptxas"),
-            # Triton 2.0.0 rejects published kernels, because their ctime differs: each job builds its own kernels.
+            # The profile publishes no kernel of Triton 2.0.0, which rejects a changed ctime: each job builds its own.
             family_of("2.0.0", f"{BUNDLED_CUDA}/ptxas", most_builds=16, most_later_builds=4)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements for what Triton 2 needs to compile: torch, whose version it reads, and the CUDA driver's library, to
-which it links its launchers."""
+"""Replacements for two libraries without which Triton 2 compiles nothing: torch, whose version it reads, and the CUDA
+driver's library, to which it links its launchers."""
 
 import ctypes
 import importlib

@@ -7,7 +7,7 @@
 
 namespace attacker {
 
-// A system call, or a short series of calls, with random arguments. Their results do not matter.
+// A system call, or a short series of calls, with random arguments. The results do not matter.
 struct Call {
   const char* name;
   void (*run)(World&);

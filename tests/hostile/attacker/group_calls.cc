@@ -14,7 +14,7 @@
 namespace attacker {
 namespace {
 
-constexpr std::size_t kMostReads = 40;  // of one answer
+constexpr std::size_t kMostReads = 40;  // the most read calls for one answer
 constexpr int kCallsOfCopy = 8;
 
 void write_text(const std::string& path, const std::string& text) {

@@ -49,7 +49,7 @@ std::int64_t now_ms() {
 
 void interrupt_regularly(Random& random) {
   struct sigaction action {};
-  action.sa_handler = ignore;  // without SA_RESTART: the call returns EINTR
+  action.sa_handler = ignore;  // without SA_RESTART, so the interrupted call fails with EINTR
   (void)::sigaction(SIGALRM, &action, nullptr);
   const auto interval = static_cast<suseconds_t>(random.pick({3'000, 30'000, 300'000}));
   const itimerval timer{{0, interval}, {0, interval}};

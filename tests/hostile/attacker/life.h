@@ -10,9 +10,9 @@
 
 namespace attacker {
 
-// The call that a process is making. Its parent reads this in shared memory.
+// The call that a process is making. The parent process reads this structure in shared memory.
 struct Progress {
-  std::atomic<std::int64_t> since_ms;        // CLOCK_MONOTONIC
+  std::atomic<std::int64_t> since_ms;        // the start of the call (CLOCK_MONOTONIC)
   std::array<std::atomic<char>, 32> name{};  // of the call
 };
 

@@ -5,7 +5,7 @@
 //   attacker --once MOUNT SEED [CALLS]     makes the calls of one such process; the job is in the environment
 //
 // If a call takes longer than kLongestCallMs, prints the seed of its process and exits with status 1. The calls of a
-// seed are always the same, but other processes change the same tree.
+// seed are always the same, but their results may differ, because other processes change the same tree.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ constexpr std::int64_t kLongestCallMs = 30'000;
 constexpr int kPollMs = 250;
 constexpr int kCalls = 400;
 constexpr int kProgressFd = 3;
-constexpr std::uint64_t kSeedStep = 1'000'003;  // between the seeds of two attackers
+constexpr std::uint64_t kSeedStep = 1'000'003;  // between the first seeds of two attackers
 
 Progress* map_progress() {
   void* const page =

@@ -19,7 +19,7 @@ class Random {
   std::uint64_t number() { return source_(); }
   std::size_t below(std::size_t end) { return static_cast<std::size_t>(source_() % end); }
   bool one_in(std::size_t count) { return below(count) == 0; }
-  // Some of the flags, combined.
+  // A random combination of the flags.
   int flags(std::initializer_list<int> flags);
   template <class Value>
   Value pick(std::initializer_list<Value> values) {
@@ -50,10 +50,10 @@ class World {
   std::string entry_name();
 
   int file();         // an open descriptor, or sometimes an invalid one
-  void keep(int fd);  // takes ownership if `fd` is valid; closes another one if there are too many
+  void keep(int fd);  // owns `fd` if it is valid; closes another descriptor if there are too many
   void close_file();
 
-  // Memory for the data of a call. It may be a mapping of a file of the mount, and may thus fault.
+  // Memory for the data of a call. It may be a mapping of a file on the mount, so an access may fault.
   char* buffer();
   std::size_t size();  // at most kMostBytes
   off_t offset();

@@ -64,8 +64,8 @@ def test_every_documented_key_of_a_control_file_exists(mount, job_of, heading):
 
 
 def test_the_counters_are_those_of_the_table(mount):
-    """Verifies that the daemon's counters are those of common/counters.def, from which the manual page's list is
-    generated too."""
+    """Verifies that the daemon has exactly the counters of common/counters.def. The manual page's list is generated
+    from the same file."""
     table = (REPOSITORY / "common/counters.def").read_text()
     rows = re.findall(r"^CACHESHIM_(?:COUNTER|READING)\((\w+)", table, re.M)
     assert list(control_file(mount, "stats")) == rows

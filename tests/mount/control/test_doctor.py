@@ -37,8 +37,8 @@ class Report:
 
 
 def check_finding(report, check, health, where, *parts):
-    """Asserts that the report has a finding of `check` with this health at `where` whose text contains all parts, and
-    that the finding advises what to do."""
+    """Asserts that `check` has a finding with this health at `where`, and that its text contains all parts and
+    advice."""
     for one in report.of(check, health):
         text = f"{one['what']}; {one['advice']}"
         if str(where) in one["where"] and all(str(part) in text for part in parts):
@@ -417,7 +417,7 @@ def test_default_caches_that_belong_to_another(doctor, store, home):
     (home / ".triton/cache").mkdir(parents=True)
     for path in (home / ".triton", home / ".triton/cache"):
         path.chmod(0o755)
-    for user in (20001, None):  # the owner of HOME counts, even if root runs doctor
+    for user in (20001, None):  # doctor considers the owner of HOME, even if root runs it
         report = doctor("--store", store, user=user)
         check_finding(report, "default caches", "warning", home / ".triton/cache", "belongs to uid 0",
                       "PermissionError", "chown -R 20001")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about a mount whose daemon is dead or hangs: they must not advise to unmount it if a standby exists."""
+"""Messages about a mount whose daemon is dead or hangs: they must not advise the user to unmount it if a standby
+exists."""
 
 import fcntl
 import json

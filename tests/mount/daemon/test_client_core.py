@@ -73,7 +73,7 @@ def test_a_receiver_with_a_single_client_runs_on_its_core(mount_store, store, jo
 def is_let_go(daemon):
     """Occupies the receiver's core with a SCHED_FIFO process; returns true if the receiver becomes an ordinary thread.
 
-    The client may leave that core, but the receiver may not while it is SCHED_IDLE. The result may be wrong if the
+    The client may leave that core, but the receiver may not while it is SCHED_IDLE. The function may miss this if the
     client changes its core at the same time, so the caller repeats the call until it returns true.
     """
     cores = next(iter(guests(daemon).values()), None)

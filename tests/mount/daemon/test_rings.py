@@ -110,8 +110,8 @@ def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
 
 @pytest.fixture
 def disk(rings, scratch, overlay):
-    """Mounts `overlay` with two lowers: a directory with the file `here`, and the mount of another daemon, which a test
-    can stop to simulate a slow disk. Returns the overlay of that daemon."""
+    """Mounts `overlay` with two lowers: a directory with the file `here`, and the mount of another daemon. A test can
+    stop that daemon to simulate a slow disk. Returns the overlay of that daemon."""
     (scratch / "disk").mkdir()
     lower = mounts.Overlay(scratch / "disk")
     (overlay.lowers[0] / "here").write_text("x")

@@ -85,7 +85,7 @@ def test_a_file_that_was_not_used_for_a_day_is_opened_by_the_mount_once(mount, s
 
 def test_a_use_is_recorded_once_for_the_files_of_an_entry(mount, shimmed, store):
     """Eviction counts the latest use of any file of an entry, so the library need not record the use of a second
-    one."""
+    file."""
     os.utime(store / KEY / "sub/deep", (1, 1))
     for name in ("file", "sub/deep"):
         with Count(mount) as count:

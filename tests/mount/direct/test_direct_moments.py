@@ -9,7 +9,7 @@ from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 HOURS = 3600
-BASE_CHANGES = 48  # the counter's offset in MountPage (common/direct_page.h)
+BASE_CHANGES = 48  # the byte offset of this counter in MountPage (common/direct_page.h)
 
 
 def base_changes(mount):
@@ -93,7 +93,7 @@ def is_ours():
 
 def run_code(turns, scratch, code):
     """Runs Python code, after PROLOGUE, in a new process of job j. Its `path` is a file of the base, and `other` is a
-    directory outside the mount that contains a file of the same name and other content."""
+    directory outside the mount that contains a file with the same name and different content."""
     process = warm(turns.mount, turns.job("j", UID))
     other = scratch / "elsewhere"
     (other / KEY).mkdir(parents=True)

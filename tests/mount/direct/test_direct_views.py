@@ -39,8 +39,8 @@ def test_root_has_a_view_of_its_own_once_another_comes(mount, shimmed_job_of):
 
 
 def test_root_gets_no_direct_answers_if_the_daemon_cannot_read_its_job(mount, shimmed_job_of):
-    """The daemon reads the job of a root process from the process's environment. If the daemon cannot read it, the
-    process gets a job other than the one that the library assumes."""
+    """The daemon reads the job of a root process from the process's environment. If the daemon cannot read the
+    environment, the process gets a job other than the one that the library assumes."""
     warm(mount, shimmed_job_of(mount, "h", 0))
     hidden = shimmed_job_of(mount, "h", 0)
     hidden("hide_environment")
@@ -113,7 +113,7 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
     directory = mount.run_directory()
     mount.kill_daemon()
     with pytest.raises(OSError):
-        process.read("other/file")  # not a family, so the library does not redirect it to a default path
+        process.read("other/file")  # `other` is not a family, so the library does not use a default path instead
     assert mounts.times_mounted(directory / "base") == 1
     mount.detach()
     mount.mount()
@@ -138,8 +138,8 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
 
 
 def test_a_file_that_becomes_a_directory_between_two_daemons_is_opened_as_one(mount, shimmed):
-    """Each daemon counts the base's changes from 0. What the library recorded at a count of the old daemon must not be
-    valid at the same count of the new one."""
+    """Each daemon counts the base's changes from 0. A record that the library made at a count of the old daemon must
+    not be valid at the same count of the new daemon."""
     assert shimmed.read(f"{KEY}/file") == b"of the base"
     assert mount.unmount().returncode == 0
     (mount.store / KEY / "file").unlink()
@@ -155,7 +155,7 @@ def test_a_daemon_without_its_mount_is_not_asked_again(mount, scratch, shimmed):
     (scratch / "second" / KEY).mkdir(parents=True)
     (scratch / "second" / KEY / "file").write_bytes(b"of the second")
     second = mounts.Mount(scratch / "second", mount.path).mount()
-    shimmed("os.setuid", UID)  # the process discards what it has recorded
+    shimmed("os.setuid", UID)  # makes the library discard what it has recorded
     for _ in range(40):
         assert shimmed.read(f"{KEY}/file") == b"of the second"
         assert shimmed.exists(f"{KEY}/file")

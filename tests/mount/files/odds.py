@@ -156,8 +156,8 @@ def inotify_events(fd):
 
 
 def inotify_events_to_the_end(fd):
-    """Returns the events until a watch ends because its object is removed. They are sorted, because this last event may
-    come before or after the event that the watch of the object's directory reports."""
+    """Returns the events until a watch ends because its object is removed. They are sorted, because the kernel may
+    report this last event before or after the event of the watch on the object's directory."""
     events, deadline = [], time.monotonic() + 10
     while not any("ignored" in event for event in events) and time.monotonic() < deadline:
         select.select([fd], [], [], 10)
@@ -393,7 +393,7 @@ def long_names(_):
 
 
 def long_paths(directory):
-    """Tests paths of PATH_MAX - 1 bytes, the maximum, and longer ones."""
+    """Tests paths of the maximum length, PATH_MAX - 1 bytes, and shorter and longer paths."""
     for size in (4094, 4095, 4096, 4097):
         path = directory
         fd = os.open(directory, os.O_RDONLY)
@@ -435,8 +435,7 @@ def masks(_):
 
 
 def groups(_):
-    """Tests the caller's groups: to which of them the caller may give a file, and which group a setgid directory
-    passes on."""
+    """Tests to which groups the caller may give a file, and which group a setgid directory gives to new objects."""
     extra = sorted(os.getgroups())
     print("groups", extra)
     write("shared/file")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attributes that the kernel has cached are those that the file system has now.
+"""The attributes that the kernel has cached are the file system's current ones.
 
 Outdated attributes would appear to change at some later time, when the kernel drops the inode. git, for example, would
 then treat the file as modified."""

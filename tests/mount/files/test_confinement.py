@@ -155,7 +155,7 @@ def test_a_directory_that_a_view_has_removed_is_unchanged_in_the_base(mount_stor
 
 def test_a_removed_directory_that_an_earlier_run_of_the_job_had_stays_the_bases(mount_store, store,
                                                                             job_of):
-    """The process still holds a descriptor of the directory from the time when it was in the job's layer."""
+    """The process still holds a descriptor of the directory from the time when the directory was in the job's layer."""
     (store / "triton/directory").mkdir(parents=True)
     mount = mount_store(store)
     one = job_of(mount, "one", 20001)

@@ -119,7 +119,7 @@ def test_several_file_systems_number_alike_at_each_mount(program, scratch):
         for lower in overlay.lowers:
             (overlay.path / lower.name).write_text("changed")
         remount(overlay)
-        os.stat(overlay.path / "lower2")  # look up the names in another order than before
+        os.stat(overlay.path / "lower2")  # look up the names in a different order
         os.stat(overlay.path / "lower1")
         assert numbers(overlay.path) == before
     finally:

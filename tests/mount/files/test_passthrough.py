@@ -66,7 +66,7 @@ def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_o
 
 def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
     """While the mapping exists, the file stays in passthrough mode, so the kernel does not read it into the mount's
-    page cache, in which the mapping's writes to the backing file would not appear."""
+    page cache. The mapping's writes to the backing file would not appear there."""
     one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
                   for _ in range(2))
     one("os.makedirs", one.path("triton/KEY"))

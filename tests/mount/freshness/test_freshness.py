@@ -21,7 +21,8 @@ SETTLE_SECONDS = 7  # longer than kSettleSeconds: until then, a changed file's a
 
 @pytest.fixture(params=["fanotify", "inotify"])
 def watched(request, scratch, store, mount_store):
-    """watched() mounts the store. The daemon watches the base with the kernel interface that is the parameter."""
+    """watched() mounts the store. The daemon watches the base with fanotify or inotify, as the fixture's parameter
+    says."""
     def mount():
         config = scratch / "watch.toml"
         config.write_text(f'watch = "{request.param}"\n')

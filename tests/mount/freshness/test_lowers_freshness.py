@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of any lower of a plain overlay by processes outside the mount become visible through invalidations.
+"""Changes to any lower of a plain overlay by processes outside the mount become visible through invalidations.
 
 The kernel caches names for a minute, so a change that is visible within seconds was invalidated.
 """

@@ -86,7 +86,7 @@ def test_a_lock_or_shared_file_stays_usable_by_its_descriptor(mount, one, job_of
     if name == LOCK:  # the lock on the old file does not affect the new one
         one("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert other("try_flock_path", other.path(name))
-    if name == LOCK:  # for shared files, the last close wins
+    if name == LOCK:  # for shared files, the writer that closes last wins
         one("os.close", fd)
         assert mount.base(name).read_bytes() == (b"another's" if who == "replaced" else b"")
 

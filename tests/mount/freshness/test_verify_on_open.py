@@ -25,7 +25,7 @@ def log_of(mount):
 
 
 def damage(mount, *parts):
-    """Damages files as a faulty disk does: changes their content, but not their size."""
+    """Damages a file as a faulty disk does: changes its content, but not its size."""
     path = mount.base(*parts)
     data = path.read_bytes()
     path.write_bytes(bytes(byte ^ 1 for byte in data))

@@ -119,7 +119,8 @@ def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(roote
     four processes of the user. All four must see the user as the owner.
 
     Each process stats its own files. When the attributes of an inode arrive, the kernel (6.18) marks the cached ones as
-    valid before it stores the new owner, so a second process that stats the same file at that time may see the old one.
+    valid before it stores the new owner, so a second process that stats the same file at that time may see the old
+    owner.
     """
     many = rooted.view / "triton/many"
     many.mkdir()

@@ -69,7 +69,7 @@ def is_active(mount, job):
 
 
 def wait_for_idle_ends(mount, start_job, name, rounds=2):
-    """Returns when `rounds` jobs without a process, started one after the other, have ended by themselves."""
+    """Returns when `rounds` jobs without a process, started one after the other, have ended because they were idle."""
     for number in range(rounds):
         job = f"{name}-{number}"
         start_job(job, WRITE).wait(20)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each job has a view of its own, which belongs to its user and gives no permission errors."""
+"""Each job has a view of its own, which belongs to the job's user, and in which the user gets no permission errors."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lock files, which a profile names: one inode in the base for all jobs and for processes outside the mount."""
+"""Each lock file that a profile names is one inode in the base, which all jobs and processes outside the mount use."""
 
 import contextlib
 import errno
@@ -97,7 +97,8 @@ def test_a_lock_stays_open_to_the_next_user_whatever_its_maker_does(mount, both)
 
 @contextlib.contextmanager
 def delayed(call, pid, scratch):
-    """Delays each call of that name by any thread of the process by 2 s, and records the calls in scratch / "calls"."""
+    """Delays each system call `call` of any thread of the process by 2 s, and records the calls in scratch /
+    "calls"."""
     tracer = subprocess.Popen(["strace", "-f", "-p", str(pid), "-o", scratch / "calls", "-e", f"trace={call}",
                                "-e", f"inject={call}:delay_enter=2000000"],
                               stderr=subprocess.PIPE, text=True)
@@ -170,7 +171,7 @@ def test_unlink_hides_a_lock_file_until_others_have_released_it(mount, both, who
         wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
     one("os.unlink", one.path(NAME))
     assert not one.exists(NAME) and one.listdir("triton/KEY") == []
-    assert who == "waiter" or two.exists(NAME)  # the waiter's process is blocked in flock
+    assert who == "waiter" or two.exists(NAME)  # a waiter is blocked in flock, so it cannot check
     assert mount.base(NAME).stat().st_ino == inode
     if who == "waiter":
         one("os.close", own)
@@ -212,8 +213,8 @@ def test_a_hidden_lock_that_mknod_makes_again_is_not_removed_any_more(mount, bot
     one("os.mknod", one.path(names[0]), 0o644 | stat.S_IFREG)
     assert one("os.stat", one.path(names[0])).st_ino == two("os.stat", two.path(names[0])).st_ino
     two.kill()
-    # After the holder's death, the daemon checks both files in the order of their inode numbers, usually that of their
-    # creation.
+    # After the holder's death, the daemon checks both files in the order of their inode numbers, which is usually the
+    # order of their creation.
     wait_until(lambda: not mount.base(names[1]).exists(), what="the removal of the other lock")
     assert mount.base(names[0]).exists() and one.exists(names[0])
 
@@ -232,7 +233,7 @@ def test_a_failed_conversion_blocks_nobody(mount, both):
     with open(mount.base(NAME), "rb") as raw:
         fcntl.flock(raw, fcntl.LOCK_SH)
         one("fcntl.flock", fds[0], fcntl.LOCK_SH)
-        with pytest.raises(BlockingIOError):  # the failed conversion also releases its old lock
+        with pytest.raises(BlockingIOError):  # the failed conversion also releases the shared lock
             one("fcntl.flock", fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
         before = mount.stats()["lock_waits"]
         two.start("fcntl.flock", fds[1], fcntl.LOCK_EX)

@@ -73,7 +73,7 @@ def both(mount, request, job_of, shimmed_job_of):
     return jobs
 
 
-# uv renames a temporary file to .lock, and locks it through its first descriptor.
+# uv renames a temporary file to .lock, and locks it through the descriptor that it opened before the rename.
 def test_a_lock_file_is_made_by_a_rename(mount, both):
     one, two = both
     fd = make(one, TEMPORARY, b"4711")

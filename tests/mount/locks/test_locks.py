@@ -89,7 +89,8 @@ def test_a_process_with_a_shared_lock_gets_another_past_a_waiting_writer(lock_mo
     first, second = open_in(reader, path), open_in(reader, path)
     reader("fcntl.flock", first, fcntl.LOCK_SH)
     start_waiting(lock_mount, writer, open_in(writer, path))
-    reader("fcntl.flock", second, fcntl.LOCK_SH)  # behind the writer's request, the reader would wait for itself
+    # If this request waited behind the writer's, the reader would wait for its own first lock.
+    reader("fcntl.flock", second, fcntl.LOCK_SH)
     reader("os.close", first)
     reader("os.close", second)
     writer.result(timeout=10)
@@ -235,7 +236,7 @@ def test_a_close_releases_record_locks_although_a_child_has_the_file(workers, pl
 def test_any_close_of_the_file_by_a_process_releases_its_record_locks(workers, place):
     one, two = workers(2)
     path = path_of(one, place)
-    one("set_record", open_in(one, path), 0, 10)  # from now on, new descriptors send FUSE_FLUSH at their close
+    one("set_record", open_in(one, path), 0, 10)  # from now on, the close of a new descriptor causes a FUSE_FLUSH
     one("set_record", open_in(one, path), 0, 10)
     assert not two("try_record", path)
     one("read_file", path)

@@ -94,7 +94,8 @@ def test_cpp_holds_and_python_times_out(mount, cache, where):
 def test_no_update_is_lost_between_two_views_and_the_bare_store(mount, cache, shimmed):
     rounds = 200
     raw = mount.base(FAMILY, "kernels.cache")
-    raw.parent.mkdir(parents=True, exist_ok=True)  # for the raw writer; a view's first lock would create it later
+    # The raw writer needs this directory. The first lock in a view also creates it, but possibly too late.
+    raw.parent.mkdir(parents=True, exist_ok=True)
     writers = [start("one", sys.executable, "-c", ADD, cache, rounds, "python", shimmed=shimmed),
                start("two", CACHE, "add", cache, rounds, "cpp", shimmed=shimmed),
                start("raw", CACHE, "add", raw, rounds, "raw")]

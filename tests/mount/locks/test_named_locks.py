@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on small files named `*.lock` in caches without a profile: all jobs share them from the first lock request
-on."""
+"""Small lock files named `*.lock` in caches without a profile: from the first lock request on, all jobs share the
+file."""
 
 import fcntl
 import os

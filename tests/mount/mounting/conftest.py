@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixture: a mount with a profile in profiles.d, as a site adds it."""
+"""A fixture: a mount with a profile in profiles.d, as a site would add it."""
 
 import pytest
 

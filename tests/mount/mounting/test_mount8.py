@@ -404,7 +404,7 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
     now = time.time()
     files = behind(overlay)[:2]
     for path in files:
-        os.utime(path, (now + 1000, now - 200))  # relatime does not update an atime later than mtime and ctime
+        os.utime(path, (now + 1000, now - 200))  # relatime does not update an atime that is later than mtime and ctime
     done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     read_all(overlay)

@@ -71,7 +71,7 @@ def test_an_overlay_may_cover_its_own_lower(overlay):
 
 
 def test_a_mount_point_inside_a_lower_is_usable(overlay):
-    """Such a mount point is common with lowerdir=/. The overlay must not contain itself below it."""
+    """Such a mount point is common with lowerdir=/. The overlay must not show itself again below the mount point."""
     lower = overlay.lowers[0]
     overlay.path = lower / "merged"
     overlay.path.mkdir()

@@ -219,7 +219,7 @@ def test_noacl_ignores_acls(overlay):
 
 
 def test_acls_are_shown_as_on_a_plain_directory(overlay, scratch):
-    """setfacl and getfacl have the same results as on the underlying directory."""
+    """setfacl and getfacl have the same results as in a plain directory."""
     native = scratch / "native"
     for top in (native, overlay.lowers[0]):
         (top / "directory").mkdir(parents=True)
@@ -384,7 +384,7 @@ def test_a_store_with_real_owners(mount_store, store):
 
 
 def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratch):
-    """The lowers and the upper are new tmpfs mounts, whose files have the same inode numbers; the overlay must show
+    """Two lowers and the upper are on new tmpfs mounts, whose files have the same inode numbers; the overlay must show
     different numbers."""
     for directory in (*three.lowers[:2], scratch / "top"):
         directory.mkdir(exist_ok=True)

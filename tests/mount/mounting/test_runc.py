@@ -22,7 +22,7 @@ def bind(source, target=None, *options):
 @pytest.fixture
 def contain(scratch, library, site_mount):
     """contain(script, *further) runs a shell script as USER in a container of runc, in which the library is preloaded.
-    It has cacheshim's mount and the mounts `further`."""
+    The container has cacheshim's mount and the mounts `further`."""
     bundle, state = scratch / "bundle", scratch / "runc"
     (bundle / "rootfs").mkdir(parents=True)
     directory = scratch / "lib"
@@ -49,7 +49,7 @@ def contain(scratch, library, site_mount):
                               text=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL,
                               check=False)
     yield run
-    for name in names:  # they exist only if the test was interrupted
+    for name in names:  # the containers still exist only if the test was interrupted
         subprocess.run(["runc", "--root", state, "delete", "--force", name], check=False,
                        stderr=subprocess.DEVNULL)
 

@@ -18,7 +18,7 @@ class Replay:
     name: str
     steps: typing.Callable     # (job, mark) → generator
     files: typing.Callable     # mark → {path: data}: the files that are published
-    early: bool = True         # published as soon as it is complete; otherwise when the job succeeds
+    early: bool = True         # true: published as soon as it is complete; false: when the job succeeds
 
 
 def in_place(job, path, data):
@@ -99,7 +99,7 @@ BUNDLED = ("inductor/triton/0/BUNDLED", "triton/BUNDLED")
 
 
 def triton_bundle(job, mark):
-    for directory in BUNDLED:  # it is Triton's own cache if TRITON_CACHE_DIR is set
+    for directory in BUNDLED:  # torch writes to Triton's own cache if TRITON_CACHE_DIR is set
         temporary = f"{os.path.dirname(directory)}/tmp.{uuid.uuid4()}"
         make(job, temporary)
         for name in (*TRITON_NAMES, "__grp__k.json"):

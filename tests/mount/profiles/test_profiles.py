@@ -40,8 +40,8 @@ def run_to_its_end(steps):
 
 
 def expected(replay, mark, found):
-    """Returns the files that the replay creates with `mark`; takes contents that the replay does not know from
-    `found`."""
+    """Returns the files that the replay creates with `mark`. For a file whose content the replay does not know, returns
+    the content in `found`."""
     return {path: found.get(path) if data is None else data
             for path, data in replay.files(mark).items()}
 

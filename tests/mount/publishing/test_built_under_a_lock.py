@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a compiler writes in place while its caller holds a lock file (a profile's built_under): published at
-the unlock, so that the next holder of the lock finds them."""
+"""Files that a compiler writes in place while its caller holds the lock on a lock file (a profile's built_under) are
+published at the unlock, so that the next holder of the lock finds them."""
 
 import fcntl
 import os
@@ -197,8 +197,8 @@ def test_the_removal_of_a_lock_file_by_another_process_completes_nothing(mount, 
     assert not mount.base(LIBRARY).exists()
 
 
-# ---- An entry that is a directory, into which its builders write before they lock: torch ≥ 2.14 (load_inline's
-# main.cpp, then `lock` in the directory), FlashInfer (`tmp/NAME.lock` beside it).
+# ---- Entries that are directories, into which the builders write before they take the lock: torch ≥ 2.14
+# (load_inline's main.cpp, then `lock` in the directory), FlashInfer (`tmp/NAME.lock` beside the directory).
 
 EXTENSION, OPERATOR = "torch-extensions/py311_cpu/op", "flashinfer/0.7.2/90a/cached_ops/op"
 BATON, SOURCE, LIBRARY_OF_ONE = f"{EXTENSION}/lock", f"{EXTENSION}/main.cpp", f"{EXTENSION}/op.so"
@@ -324,7 +324,7 @@ def test_a_job_that_may_not_publish_neither_waits_nor_is_waited_for(mount, two_j
 
 
 def test_creators_and_lockers_of_one_baton_share_a_store(mount, two_jobs, job_of):
-    """torch ≤ 2.13 creates the file that torch ≥ 2.14 locks, and waits as long as it exists."""
+    """torch ≤ 2.13 creates the file that torch ≥ 2.14 locks, and waits as long as the file exists."""
     locker, later = (Builder(job) for job in two_jobs)
     maker = job_of(mount, "maker", 20003)
     locker.lock()

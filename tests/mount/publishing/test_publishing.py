@@ -350,7 +350,7 @@ def test_eight_writers_at_once_leave_one_builders_entry(mount, job_of):
         assert len(found) == 6 and len(builders) == 1, (key, found)
 
 
-# With TRITON_CACHE_DIR=cache, the group names its files by paths that depend on the working directory.
+# With TRITON_CACHE_DIR=cache, the group file names the entry's files by paths that depend on the working directory.
 def test_a_group_with_relative_paths_is_not_published_and_makes_room(mount, two_jobs):
     one, two = two_jobs
     relative = b'{"child_paths": {"k.cubin": "cache/KEY/k.cubin"}}'

@@ -20,7 +20,7 @@ def good(text):
 
 
 def reject(job, files):
-    """Does what Triton does with an entry that it cannot use: opens the group, and compiles."""
+    """Does what Triton does with an entry that it cannot use: opens the group file, and compiles the kernel again."""
     job.read(GROUP)
     job.put_group("KEY", files)
 
@@ -151,8 +151,8 @@ def test_cold_builders_at_once_reject_nothing(mount, job_of):
 
 
 def test_a_rank_that_reads_while_another_one_of_its_job_builds_rejects_nothing(mount, job_of):
-    """A builder begins its entry before another process of its job reads the published one, and completes it
-    afterwards. This is not a rejection."""
+    """A builder begins its entry before another process of its job reads the published entry, and completes its own
+    entry afterwards. This is not a rejection."""
     for name, uid in (("two", TWO), ("three", THREE)):
         builder, reader = job_of(mount, name, uid), job_of(mount, name, uid)
         builder("os.makedirs", builder.path(KEY, "tmp.pid_1_x"), exist_ok=True)
@@ -186,8 +186,8 @@ def test_a_job_that_removes_an_entry_before_it_builds_it_rejects_it(bad, job_of)
 
 
 def test_rejections_by_preloaded_jobs_are_detected_from_the_second_on(bad, shimmed_job_of):
-    """The daemon does not see which files a preloaded process opens. After the first rebuild of an entry, it allows no
-    direct answers for it, so that processes open the entry through the mount."""
+    """The daemon does not see which files a preloaded process opens. After the first rebuild of an entry, the daemon
+    allows no direct answers for this entry, so that processes open it through the mount."""
     for number, uid in enumerate([ONE, TWO, THREE]):
         assert counts(bad) == (max(number - 1, 0), 0, 0)
         before = bad.stats()["hits_direct"]

@@ -44,7 +44,7 @@ def test_in_place_writes_are_seen_by_others_at_close(both, flags):
     one("os.close", fd)
     assert mount.base(NAME).read_bytes() == two.read(NAME) == one.read(NAME) == NEW
     assert two("os.stat", two.path(NAME)).st_size == len(NEW)
-    # An open descriptor keeps the file on which it was opened.
+    # An open descriptor still refers to the old file.
     assert two("os.pread", reader, len(OLD), 0) == OLD
     assert mount.base(NAME).stat().st_mode & 0o777 == 0o644
     assert staged(mount) == [] and mount.layer_files("one") == {}

@@ -74,7 +74,7 @@ def flights(mount):
 
 
 def begin(mount, crowd, count=4, **options):
-    """Makes one process the builder, and the others wait; returns the builder and the waiters."""
+    """Makes one process the builder, and makes the others wait; returns the builder and the waiters."""
     builder, *waiters = crowd(mount, count, **options)
     assert not look(builder)
     for waiter in waiters:

@@ -209,7 +209,8 @@ def test_a_raw_process_ends_the_wait_as_well(mount, store, crowd):
     assert not look(leader)
     start_look(other)
     wait_for_waits(mount, 1)
-    (store.parent / NAME).write_bytes(b"raw")  # written elsewhere, because an empty file would end the wait
+    # The file is written elsewhere and then renamed, because an empty file at its name would end the wait.
+    (store.parent / NAME).write_bytes(b"raw")
     (store / KEY).mkdir(parents=True)
     os.rename(store.parent / NAME, store / KEY / NAME)
     assert other.result()

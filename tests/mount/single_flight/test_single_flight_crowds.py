@@ -48,7 +48,7 @@ def test_two_hundred_builders_are_killed_at_random_and_all_others_finish(mount, 
         wait_for_waits(mount, 3 * (number + 1))
         if pick.random() < 0.5:
             leader.start("triton_put", leader.path(key), "other.bin", b"x" * pick.randrange(200000))
-        time.sleep(pick.random() / 100)  # kills it at a random point of its work
+        time.sleep(pick.random() / 100)  # so that the leader is killed at a random point of its work
         leader.kill()
         found = []
         for other, there in results_as_they_come(others):

@@ -107,7 +107,7 @@ def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
 
 
 def test_a_layer_cannot_be_renamed_or_begun_anew_into_trust(mount_allowing, mount, job_of, store):
-    """A stranger's layer is renamed to a trusted user's job, and its record is changed to that user."""
+    """The test gives a stranger's layer the name of a trusted user's job, and writes that user into its record."""
     stranger = job_of(mount, "two", STRANGER)
     stranger.put_group("THEIRS", KERNEL)
     mount.kill_daemon()

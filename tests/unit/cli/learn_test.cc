@@ -27,7 +27,7 @@ const std::string kKey = "ABCDEFGH234567ABCDEFGH234567ABCDEFGH234567ABCDEFGH";
 const std::string kOther = "ZYXWVUTS765432ZYXWVUTS765432ZYXWVUTS765432ZYXWVUTS";
 const std::string kUuid = "9d1b7b0a-3c1e-4a51-8f0c-0123456789ab";
 
-// Built at run time, because compilers warn about the trigraph "??-" in a literal.
+// Builds the pattern at run time, because compilers warn about the trigraph "??-" in a literal.
 std::string pattern_of_uuid() {
   std::string pattern = kUuid;
   for (char& c : pattern) c = c == '-' ? '-' : '?';

@@ -99,7 +99,7 @@ class FakeControl : public Scratch {
   void answer(const json& request, const std::string& lines) const {
     write("control", std::string(request.dump().size(), ' ') + lines);
   }
-  // Returns the reply to a request, or "CODE MESSAGE" if it fails.
+  // Returns the reply to a request, or "CODE MESSAGE" if the request fails.
   std::string ask(const json& request) const {
     try {
       return ControlClient(path_).request(request).dump();
@@ -202,8 +202,8 @@ TEST(DaemonEnd, TheHolderOfALockIsReadFromTheKernelsTable) {
   EXPECT_EQ(find_flock_holder(kTable, makedev(8, 2), 11), 0);
 }
 
-// After the removal, the daemon may still have to release other resources, such as the upper
-// directory of an overlay.
+// After a daemon has removed its run directory, it may still have to release other resources, such
+// as the upper directory of an overlay.
 TEST_F(Scratch, ADaemonThatHasRemovedItsRunDirectoryMayStillRun) {
   int told[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
@@ -232,8 +232,8 @@ TEST_F(Scratch, ADaemonThatHasRemovedItsRunDirectoryMayStillRun) {
   (void)::close(told[1]);
 }
 
-// Simulates a daemon of another PID namespace: the pid that /proc/locks gives for the lock belongs
-// to no process of this namespace.
+// Simulates a daemon in another PID namespace: the pid that /proc/locks gives for the lock belongs
+// to no process in this namespace.
 TEST_F(Scratch, ADaemonThatProcDoesNotShowHasEndedWhenItsLockIsFree) {
   UniqueFd lock(::open((path_ / "lock").c_str(), O_RDWR | O_CREAT, 0644));
   const pid_t gone = ::fork();

@@ -140,7 +140,7 @@ TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
   EXPECT_FALSE(is_marked({}));
   EXPECT_FALSE(is_marked({rule("*/*")}));
   EXPECT_FALSE(is_marked({rule("*.cu"), rule("*")}));
-  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // one directory, several entries
+  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // one directory may contain several entries
 }
 
 TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {

@@ -41,7 +41,7 @@ TEST(Printable, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(printable("\xE0\x82\x9B"), "\\xe0\\x82\\x9b");  // an overlong form of U+009B
   EXPECT_EQ(printable("\xED\xA0\x80"), "\\xed\\xa0\\x80");  // a surrogate
   EXPECT_EQ(printable("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
-  EXPECT_EQ(printable("\xE7\xBC"), "\\xe7\\xbc");  // ends too early
+  EXPECT_EQ(printable("\xE7\xBC"), "\\xe7\\xbc");  // a truncated character
   EXPECT_EQ(printable("\xE7\x1b"), "\\xe7\\x1b");
 }
 

@@ -78,7 +78,7 @@ nanoseconds total(const std::optional<BuilderWork>& work) {
   return sum;
 }
 
-// Uses CPU time until `done`.
+// Uses CPU time until `done` returns true.
 void spin(const std::function<bool()>& done) {
   while (!done()) {
   }

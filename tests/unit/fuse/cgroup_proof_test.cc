@@ -69,7 +69,8 @@ TEST_F(CgroupProofTest, SlurmsDirectoriesShowThatItsJobsCanBeProved) {
   for (const char* tree : {"e", "f", "none"}) EXPECT_FALSE(has_slurm(tree)) << tree;
 }
 
-// The kernel reports pid 0 for this caller, so the daemon cannot read the caller's cgroup.
+// The kernel reports pid 0 for a caller outside the daemon's PID namespace, so the daemon cannot read the caller's
+// cgroup.
 TEST_F(CgroupProofTest, ACallerOutsideThePidNamespaceHasNoProof) {
   make("slurm/system.slice/slurmstepd.scope");
   make("other");

@@ -96,8 +96,8 @@ class ClientCoreTest : public ::testing::Test {
     if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
   }
   void ask(pid_t client, unsigned times = kEnough) { cacheshim::ask(guest_, client, times); }
-  // Moves the client 40 times between two cores, or until the receiver no longer follows. After each move, the receiver
-  // follows, and the client sends `requests` requests.
+  // Moves the client between two cores up to 40 times, and stops as soon as the receiver has ended its stay. After each
+  // move, calls follow() for the receiver and sends `requests` requests of the client.
   void move_about(Client& client, unsigned requests) {
     for (unsigned i = 0; i < 40 && guest_.is_in(); ++i) {
       client.move_to(i % 2 == 0 ? all_.back() : all_.front());
@@ -139,7 +139,7 @@ TEST_F(ClientCoreTest, AnotherClientEndsTheStay) {
   ask(client.id());
   ask(other.id(), 1);
   expect_ordinary();
-  ask(client.id(), kEnough - 1);  // the count begins again
+  ask(client.id(), kEnough - 1);  // the count has started again
   expect_ordinary();
   ask(other.id());
   expect_on(all_.back());

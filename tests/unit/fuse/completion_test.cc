@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-using Replies = std::vector<int>;  // values; errors are negative numbers
+using Replies = std::vector<int>;  // values, or negated errno codes
 
 constexpr Completion<Result<int>>::Replier kReplier{[](void* request, const Result<int>& result) {
   static_cast<Replies*>(request)->push_back(result ? *result : -result.error().code());

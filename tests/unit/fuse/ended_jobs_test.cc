@@ -61,7 +61,7 @@ TEST_F(EndedJobsTest, StayIfTheyWereUsedLately) {
 TEST_F(EndedJobsTest, StayWhileTheyAreInUseAndCountAsActive) {
   begin_and_end_many("a", JobTable::kMostEnded + 3);
   const NodeIndex root = table_.find("a0")->view_root;
-  nodes_.count_lookup(root);  // by the kernel
+  nodes_.count_lookup(root);  // simulates a lookup by the kernel
   auto held = table_.find("a1");
   EXPECT_EQ(table_.forget_ended(limits_), (std::vector{table_.find("a0"), held}));
   EXPECT_FALSE(has("a2"));

@@ -50,8 +50,7 @@ class FlightsTest : public OverlayTest {
     loop_.start();
   }
 
-  // Returns a lease request of `process`. A different `thread` stands for another thread of the
-  // process.
+  // Returns a lease request of `process`. `thread` tells simulated threads of the process apart; 0 is the main thread.
   LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kFlightName,
                        int thread = 0) const {
     LeaseRequest made{path, job.shared_from_this(), /*publishes=*/true, {}, process.pid() + thread};
@@ -87,8 +86,7 @@ class FlightsTest : public OverlayTest {
   static void await(const Released& released) {
     await([&] { return released->load(); });
   }
-  // Ends the builder, and waits until Flights has handled its exit and then inspected the waiters'
-  // names.
+  // Kills the builder, and waits until Flights has handled its exit and then inspected the waiters' names.
   void await_exit(std::unique_ptr<const Sleeper>& builder) {
     builder.reset();
     const int before = inspections_;
@@ -111,7 +109,7 @@ class FlightsTest : public OverlayTest {
   std::atomic<bool> is_there_{false};
   std::atomic<int> checks_{0};
   std::atomic<int> inspections_{0};
-  // Called on the loop's thread with the number of the inspection. Set it before any process waits.
+  // Called on the loop's thread with the number of the inspection. Set this before any process waits.
   std::function<void(int number)> during_inspection_;
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};

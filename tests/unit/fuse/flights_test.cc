@@ -31,7 +31,7 @@ TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_TRUE(*other);
 }
 
-// The limits are one lease and one wait.
+// Each user may hold one lease and have one waiter.
 TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
   UserLimits::Options one;
   value_of(one.most, Limit::kLeases) = value_of(one.most, Limit::kWaiters) = 1;
@@ -74,7 +74,8 @@ TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   pass(kFlightApproach);
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);  // one call sequence: stat(2), then open(2)
+  // This lookup is part of the same sequence of calls, such as stat(2) and open(2).
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   EXPECT_FALSE(*other);
   pass(kFlightApproach + milliseconds(1));
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
@@ -108,13 +109,13 @@ TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   pass(std::chrono::seconds(30));
-  // rename(2) to the name makes the kernel look it up once more.
+  // When a process renames a file to the name, the kernel looks up the name once more.
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
-// After the wait, the kernel sends two lookups for the same call, and on a busy machine any time can pass between them.
-// They do not mean that the build has failed; one more lookup does.
+// After the wait, the kernel sends two lookups for the same call. On a busy machine, any amount of time can pass
+// between them. Two lookups therefore do not show that the build has failed; a third one does.
 TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupTwice) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
@@ -165,7 +166,7 @@ TEST_F(FlightsTest, BeginningAnotherEntryFailsThePreviousOne) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kPart);
-  EXPECT_EQ(look(one_, leader_, "fam/KEY/stub.so"), Advice::kLead);          // of the same entry
+  EXPECT_EQ(look(one_, leader_, "fam/KEY/stub.so"), Advice::kLead);          // the same entry
   EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json", 1), Advice::kLead);  // another thread
   EXPECT_FALSE(*other);
   EXPECT_EQ(look(one_, leader_, "fam/LAST/kernel.json"), Advice::kLead);
@@ -176,7 +177,7 @@ TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
-  flights_.note_open(request(one_, leader_, "fam/KEY/other.json"));        // of the same entry
+  flights_.note_open(request(one_, leader_, "fam/KEY/other.json"));        // the same entry
   flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json", 1));  // another thread
   EXPECT_FALSE(*other);
   flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json"));
@@ -221,13 +222,13 @@ TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   EXPECT_EQ(counters_.flight_hits, 1U);
 }
 
-// The tender's inspection did not cover the job of the late process, so the tender must not make that process the
+// FlightTender's inspection did not cover the job of the late process, so FlightTender must not make that process the
 // builder.
 TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuilder) {
   const auto three = std::make_shared<Job>("three", lowers_, entries_, counters_, nodes_);
   const Sleeper third;
   Released late;
-  constexpr int kInspectionsPerCheck = 2;  // for the jobs `one` and `two`
+  constexpr int kInspectionsPerCheck = 2;  // one for each of the jobs one_ and two_
   during_inspection_ = [&](int number) {
     if (number == 1) flights_.finished(one_, "fam/KEY");
     if (number != kInspectionsPerCheck + 1) return;

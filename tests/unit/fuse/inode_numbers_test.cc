@@ -28,7 +28,7 @@ TEST(InodeNumbers, DistinguishEqualNumbersOfSeveralFileSystems) {
     }
   }
   EXPECT_EQ(shown.size(), 3U * 6U);
-  // Numbers from 2^62 on are those of the mount's own objects.
+  // Bit 62 marks the numbers of the mount's own objects.
   EXPECT_LT(*shown.rbegin(), std::uint64_t{1} << 62);
 }
 
@@ -58,7 +58,7 @@ TEST(NodeTable, ShowsAndListsOneNumberPerObject) {
   EXPECT_EQ(nodes.info(base).ino, 55U);
   EXPECT_NE(nodes.info(layer).ino, 55U);
   EXPECT_EQ(nodes.objects().shown_inode(kRootNode, "layer", 2, 55), nodes.info(layer).ino);
-  // A file that has not been looked up yet is listed with the number that its lookup will show.
+  // A file that has not been looked up yet is listed with the inode number that its lookup will return.
   const auto listed = nodes.objects().shown_inode(kRootNode, "other", 3, 55);
   const NodeIndex other = nodes.intern(kRootNode, "other", nullptr, {file(3, 55), false});
   EXPECT_EQ(nodes.info(other).ino, listed);

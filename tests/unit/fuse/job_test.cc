@@ -42,9 +42,9 @@ TEST(View, LeavesAClosedBaseFileClosed) {
   };
   EXPECT_EQ(owner(0600, 0, 0, false), 0U);
   EXPECT_EQ(owner(0600, 0, 0, true), 1001U);    // in the layer, the file belongs to the job's user
-  EXPECT_EQ(owner(0640, 0, 20, false), 1001U);  // readable through a supplementary group
+  EXPECT_EQ(owner(0640, 0, 20, false), 1001U);  // the user's supplementary group may read it
   EXPECT_EQ(owner(0604, 1001, 0, false), 1001U);
-  // The user's own file, although its mode denies access.
+  // The file already belongs to the user, although its mode denies the user access.
   EXPECT_EQ(owner(0044, 1001, 0, false), 1001U);
 }
 
@@ -162,8 +162,8 @@ TEST_F(JobTest, RecordsOfKeptUnitsHaveALimit) {
   EXPECT_TRUE(hooks.note_kept(name(999), "open"));
 }
 
-// A child that has called exec with the given environment. It is stopped, and the destructor kills
-// it.
+// A stopped child process that has called exec with the given environment. The destructor kills the
+// child.
 class Child {
  public:
   explicit Child(std::vector<std::string> environment) {

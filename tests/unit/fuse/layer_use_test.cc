@@ -68,7 +68,7 @@ TEST_F(LayerUseTest, ALayerThatIsRemovedWhileItIsMeasuredIsNotCharged) {
   EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
   layer_.begin_measuring();
   layer_.clear();
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 10, .files = 1}));  // the job's next layer
+  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 10, .files = 1}));  // a file of the job's next layer
   layer_.end_measuring(kUser, {.bytes = kMiB, .files = 1});
   EXPECT_EQ(layer_.size().bytes, 10U);
   EXPECT_EQ(used(Limit::kLayerSize), 10U);

@@ -57,7 +57,7 @@ TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// When the daemon forks to probe its own mount, the child has the daemon's descriptors.
+// When the daemon forks to probe its own mount, the child inherits the daemon's descriptors.
 TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
   LockTable table(counters, loop);
   const LockRequest records = record_request(3, F_WRLCK, 0, 10);
@@ -86,7 +86,7 @@ TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   table.interrupt(writer->ticket);
   EXPECT_EQ(writer->wait(), EINTR);
   EXPECT_EQ(reader->wait(), 0);
-  table.interrupt(writer->ticket);  // too late: no request has this ticket any more
+  table.interrupt(writer->ticket);  // too late: no request has this ticket anymore
   EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
@@ -112,8 +112,8 @@ TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
   EXPECT_EQ(outcome->wait(), EINTR);
 }
 
-// The request waits only 3 ms for the handle. On a busy machine, this time may pass before the
-// release, so the test tries up to 20 times.
+// The request waits only 3 ms for the release of the handle. On a busy machine, this time may pass before the release,
+// so the test tries up to 20 times.
 TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
@@ -390,7 +390,7 @@ TEST(ProcessOrigin, FindsDescendantsOfADeadProcess) {
   EXPECT_FALSE(is_alive(origin));
   const auto found = possible_descendants(origin);
   EXPECT_NE(std::find(found.begin(), found.end(), child), found.end());
-  // This process is older than the dead one.
+  // This process is older than the dead one, so it cannot be a descendant.
   EXPECT_EQ(std::find(found.begin(), found.end(), ::getpid()), found.end());
   (void)::kill(child, SIGKILL);
   (void)::close(ends[0]);

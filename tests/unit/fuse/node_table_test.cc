@@ -49,7 +49,7 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   const std::uint32_t before = nodes_.size();
   const NodeIndex x = file("x", 2);
   nodes_.forget(directory_, 1);
-  EXPECT_EQ(path(x), "d/x");  // a directory's node stays as long as the node of an object in it
+  EXPECT_EQ(path(x), "d/x");  // a directory's node stays until the nodes of its children are forgotten
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
   EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
@@ -194,7 +194,7 @@ TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
   EXPECT_EQ(path(y), "d/x");
 }
 
-// The table only compares the pointers of jobs.
+// The jobs do not exist: the table only compares their pointers.
 TEST(NodeCharges, EachNodeOfAJobCountsUntilItIsForgotten) {
   UserLimits limits({});
   UserAccount& user = limits.account(1000);
@@ -204,7 +204,7 @@ TEST(NodeCharges, EachNodeOfAJobCountsUntilItIsForgotten) {
   Job* const other = reinterpret_cast<Job*>(0x2000);
   const NodeIndex jobs = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
   const NodeIndex root =
-      nodes.intern_own(jobs, "job", NodeKind::kObject, job);  // before its user is known
+      nodes.intern_own(jobs, "job", NodeKind::kObject, job);  // before the job's user is known
   nodes.charge_to(*job, user);
   const auto add = [&](Job* owner, const char* name, ino_t inode) {
     return nodes.intern(root, name, owner, {object(S_IFREG, inode), false});
@@ -258,7 +258,7 @@ TEST(NodesOfAJob, LetItsRootGoOnceTheyAreForgotten) {
   const NodeIndex file = nodes.intern(root, "file", job, {object(S_IFREG, 2), false});
   EXPECT_FALSE(nodes.forget_job(*job, root));
   nodes.forget(file, 1);
-  nodes.count_lookup(root);  // by the kernel
+  nodes.count_lookup(root);  // simulates a lookup by the kernel
   EXPECT_FALSE(nodes.forget_job(*job, root));
   nodes.forget(root, 1);
   const NodeIndex nameless = nodes.intern_nameless(job, {}, {});

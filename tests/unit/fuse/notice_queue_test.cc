@@ -72,7 +72,7 @@ class NoticeQueueTest : public ::testing::Test {
     while (!queue_->stop()) std::this_thread::yield();
   }
 
-  // Posts a batch; the result is the argument of its `done`.
+  // Posts a batch. The future gets the argument of the batch's `done`: true if the batch was in time.
   std::future<bool> post(std::vector<Notice> notices) {
     auto done = std::make_shared<std::promise<bool>>();
     auto result = done->get_future();
@@ -162,10 +162,10 @@ TEST_F(NoticeQueueTest, ALateUserDelaysNobodyAgain) {
   const Notice same{kHostile, "b", Kind::kName, kHostile};
   const Notice other_directory{7, "b", Kind::kName, kHostile};
   const Notice other{kUser, "b", Kind::kName, kUser};
-  EXPECT_FALSE(post({same, other_directory, other}).get());  // without a call of check()
+  EXPECT_FALSE(post({same, other_directory, other}).get());  // without a call to check()
   EXPECT_EQ(kernel_->times(other), 1);
   EXPECT_EQ(kernel_->times(same) + kernel_->times(other_directory), 0);
-  EXPECT_EQ(kernel_->times(kEpoch), 1);  // from make_late(); since then, the kernel caches nothing of kHostile
+  EXPECT_EQ(kernel_->times(kEpoch), 1);  // from make_late(); since then, the kernel caches nothing of kHostile's view
   kernel_->release();
   kernel_->await(same);
   kernel_->await(other_directory);

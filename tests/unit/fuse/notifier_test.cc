@@ -46,7 +46,7 @@ class NotifierTest : public ::testing::Test {
     (void)receive();  // the notifier has begun
   }
 
-  // As block_in(), for the thread that makes the kernel forget names.
+  // Like block_in(), but blocks the thread that makes the kernel forget names.
   void block_forgetting(Notifier& notifier) {
     notifier.forget(std::vector<Notifier::Notice>(kMany, to_forget(std::string(200, 'n'))));
     (void)receive();
@@ -165,7 +165,7 @@ TEST_F(NotifierTest, DropsTheNamesThatItHasNotForgottenWhenItStops) {
 
 TEST_F(NotifierTest, StopsAlthoughTheKernelBlocksForgetting) {
   bool was_blocked = false;
-  while (!was_blocked) {  // stop() may come between two names
+  while (!was_blocked) {  // at the call of stop(), the thread may be between two names
     Notifier notifier(daemon_.get(), loop_);
     block_forgetting(notifier);
     notifier.stop();

@@ -20,7 +20,8 @@ Notice in_directory(const std::string& name) {
   return {kDirectory, name, Notice::Kind::kName, kOwner};
 }
 
-// Simulates the kernel, which keeps directories locked until the test calls release() or block().
+// Simulates the kernel, which keeps directories locked. release() ends the waiting invalidations as if the kernel had
+// released the lock; block() ends them as if the kernel had kept the lock for too long.
 class PendingUnlinksTest : public ::testing::Test {
  protected:
   void release() { answer(true); }
@@ -39,7 +40,7 @@ class PendingUnlinksTest : public ::testing::Test {
       }};
 };
 
-// A client keeps its directory locked and continues to unlink files.
+// A client can keep the directory locked while it continues to unlink files.
 TEST_F(PendingUnlinksTest, RecordsHaveALimitWhileTheKernelKeepsTheDirectoryLocked) {
   for (std::size_t i = 0; i < 2 * PendingUnlinks::kMostWhileDelayed; ++i) {
     unlinks_.begin(1000 + i, in_directory("name"));
@@ -95,7 +96,7 @@ TEST_F(PendingUnlinksTest, AFileStaysPendingWhileAProcessHoldsTheDirectory) {
   EXPECT_TRUE(unlinks_.has(kFile));
   block();
   EXPECT_TRUE(unlinks_.has(kFile));
-  EXPECT_EQ(waiting_.size(), 1U);  // invalidates the name again
+  EXPECT_EQ(waiting_.size(), 1U);  // another invalidation of the name waits
   release();
   EXPECT_FALSE(unlinks_.has(kFile));
 }

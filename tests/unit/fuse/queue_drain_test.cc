@@ -9,7 +9,7 @@
 namespace cacheshim {
 namespace {
 
-// Simulates the queue of one core as the kernel keeps it (RequestRing).
+// Simulates the kernel's queue for one core (RequestRing).
 class FakeQueue final : public QueueDrain::Receivers {
  public:
   std::uint64_t arrivals() const override { return arrivals_; }
@@ -17,8 +17,8 @@ class FakeQueue final : public QueueDrain::Receivers {
   bool are_at_rest() const override { return at_rest; }
 
   // Simulates the arrival of `requests` requests that get an entry and are answered later, and of
-  // `waiting` more that find no free entry. For each of the first `requests`, a new entry is
-  // registered.
+  // `waiting` more requests that find no free entry. For each request that gets an entry, a new entry
+  // is registered.
   void hold(unsigned requests, unsigned waiting) {
     arrivals_ += requests;
     held_ += requests;
@@ -46,8 +46,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Question>(*this, true);
   }
 
-  // The number of the next questions that lose their entry to another request, which is answered
-  // later.
+  // How many of the next questions lose their entry to another request, which is answered later.
   unsigned overtaken = 0;
   bool at_rest = true;
 

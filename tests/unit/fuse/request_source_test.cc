@@ -23,7 +23,7 @@
 namespace cacheshim {
 namespace {
 
-// FUSE_STATFS requests stay in progress until they are released. libfuse refuses all others.
+// A FUSE_STATFS request stays in progress until the test releases it. libfuse refuses all other requests.
 struct Statfs {
   std::latch begun{1};
   std::latch released{1};

@@ -9,8 +9,8 @@
 namespace cacheshim {
 namespace {
 
-// Process 1001 locks the bytes from 1 to the end. It dies without an event when the test sets
-// is_dead.
+// Process 1001 locks the bytes from 1 to the end. Processes 1001 and 1005 die without an event when
+// the test sets is_dead.
 struct LocksOfADeadHolder : Locks {
   LocksOfADeadHolder() {
     LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
@@ -68,8 +68,8 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
 
 // Process 1001 sends F_GETLK although it counts as dead, like process 1005:
 //  1. F_GETLK conflicts with a lock of 1005. The table drops the locks of 1005.
-//  2. The table therefore tries the waiter. This attempt drops the locks of 1001, during the
-//     request of 1001 itself.
+//  2. The table therefore tries the waiter's request again. This attempt drops the locks of 1001
+//     while the table still handles the F_GETLK of 1001.
 TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
   quiet.tells_close = false;

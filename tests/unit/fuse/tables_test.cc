@@ -58,12 +58,12 @@ TEST(NameIndex, FindsElementsWithEqualHashes) {
 TEST(NameIndex, AgreesWithAMapWhileItGrowsAndShrinks) {
   std::mt19937 random(7);
   NameIndex index;
-  std::map<std::uint32_t, std::uint64_t> hashes;  // hashes by number
+  std::map<std::uint32_t, std::uint64_t> hashes;  // number → hash
   std::uint32_t next = 1;
   for (const unsigned share_of_removals : {2U, 8U, 2U, 9U}) {  // removals per ten operations
     for (int step = 0; step < 20000; ++step) {
       if (random() % 10 >= share_of_removals || hashes.empty()) {
-        // With only 5000 values, many are equal.
+        // With only 5000 possible values, many hashes are equal.
         const std::uint64_t hash = std::uint64_t{random() % 5000} << 32;
         index.insert(hash, next);
         hashes[next++] = hash;

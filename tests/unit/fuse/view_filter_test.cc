@@ -75,7 +75,7 @@ class ViewFilterTest : public ::testing::Test {
   Reader reader_{scratch_ / "views/j"};
 };
 
-// A job may create and remove names without end.
+// A job may create and remove any number of names.
 TEST_F(ViewFilterTest, AFilterWithTooManyKeysShadowsAllUntilTheLayerIsRemoved) {
   for (std::size_t i = 0; i <= ViewFilter::kMostKeys; ++i)
     filter_.add("fam/" + std::to_string(i), false);
@@ -174,8 +174,8 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   EXPECT_EQ(filter_.counts().opens, 7U);
 }
 
-// A name is marked as shadowed before the change is made. So every reader that knows of the change
-// must see the mark, even while the filter grows or its owner changes.
+// A name is marked as shadowed before it is changed. So every reader that knows of the change must
+// see the mark, even while the filter grows or its owner changes.
 TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   constexpr int kNames = 30'000;
   std::atomic<int> happened{0};
@@ -204,7 +204,7 @@ TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   EXPECT_EQ(late, 0);
 }
 
-// An overlay that reports changes to a filter, as a job's overlay does.
+// An overlay that reports its changes to a shadow filter, as a job's overlay does.
 class ShadowTest : public OverlayTest {
  protected:
   struct Tell final : OverlayObserver {

@@ -45,13 +45,13 @@ struct FuseNotification {
   std::string body;
 };
 
-// Simulates the kernel's side of a FUSE connection over a socket, as eden's FakeFuse does. The
+// Simulates the kernel's side of a FUSE connection over a socket, as EdenFS's FakeFuse does. The
 // daemon's end replaces /dev/fuse. There is no cache and no permission check: each request of a
 // test is one request to the daemon. A thread collects the replies, so that the daemon never waits
 // for a reader.
 //
 // Unlike /dev/fuse, the socket accepts replies to requests that do not exist; replies_to() counts
-// such replies too. A reply that finds the socket full is lost, so a test should have at most a few
+// those replies too. A reply that finds the socket full is lost, so a test should have at most a few
 // dozen pending requests. Thread-safe.
 class FakeKernel {
  public:
@@ -62,8 +62,8 @@ class FakeKernel {
 
   // The daemon's end of the connection. Call once.
   UniqueFd take_device() { return std::move(device_); }
-  // Sets the caller of the next requests. Initially, the caller is this process's user, outside the
-  // daemon's PID namespace (pid 0), so that the daemon reads nothing in /proc.
+  // Sets the caller of the next requests. Initially, the caller has this process's uid and gid, and
+  // pid 0, as if it were outside the daemon's PID namespace. So the daemon reads nothing in /proc.
   void speak_as(uid_t uid, gid_t gid, pid_t pid);
   // Sends a request and returns its number. `body` follows the header.
   std::uint64_t send(std::uint32_t opcode, std::uint64_t node, std::string_view body);

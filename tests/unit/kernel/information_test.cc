@@ -38,7 +38,7 @@ class FuseKernelInformation : public FuseKernelTest {
   std::uint64_t control_node(const std::string& name) {
     return *calls_.lookup(*calls_.lookup(FUSE_ROOT_ID, ".cacheshim"), name);
   }
-  // Returns the last line of the answer.
+  // Sends the request as this user. Returns the last line of the reply.
   json ask(uid_t uid, const json& request) {
     speak_as(uid);
     const auto file = calls_.open(control_node("control"), O_RDWR);

@@ -24,7 +24,7 @@ bool is_of_name(const FuseNotification& notification, std::uint64_t parent,
 
 class FuseKernelJobs : public FuseKernelTest {
  protected:
-  // Builds an entry as caches do: under a scratch name, and then by a rename.
+  // Builds an entry as caches do: writes the file under a scratch name, then renames it.
   void build(std::uint64_t family, const std::string& key, const std::string& text) {
     const auto entry = calls_.mkdir(family, key);
     ASSERT_TRUE(entry) << entry.error().code();

@@ -53,7 +53,7 @@ class FuseKernelLocks : public FuseKernelTest {
   int lock(const OpenNode& file, std::uint32_t type) {
     return kernel_.call(FUSE_SETLK, file.node, lock_bytes(file, type)).error;
   }
-  // Sends a request that must wait. Returns its number once it waits.
+  // Sends a request that must wait. Returns the request's number once the request waits.
   std::uint64_t send_waiting(const OpenNode& file, const std::string& body) {
     const std::size_t before = mount_.locks.state().waiting_handles;
     const std::uint64_t number = kernel_.send(FUSE_SETLKW, file.node, body);

@@ -64,7 +64,7 @@ std::map<std::uint32_t, std::string> empty_requests() {
           {FUSE_COPY_FILE_RANGE, empty<fuse_copy_file_range_in>()}};
 }
 
-// Whether libfuse always refuses the request, because the daemon does not implement its operation.
+// Whether libfuse always refuses the request, because the daemon does not implement the operation.
 bool is_unsupported(std::uint32_t opcode) { return opcode == FUSE_READDIRPLUS; }
 // Whether the daemon ignores the request's node.
 bool names_no_object(std::uint32_t opcode) { return opcode == FUSE_IOCTL; }
@@ -186,7 +186,7 @@ TEST_F(FuseKernelMalformed, AnUnknownHandleIsRefused) {
     lock.fh = fh;
     EXPECT_EQ(kernel_.call(FUSE_SETLK, *node, bytes_of(lock)).error, EOPNOTSUPP) << fh;
   }
-  // The releases have freed no handle twice: two opens get different handles.
+  // If a release had freed a handle twice, two opens would now get the same handle.
   EXPECT_NE(calls_.open(*node, O_RDONLY)->fh, calls_.open(*node, O_RDONLY)->fh);
 }
 

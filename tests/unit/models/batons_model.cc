@@ -63,7 +63,7 @@ class World {
   // The inodes of moved files. Batons may reap such a file, although its old path no longer exists.
   std::array<ino_t, kPaths> moved_{};
   std::set<std::pair<pid_t, std::string>>
-      working_;  // a creator's pid, and a directory that its descendant uses
+      working_;  // a creator's pid, and a directory that a descendant of the creator uses
   std::string fault_;
   EventLoop loop_;  // not started
   Batons batons_;
@@ -86,8 +86,8 @@ World::World() : batons_(loop_, [this](const Baton& baton) { reap(baton); }, sys
   for (std::size_t at = 0; at < kProcesses; ++at) processes_.push_back({next_pid_++, {}});
 }
 
-// Returns a descriptor that, like a pidfd, becomes readable for poll(2) when the process ends.
-// Returns none for every second process: Linux before 5.3 has no pidfds for any process.
+// Returns a descriptor that, like a pidfd, becomes readable for poll(2) when the process ends. For
+// every second process, returns no descriptor, as on Linux before 5.3, which has no pidfds.
 UniqueFd World::watch(const ProcessOrigin& maker) {
   const auto process = std::find_if(processes_.begin(), processes_.end(),
                                     [&](const auto& one) { return one.pid == maker.process; });

@@ -42,7 +42,7 @@ std::vector<Action> random_actions(std::uint64_t seed) {
   return actions;
 }
 
-// A job could otherwise take all descriptors of the daemon.
+// Without the limit, a job could use up all descriptors of the daemon.
 TEST(Batons, AJobHasALimit) {
   EventLoop loop;  // not started
   std::size_t watches = 0;
@@ -62,11 +62,11 @@ TEST(Batons, AJobHasALimit) {
     batons.watch({nullptr, std::to_string(i), 1, i}, maker);
   EXPECT_EQ(watches, Batons::kMostOfJob);
   batons.removed(nullptr, "0");
-  batons.removed(nullptr, std::to_string(Batons::kMostOfJob));  // was not watched
+  batons.removed(nullptr, std::to_string(Batons::kMostOfJob));  // this baton was not watched
   batons.watch({nullptr, "next", 1, 1}, maker);
   batons.watch({nullptr, "one too many", 1, 2}, maker);
   EXPECT_EQ(watches, Batons::kMostOfJob + 1);
-  // Batons only compares the pointers of jobs.
+  // The job does not exist: Batons only compares the pointers of jobs.
   const std::shared_ptr<Job> other(std::shared_ptr<void>(), static_cast<Job*>(static_cast<void*>(&watches)));
   batons.watch({other, "0", 1, 3}, maker);
   EXPECT_EQ(watches, Batons::kMostOfJob + 2);

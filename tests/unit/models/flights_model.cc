@@ -57,7 +57,8 @@ class Model {
   std::string fault_;
 };
 
-// Call after each call that may mark a build as failed.
+// Verifies that a build was marked as failed only if `may_fail` is true. Call after each call of Flights that may
+// mark a build.
 void Model::note_failures(std::size_t name, bool may_fail) {
   const std::uint64_t failures = world_.counters.flight_failures;
   if (failures == failures_seen_) return;
@@ -138,7 +139,7 @@ void Model::proceed(ModelProcess& process, unsigned number) {
   }
 }
 
-// Call when the process has finished the name that it looked up last.
+// Call when the process has finished building the name that it looked up last.
 void Model::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 
 void Model::fail_by_return(ModelProcess& process, Task& task) {
@@ -288,7 +289,7 @@ void Model::check_released() {
           state.is_published || task.is_interrupted || task.deadline <= world_.now || leads ||
           !process.is_alive || process.is_stopped || world_.now < state.failed_until ||
           world_.closes_cycle(process, task.name) || state.leader == 0 ||
-          !state.begun_by.contains(process.job) ||  // its job has removed the directory
+          !state.begun_by.contains(process.job) ||  // the process's job has removed the directory
           works_for(process.lineage, state.leader) || world_.works_for_stopped(process);
       if (!has_a_reason) {
         fault("process " + std::to_string(process.pid - kFirstPid) + " was released from name " +

@@ -36,7 +36,7 @@ enum class ActionKind : std::uint8_t {
   kInterrupt,
   kPass,      // some milliseconds
   kPassLong,  // almost the timeout
-  kTend,
+  kTend,      // runs the pending checks of Flights
 };
 struct Action {
   ActionKind kind;
@@ -44,7 +44,8 @@ struct Action {
   unsigned number;  // depending on the kind, the number of a name, or milliseconds
 };
 
-// Returns what went wrong, or "". The last process is a child of the first, and of its job.
+// Returns what went wrong, or "". The last process is a child of the first, and belongs
+// to the same job.
 std::string run(const std::vector<Job*>& jobs, Counters& counters,
                 const std::vector<Action>& actions);
 

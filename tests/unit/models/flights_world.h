@@ -37,13 +37,13 @@ struct Task {
   enum class State : std::uint8_t { kLooksUp, kWaits, kBuilds };
   std::size_t name;
   State state = State::kLooksUp;
-  // null if the process does not wait
+  // These two are null if the process does not wait.
   std::shared_ptr<FlightWait> wait = {};
   std::shared_ptr<bool> is_answered = {};
   Lineage lineage = {};  // the process's lineage when the wait began
   std::chrono::milliseconds deadline{0};
   bool is_interrupted = false;
-  bool is_excused = false;  // the process builds for itself after this wait
+  bool is_excused = false;  // the process may build without the lease after this wait
 };
 
 struct ModelProcess {
@@ -59,10 +59,10 @@ struct ModelProcess {
 struct NameState {
   bool is_published = false;
   pid_t leader = 0;
-  // True if the builder has at any time exited, been stopped, failed or given up.
+  // True if the builder has exited, been stopped, failed or given up since the last check_leaders().
   bool leader_may_be_replaced = false;
   std::set<const Job*> begun_by;  // the jobs whose layers have the entry's directory
-  std::set<pid_t> released;       // may build without the lease
+  std::set<pid_t> released;       // processes that may build without the lease
   std::chrono::milliseconds failed_until{0};
 };
 

@@ -35,7 +35,7 @@ struct Outcome {
   std::uint64_t ticket = 0;  // 0 if the request does not wait
   std::optional<int> error;
   bool is_interrupted = false;
-  milliseconds since{0};      // the time at which it began to wait
+  milliseconds since{0};      // the time at which the request began to wait
   bool may_deadlock = false;  // the request has closed a cycle
   int answers = 0;
 };
@@ -253,7 +253,7 @@ bool World::is_blocked(std::size_t file, const LockRequest& request) const {
   return !blockers_of(file, request).empty();
 }
 
-// Returns the processes that hold a conflicting lock; kProcesses stands for a dead one.
+// Returns the indices of the processes that hold a conflicting lock; kProcesses stands for a dead process.
 std::vector<std::size_t> World::blockers_of(std::size_t file, const LockRequest& request) const {
   std::vector<std::size_t> blockers;
   for (const pid_t holder : grants_.at(file).holders_against(request, dead_)) {
@@ -299,8 +299,8 @@ void World::check_waiters() {
   }
 }
 
-// For a process with tells_close, sends FLUSH as the kernel does, which releases its record locks.
-// For other processes, does nothing.
+// For a process with tells_close, sends FLUSH as the kernel does, which releases the process's
+// record locks. For other processes, does nothing.
 void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   if (!process.tells_close) return;
   const auto owner = static_cast<std::uint64_t>(process.pid);

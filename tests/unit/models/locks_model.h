@@ -27,11 +27,11 @@ inline constexpr std::size_t kFiles = 2;  // a job's own file, and a file of the
 enum class ActionKind : std::uint8_t {
   kFlock,    // flock(2)
   kRecord,   // fcntl(2) for a range of bytes
-  kUnlock,   // of either kind
+  kUnlock,   // releases locks of one of the two kinds
   kFind,     // F_GETLK
   kFlush,    // closes one descriptor of its handle
   kRelease,  // closes its handle and opens another one
-  // For every second process, the kernel reports no close, because a child keeps its files.
+  // For every second process, the kernel reports no close, because a child keeps the files open.
   kKill,
   kInterrupt,  // a waiting process gets a signal
   kRawLock,    // a process outside the mount locks the file of the base
@@ -44,7 +44,7 @@ struct Action {
   ActionKind kind;
   std::size_t process;
   std::size_t file;
-  unsigned number;  // the type, the bytes and whether it waits; or milliseconds
+  unsigned number;  // the type, the bytes and whether the request waits; for kPass: milliseconds
 };
 
 // Returns what went wrong, or "". `shared_file` is the path of an existing file.

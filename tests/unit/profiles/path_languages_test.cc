@@ -16,7 +16,7 @@
 namespace cacheshim {
 namespace {
 
-// Returns two values: whether a path is in both languages, and whether a path is in the first
+// Returns two values: whether some path is in both languages, and whether some path is in the first
 // language only.
 std::pair<bool, bool> relation(const std::string& a, const std::string& b) {
   PathLanguages languages;

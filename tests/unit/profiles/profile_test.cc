@@ -191,7 +191,7 @@ TEST(Profile, AGuessIsNeitherWaitedForNorWrittenThrough) {
   }
 }
 
-// The definition: tries "**" with each number of components.
+// Implements the definition of a pattern literally: tries "**" with each number of components.
 bool matches_by_definition(std::vector<std::string> parts, std::vector<std::string> names) {
   if (parts.empty()) return names.empty();
   const std::string part = parts.front();

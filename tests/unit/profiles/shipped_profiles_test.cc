@@ -48,7 +48,7 @@ constexpr Row kRows[] = {
     {"triton/KEY/lock", "triton/KEY", kLock, ""},
     {"triton/KEY", "triton/KEY", kPrivate, "rename"},
 
-    // Inductor: write_atomic, FxGraphCache, AOTAutogradCache, CppCodeCache, Triton below it
+    // Inductor: write_atomic, FxGraphCache, AOTAutogradCache, CppCodeCache, Triton's cache in a subdirectory
     {"inductor/ab/cabdef.py", "inductor/ab/cabdef.py", kPrivate, "rename"},
     {"inductor/ab/.4711.140022.tmp", "inductor/ab/.4711.140022.tmp", kScratch, ""},
     {"inductor/ab/cabdef.best_config", "inductor/ab/cabdef.best_config", kPrivate, "rename"},
@@ -70,8 +70,8 @@ constexpr Row kRows[] = {
     {"inductor/triton/0/KEY/__grp__k.json", "inductor/triton/0/KEY", kFlight, "name"},
     {"inductor/triton/0/KEY/tmp.pid_1_2/k.ptx", "inductor/triton/0/KEY", kScratch, ""},
 
-    // TileLang: _save_kernel_to_disk, BinaryCache, AutotuneResult, CuTe DSL's late file, and the
-    // earlier layouts
+    // TileLang: _save_kernel_to_disk, BinaryCache, AutotuneResult, the file that CuTe DSL adds later,
+    // and the earlier layouts
     {TL "/kernels/" KEY64, TL "/kernels/" KEY64, kFlight, "rename"},
     {TL "/kernels/" KEY64 "/kernel_lib.so", TL "/kernels/" KEY64, kPrivate, ""},
     {TL "/kernels/" KEY64 "/params.json", TL "/kernels/" KEY64, kPrivate, "rename"},
@@ -180,7 +180,8 @@ constexpr Row kRows[] = {
     {"sccache/preprocessor/3/d/7/" KEY64, "sccache/preprocessor/3/d/7/" KEY64, kPrivate, "rename"},
     {"sccache/.sccachetmpx1y2z3", "", kScratch, ""},
 
-    // Hugging Face kernels: _hf_hub_download_to_cache_dir, _chmod_and_move, write_tree_cache, _cache_commit_hash_for_specific_revision
+    // Hugging Face kernels: _hf_hub_download_to_cache_dir, _chmod_and_move, write_tree_cache,
+    // _cache_commit_hash_for_specific_revision
     {HF "/blobs/0a1b", HF "/blobs/0a1b", kPrivate, "rename"},
     {HF "/blobs/0a1b.c2d3e4f5.incomplete", HF "/blobs/0a1b.c2d3e4f5.incomplete", kScratch, ""},
     {HF "/blobs/tmp_01234567-89ab-cdef-0123-456789abcdef",
@@ -264,8 +265,8 @@ constexpr Row kRows[] = {
     {"cupy/tmpa1b2c3d4", "cupy/tmpa1b2c3d4", kScratch, ""},
 };
 
-// Returns the lock file under which the entry is built; its name is the entry's name up to the
-// first '.'.
+// Returns the lock file under which the entry is built: the rule's `built_under`, with the entry's name up to the first
+// '.' instead of the '*'. Returns "of another name" if the rule does not accept this lock file.
 std::string lock_of(const EntryRef& ref) {
   const std::string_view entry = ref.entry.substr(ref.profile->name.size() + 1);
   std::string lock = ref.rule->built_under;

@@ -28,8 +28,8 @@ class Hooks : public PublishHooks {
     kept = reason;
     return true;
   }
-  // The publisher calls this several times. At the last call, it holds the overlay's mutex and is about to change the
-  // base.
+  // The publisher calls this function several times. At the last call, it holds the overlay's mutex and is about to
+  // change the base.
   std::string why_refused() const override {
     if (meanwhile) meanwhile();
     return "";
@@ -104,7 +104,7 @@ TEST_F(BaseAttributesTest, PublishedFilesHaveNone) {
   }
 }
 
-// The staged file is a hard link to the layer's file, so the job can still change its attributes.
+// The staged file is a hard link to the layer's file, so the job can still change the attributes of both.
 TEST_F(BaseAttributesTest, AnEntryWhoseAttributesChangeMeanwhileStaysInTheLayer) {
   const std::string file = scratch_ / "upper/fam/K/done-a";
   put("fam/K/done-a", "1");

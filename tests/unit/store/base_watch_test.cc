@@ -40,7 +40,7 @@ class InotifyTest : public ::testing::Test {
   std::unique_ptr<BaseWatch> watch_;
 };
 
-// Only the absent directory "none" is recorded; it stands for all directories below it.
+// Only the absent directory "none" is recorded. This record covers all directories below "none".
 TEST_F(InotifyTest, ReportsADirectoryThatAppearsAboveALookedUpOne) {
   EXPECT_TRUE(watch_->ensure("none/a/b"));
   EXPECT_TRUE(watch_->ensure("none/a/c"));

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kMost = 8;
 
-// Records the tasks that have begun. The tasks share its ownership, because they may outlive the queue. The task "held"
-// blocks until the test releases it.
+// Records the tasks that have begun. Each task keeps the log alive, because tasks may outlive the queue. The task
+// "held" blocks until the test releases it.
 class Log {
  public:
   void add(const std::string& name) {

@@ -86,7 +86,7 @@ TEST_F(EnvironmentReaderTest, TheExclusionLastsAsLongAsTheRead) {
   for (int call = 0; call < 100; ++call) {
     EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
   }
-  // A deadline, not a measurement: 100 calls that wait take 10 s.
+  // If each of the 100 calls waited, they would take 10 s.
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 

@@ -45,7 +45,7 @@ class EventLoopTest : public testing::Test {
   // Verifies that the running loop does not call the task again.
   void expect_no_more() const {
     const int calls = calls_;
-    for (int more = 0; more < 2; ++more) {  // the loop's current round may have passed the task
+    for (int more = 0; more < 2; ++more) {  // the current round may already have passed the task
       const int rounds = rounds_;
       round_.wake();
       wait_for(rounds_, rounds + 1);

@@ -21,14 +21,14 @@ class FairOrderTest : public ::testing::Test {
   void add(const FairUser& user, const std::string& name, IsWanted is_wanted = {}) {
     order_.add({user, [this, name] { ran_ += name; }, std::move(is_wanted)});
   }
-  // Starts the next task, which stays in progress until end() is called. Returns false if none may
-  // start.
+  // Starts the next task, which stays in progress until end() is called. Returns false if no task
+  // may start.
   bool start() {
     const auto task = order_.take();
     if (task) task->run();
     return task.has_value();
   }
-  // Starts and ends one task after the other.
+  // Runs one task after another until no task may start.
   void run_all() {
     while (const auto task = order_.take()) {
       task->run();
@@ -151,7 +151,7 @@ TEST(FairQueue, EachUserHasALimitOfWaitingTasks) {
   EXPECT_TRUE(queue.try_post({kUser, [] {}}));
   EXPECT_FALSE(queue.try_post({kUser, [] {}}));
   EXPECT_TRUE(queue.try_post({kOther, [] {}}));
-  is_wanted = false;  // its client has gone, so another task may wait
+  is_wanted = false;  // the client of the first waiting task has gone, so another task may wait
   EXPECT_TRUE(queue.try_post({kUser, [] {}}));
   held.release();
 }

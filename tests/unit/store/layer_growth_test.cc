@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-// Permits a number of new names and bytes, and counts what the overlay asks for.
+// Permits a limited number of new names and bytes, and adds up the names and bytes that the overlay asks for.
 class Growth final : public OverlayObserver {
  public:
   void copied_up(const std::string&, const struct stat&) override {}
@@ -56,7 +56,7 @@ TEST_F(LayerGrowthTest, ARefusedNameIsNotCreated) {
 TEST_F(LayerGrowthTest, ACopyUpCountsTheBytesThatItCopies) {
   scratch_.write("base/d/f", std::string(10'000, 'x'));
   ASSERT_TRUE(open_writable(limited_, "d/f", O_WRONLY));
-  EXPECT_EQ(growth_.asked_names, 2U);  // with its directory
+  EXPECT_EQ(growth_.asked_names, 2U);  // the file and its directory
   EXPECT_EQ(growth_.asked_bytes, 10'000U);
 }
 

@@ -6,7 +6,7 @@
 
 #include "store/threads/mutex.h"
 
-// Tests the check of the lock order. This program is always built with the check; the others only
+// Tests the check of the lock order. This program is always built with the check, other programs only
 // with -Dlock_ranks=true.
 #ifndef CACHESHIM_LOCK_RANKS
 #error "build this test with -DCACHESHIM_LOCK_RANKS"

@@ -63,7 +63,7 @@ TEST_F(NewObjectTest, AnExistingNameIsAnError) {
   EXPECT_EQ(mode_of("file"), 0644U);
 }
 
-// Tests the part that needs a root daemon; tests/parity tests the other rules through a mount.
+// Tests the rules that need a root daemon; tests/parity tests the other rules through a mount.
 TEST_F(NewObjectTest, BelongsToItsCreatorAndTheDirectorysGroup) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
   ASSERT_EQ(::fchown(directory_.get(), 0, 20009), 0);

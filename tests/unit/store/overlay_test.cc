@@ -256,8 +256,8 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   EXPECT_TRUE(overlay.list("directory")->empty());
 }
 
-// Calls by path need a copy of the mount with nosymfollow, which an unprivileged daemon cannot
-// create.
+// The overlay makes calls by path only through a copy of the mount with nosymfollow, which an
+// unprivileged daemon cannot create. So the test runs both as this user and as an unprivileged one.
 TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
   for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
     const Scratch scratch;

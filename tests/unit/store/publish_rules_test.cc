@@ -285,7 +285,7 @@ TEST_F(PublishRules, ScratchFileMayCompleteAnotherFile) {
   EXPECT_EQ(publish("rules/told/k-data").files, 1U);
   EXPECT_TRUE(base_has("told/k-data"));
   EXPECT_FALSE(base_has("told/k-told"));
-  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // also written after a hit
+  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // programs also write this file after a cache hit
   EXPECT_EQ(end(true).incomplete, 0U);
   EXPECT_TRUE(scratch_.exists("upper/rules/told/k-told"));
 }

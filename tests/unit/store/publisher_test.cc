@@ -232,7 +232,7 @@ TEST_F(PublisherTest, ManyNewEntriesAreRenamedAtOnceAndTheOthersOneByOne) {
   EXPECT_EQ(counters_.entries_published, kEntries - 1);
 }
 
-// The job loses the right between the staging of a batch and its renames into the base.
+// The job loses the right to publish after a batch has been staged and before it is renamed into the base.
 TEST_F(PublisherTest, ABatchIsNotPublishedIfItsJobLosesTheRight) {
   for (const char* name : {"A", "B"}) {
     begin(name);

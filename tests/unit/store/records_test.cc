@@ -206,8 +206,8 @@ TEST(Layer, TheEndRemovesNoFile) {
     EXPECT_TRUE(scratch.exists("layers/j/0@node1"));
     ASSERT_TRUE(next->end(layers.get(), Outcome::kSuccess, false));
   }
-  // Simulates a daemon that died before the removal. Without a record, the layer counts as one that
-  // was not kept, so the next sweep removes it, however new it is.
+  // Simulates a daemon that died before the removal. Without a record, nothing says that the layer
+  // must be kept, so the next sweep removes it, however new it is.
   sweep_ended_layers(layers.get(), 3600, [] { return false; });
   EXPECT_FALSE(std::filesystem::is_empty(scratch / "layers/j"));
   sweep_ended_layers(layers.get(), 3600);

@@ -45,7 +45,7 @@ class SparseFiles : public ::testing::Test {
     }
     return fd;
   }
-  // Makes a file with the same content as make_sparse() does, but writes all bytes.
+  // Like make_sparse(), but writes all bytes, so that the file has no holes.
   UniqueFd make_dense(const std::string& name, off_t size, const std::vector<Piece>& pieces) {
     std::string bytes(static_cast<std::size_t>(size), '\0');
     for (const Piece& piece : pieces) {
@@ -86,7 +86,7 @@ TEST_F(SparseFiles, TheDigestIsThatOfTheSameBytesWithoutHoles) {
   }
 }
 
-// The digests of zeros by XXH3_128bits_update() of libxxhash 0.8.1, which reads every byte.
+// Digests of zeros, computed by XXH3_128bits_update() of libxxhash 0.8.1, which reads every byte.
 TEST_F(SparseFiles, TheDigestOfZerosIsThatOfLibxxhash) {
   const std::vector<std::pair<off_t, std::string>> kKnown = {
       {0, "99aa06d3014798d86001c324468d497f"},
@@ -150,7 +150,7 @@ TEST_F(SparseFiles, LargeHolesTakeOnlyIdleTime) {
     return seen;
   };
   EXPECT_EQ(policies_for(1024 * kKiB), std::set{SCHED_OTHER});
-  EXPECT_EQ(policies_for(kGiB), (std::set{SCHED_OTHER, SCHED_IDLE}));  // the data, then the hole
+  EXPECT_EQ(policies_for(kGiB), (std::set{SCHED_OTHER, SCHED_IDLE}));  // for the data, then for the hole
 }
 
 TEST_F(SparseFiles, FilesThatDifferInOneByteAreNotEqual) {

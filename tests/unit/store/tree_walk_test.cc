@@ -37,8 +37,8 @@ Status descend(const WalkedDirectory& directory) {
   return {};
 }
 
-// Removes "top" itself, because std::filesystem::remove_all(), which ~Scratch() calls, needs one
-// descriptor per level.
+// The destructor removes "top", because std::filesystem::remove_all(), which ~Scratch() calls, needs
+// one descriptor per level.
 class TreeWalkTest : public ::testing::Test {
  protected:
   ~TreeWalkTest() override { (void)sys::remove_tree(root_.get(), "top"); }
@@ -94,7 +94,8 @@ TEST_F(TreeWalkTest, ADeepTreeTakesFewDescriptors) {
   EXPECT_EQ(longest, std::size_t{kDepth} * 2 - 1);
 }
 
-// Names on each level below the closed descriptors are visited after the walk has come back up.
+// If a directory lists "d" last, the walk enters "d" first. It visits "a" and "b" after it has come back, when it has
+// already closed the directory's descriptor.
 TEST_F(TreeWalkTest, ComesBackToDirectoriesWhoseDescriptorsItHasClosed) {
   std::string path = "top";
   for (std::size_t depth = 0; depth < 3 * kMostOpen; ++depth) {

@@ -18,7 +18,7 @@
 
 namespace cacheshim {
 
-// Returns one family, "fam". Its entries are the directories in its own directory. An entry is
+// Returns one family, "fam". Each directory in the family's directory is an entry. An entry is
 // complete when it has a file "done-*", or a "*.so" as its only file. Names "tmp.*" are scratch
 // names.
 inline std::vector<Profile> test_profiles() {
