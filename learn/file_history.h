@@ -24,7 +24,7 @@ struct File {
   bool is_exclusive = false;           // created with O_EXCL
 };
 
-// What one run did to the files of a cache.
+// The changes that one run has made to the files of a cache.
 struct History {
   std::map<std::string, File> files;  // files and directories that exist at the end, by path
   struct Gone {

@@ -228,7 +228,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_c
       "Returns COMMAND's own exit code, 128 + N if signal N ended it, or 127 if it does not exist.\n"
       "This code determines the job's outcome: success publishes complete entries. Without a mount,\n"
       "COMMAND still runs, but without the cache; CACHESHIM_STRICT=1 makes that an error (69).\n"
-      "With --store, processes that COMMAND leaves behind end together with the mount.");
+      "With --store, processes that COMMAND leaves behind are killed when COMMAND has ended.");
   run->callback([arguments, &command, &exit_code] {
     if (command.empty()) throw Failure(kExitUsage, "run needs a COMMAND; see cacheshim run --help");
     arguments->command = command;

@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// What a process needs to answer calls on its view from the base: the daemon's filter and state in
-// shared memory, and the base's path.
+// The data with which a process answers calls on its view from the base: the daemon's filter and
+// state in shared memory, and the base's path.
 namespace cacheshim::direct {
 
 struct View {

@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// What a layer contains of one unit.
+// The part of a unit that is in a layer.
 struct LayerUnit {
   // An entry in the form of EntryRef::unit(), a file that belongs to no entry, or an object directly in
   // the directory of an unknown cache ("CACHE/NAME").

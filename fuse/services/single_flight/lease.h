@@ -29,8 +29,8 @@ inline constexpr std::chrono::milliseconds kFlightApproach{20};
 struct Lease {
   using Waits = std::list<std::shared_ptr<FlightWait>>;
 
-  // What a user is charged for the lease: the builder's user or, until a process of this mount becomes the builder, the
-  // user whose request added the lease.
+  // The charge for a lease. The builder's user pays it or, until a process of this mount becomes the builder, the user
+  // whose request added the lease.
   struct Payment {
     static Result<Payment> take(UserAccount* account);
     Charge lease;
