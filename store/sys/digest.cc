@@ -31,7 +31,7 @@ constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 constexpr std::size_t kBlockBytes = 1024;  // the block size of XXH3 with its default secret
 constexpr std::size_t kLanes = XXH_ACC_NB;
 constexpr std::uint64_t kLargeBlocks = std::uint64_t{1} << 16;  // 64 MiB of a hole, about 0.3 ms
-constexpr std::uint64_t kSliceBlocks = std::uint64_t{1} << 20;  // 1 GiB of a hole, about 5 ms
+constexpr std::uint64_t kSliceBlocks = std::uint64_t{1} << 14;  // 16 MiB of a hole, about 0.1 ms
 
 using Lanes = std::array<std::uint64_t, kLanes>;
 
@@ -94,6 +94,7 @@ Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wan
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     const std::uint64_t slice = std::min(blocks, kSliceBlocks);
     skip_zero_blocks(state, slice);
+    if (polite) polite->give_way();
     blocks -= slice;
   }
   polite.reset();

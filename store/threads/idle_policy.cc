@@ -30,4 +30,8 @@ IdlePolicy::~IdlePolicy() {
   if (is_set_) (void)set_policy(0, SCHED_OTHER);
 }
 
+void IdlePolicy::give_way() const {
+  if (is_set_) (void)::sched_yield();
+}
+
 }  // namespace cacheshim

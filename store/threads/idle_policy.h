@@ -19,6 +19,9 @@ class IdlePolicy {
  public:
   IdlePolicy();
   ~IdlePolicy();
+  // Lets other SCHED_IDLE threads use the core, and threads that have called sched_yield(2), as polling receivers do
+  // (ReceiveLoop): they wait until the scheduler's slice ends, about 3 ms, or until this call. Call it every 0.1 ms.
+  void give_way() const;
   IdlePolicy(const IdlePolicy&) = delete;
   IdlePolicy& operator=(const IdlePolicy&) = delete;
 

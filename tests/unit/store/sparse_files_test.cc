@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "store/sys/copy_file.h"
@@ -151,6 +153,35 @@ TEST_F(SparseFiles, LargeHolesTakeOnlyIdleTime) {
   };
   EXPECT_EQ(policies_for(1024 * kKiB), std::set{SCHED_OTHER});
   EXPECT_EQ(policies_for(kGiB), (std::set{SCHED_OTHER, SCHED_IDLE}));  // for the data, then for the hole
+}
+
+TEST_F(SparseFiles, LargeHolesLetOtherIdleThreadsTakeTurns) {
+  if (!may_leave_idle_policy()) GTEST_SKIP() << "needs CAP_SYS_NICE";
+  const UniqueFd fd = make_sparse("hole", 8 * kGiB, {});
+  cpu_set_t core;
+  CPU_ZERO(&core);
+  CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &core);
+  std::atomic<bool> is_hashing{false};
+  std::atomic<bool> has_ended{false};
+  unsigned turns = 0;
+  std::thread other([&] {
+    ASSERT_EQ(::sched_setaffinity(0, sizeof core, &core), 0);
+    ASSERT_TRUE(set_policy(0, SCHED_IDLE));
+    while (!has_ended) {
+      if (is_hashing) ++turns;
+      (void)::sched_yield();
+    }
+  });
+  std::thread hashing([&] {
+    EXPECT_EQ(::sched_setaffinity(0, sizeof core, &core), 0);
+    is_hashing = true;
+    EXPECT_TRUE(digest_of(fd.get()));
+    is_hashing = false;
+    has_ended = true;
+  });
+  hashing.join();
+  other.join();
+  EXPECT_GE(turns, 100U);  // of 512 pieces of the hole; if the digest kept the core for whole slices: about 30
 }
 
 TEST_F(SparseFiles, FilesThatDifferInOneByteAreNotEqual) {
