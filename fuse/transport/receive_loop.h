@@ -24,8 +24,8 @@ class RequestBuffer;
 // than most requests. So one thread, the head, reads the requests one after another and stays awake
 // briefly after each while there is traffic. The others sleep, until
 //   - the head starts a request that may take a long time (an fsync, a copy): another thread becomes the head;
-//   - requests follow each other without a pause: one more thread helps until it finds no request waiting (on two cores
-//     no thread helps: the clients need the other core);
+//   - requests follow each other without a pause, or come from several clients: one more thread helps until it has
+//     polled in vain for a while (at most half as many threads as cores, but two on two cores);
 //   - a request takes unexpectedly long, because a disk or a lock is slow: the watcher, which is awake only while there
 //     is traffic, then makes another thread the head within two of its ticks.
 // With a single client the head shares the client's core (ClientCore); the watcher checks that the head makes progress.
@@ -48,7 +48,7 @@ class ReceiveLoop final : public RequestSource {
   void lead(unsigned self, RequestBuffer& buffer);
   void help(RequestBuffer& buffer);
   Received receive(RequestBuffer& buffer);
-  Received spin(RequestBuffer& buffer, ClientCore::Guest& guest);
+  Received spin(RequestBuffer& buffer, ClientCore::Guest* guest);
   bool has_request() const;
   bool wait_for_request() const;
   void handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest);
