@@ -43,11 +43,6 @@ def mount_limiting(mount_store, store, scratch):
 def disk(scratch):
     """disk("store", 64) mounts a new ext4 file system of 64 MiB at scratch/store; 12 % of it is reserved for root."""
     def mount(name, mib):
-        image, top = scratch / f"{name}.img", scratch / name
-        with open(image, "wb") as file:
-            file.truncate(mib << 20)
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "12", image], check=True)
-        top.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-o", "loop", image, top], check=True)
-        return top
+        mounts.mount_ext4(scratch / f"{name}.img", scratch / name, mib, "-m", "12")
+        return scratch / name
     return mount

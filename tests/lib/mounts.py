@@ -38,6 +38,15 @@ def let_everybody_mount(scratch):
     subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
 
 
+def mount_ext4(image, point, mib, *mkfs_options):
+    """Makes a file system of `mib` MiB in a new sparse file, and mounts it."""
+    with open(image, "wb") as file:
+        file.truncate(mib << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", *mkfs_options, image], check=True)
+    point.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-o", "loop", image, point], check=True)
+
+
 def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
     """Runs a command without this process's CACHESHIM_* variables, and captures its output as text."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CACHESHIM_")}
