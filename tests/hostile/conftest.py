@@ -5,8 +5,8 @@ the mount namespace of the test run."""
 import contextlib
 import pathlib
 import shutil
-import subprocess
 
+import mounts
 import pytest
 
 HOSTILE = 20001
