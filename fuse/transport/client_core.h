@@ -73,7 +73,7 @@ class ClientCore {
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
-  // ---- For other threads: the one that watches the receivers, and receivers that help
+  // ---- For the thread that watches the receivers
   bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
   // Ends the stay immediately, because the guest makes no progress: sets the guest's policy to SCHED_OTHER and lets it
   // run on all cores. May be repeated.

@@ -34,6 +34,8 @@ constexpr auto kShortPause = std::chrono::microseconds(100);
 // Another receiver is called to help after this number of requests without a pause, or if the client has changed this
 // number of times since the last long pause.
 constexpr unsigned kBusyStreak = 16;
+// A helper stops after this number of requests that come from the head's client: one client needs only one receiver.
+constexpr unsigned kMostOfOneClient = 64;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr unsigned kIdleTicks = 50;  // after this many ticks without progress, the watcher sleeps
@@ -197,7 +199,6 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
   unsigned credit = kMostCredit;
   unsigned streak = 0;
   unsigned changes = 0;  // of the client
-  pid_t client = 0;
   while (head_.load(std::memory_order_relaxed) == self && !stopping_) {
     Received received = receive(buffer);
     streak = received == Received::kRequest ? streak + 1 : 0;
@@ -219,8 +220,8 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
       }
       continue;
     }
-    if (const pid_t now = buffer.view().client(); now != 0 && now != client) {
-      client = now;
+    if (const pid_t client = buffer.view().client(); client != 0 && client != head_client_) {
+      head_client_ = client;
       ++changes;
     }
     if (streak == kBusyStreak || changes == kBusyStreak) {
@@ -234,13 +235,16 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
 }
 
 void ReceiveLoop::help(RequestBuffer& buffer) {
-  // A guest handles all requests of a single client.
-  for (unsigned credit = kMostCredit; !stopping_ && credit > 0 && !client_core_.has_guest();) {
+  unsigned same = 0;  // requests in a row of the head's client
+  for (unsigned credit = kMostCredit; !stopping_ && credit > 0 && same < kMostOfOneClient;) {
     Received received = receive(buffer);
     if (received == Received::kNothing) received = spin(buffer, nullptr);
     if (received == Received::kEnd) return;  // the head receives it as well
     credit = received == Received::kNothing ? credit - 1 : kMostCredit;
-    if (received == Received::kRequest) handle(buffer);
+    if (received == Received::kNothing) continue;
+    const pid_t client = buffer.view().client();
+    same = client == 0 || client == head_client_ ? same + 1 : 0;
+    handle(buffer);
   }
 }
 

@@ -69,6 +69,7 @@ class ReceiveLoop final : public RequestSource {
 
   std::atomic<bool> stopping_{false};
   std::atomic<unsigned> head_{0};  // the head's number, from 1 upwards; 0: a new head was called
+  std::atomic<pid_t> head_client_{0};  // the client of the head's last request
   // The number of requests that the heads have begun, shifted left by one; the last bit is set while the head handles a
   // request.
   std::atomic<std::uint64_t> progress_{0};
