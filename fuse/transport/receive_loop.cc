@@ -34,7 +34,8 @@ constexpr auto kShortPause = std::chrono::microseconds(100);
 // Another receiver is called to help after this number of requests without a pause, or if the client has changed this
 // number of times since the last long pause.
 constexpr unsigned kBusyStreak = 16;
-// A helper stops after this number of requests that come from the head's client: one client needs only one receiver.
+// A helper stops after this number of requests in a row that come from the head's client, because a single client needs
+// only one receiver.
 constexpr unsigned kMostOfOneClient = 64;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
@@ -46,7 +47,7 @@ std::size_t buffer_bytes() {
   return kBytes;
 }
 
-// Allows one receiver for every second core, because the clients need the other cores; but two on two cores, where the
+// Allows one receiver for every second core, because the clients need the other cores. Two cores have two receivers: the
 // second one makes the hits and commits of four processes a sixth faster.
 unsigned most_helpers(unsigned threads) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());

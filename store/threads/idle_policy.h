@@ -19,8 +19,9 @@ class IdlePolicy {
  public:
   IdlePolicy();
   ~IdlePolicy();
-  // Lets other SCHED_IDLE threads use the core, and threads that have called sched_yield(2), as polling receivers do
-  // (ReceiveLoop): they wait until the scheduler's slice ends, about 3 ms, or until this call. Call it every 0.1 ms.
+  // Lets two kinds of threads use the core that would otherwise wait until the scheduler's slice ends, after about 3 ms:
+  // other SCHED_IDLE threads, and threads that call sched_yield(2) while they poll, such as receivers (ReceiveLoop).
+  // Call it about every 0.1 ms.
   void give_way() const;
   IdlePolicy(const IdlePolicy&) = delete;
   IdlePolicy& operator=(const IdlePolicy&) = delete;
