@@ -28,6 +28,11 @@ bool PathPattern::is_valid(std::string_view text) {
 }
 
 PathPattern::PathPattern(std::string_view text) : text_(text) {
+  const auto slashes = static_cast<std::size_t>(std::count(text.begin(), text.end(), '/'));
+  if (slashes >= kMostParts) {
+    parts_.emplace_back("/");  // matches no component of a path
+    return;
+  }
   while (!text.empty()) {
     const std::string_view part = take_component(text);
     if (part == kAnyDepth) any_depth_ |= Parts{1} << parts_.size();

@@ -18,8 +18,9 @@ namespace cacheshim {
 // the set of all parts of the pattern that may come next.
 class PathPattern {
  public:
-  // Requires: `text` is relative and has no empty components (is_valid()), and at most kMostParts components.
+  // A pattern with more components matches nothing.
   static constexpr std::size_t kMostParts = 63;
+  // Requires: `text` is relative and has no empty components (is_valid()).
   explicit PathPattern(std::string_view text);
   static bool is_valid(std::string_view text);
 

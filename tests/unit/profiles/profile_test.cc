@@ -233,6 +233,20 @@ TEST(PathPattern, MatchesAsIfItTriedAllDepths) {
   }
 }
 
+TEST(PathPattern, APatternWithTooManyComponentsMatchesNothing) {
+  const auto repeated = [](std::size_t count) {
+    return joined(std::vector<std::string>(count, "a"));
+  };
+  EXPECT_TRUE(PathPattern(repeated(PathPattern::kMostParts)).matches(repeated(PathPattern::kMostParts)));
+  for (std::size_t count = PathPattern::kMostParts + 1; count < 140; ++count) {
+    const PathPattern pattern(repeated(count) + "/**");
+    for (std::size_t depth = 0; depth < 140; ++depth) {
+      EXPECT_FALSE(pattern.matches(repeated(depth))) << count << ' ' << depth;
+      EXPECT_EQ(pattern.match_front(repeated(depth)), std::nullopt) << count << ' ' << depth;
+    }
+  }
+}
+
 TEST(PathPattern, MatchesByComponents) {
   const std::tuple<const char*, const char*, bool> cases[] = {
       {"*", "a", true},           {"*", "a/b", false},        {"*/b", "a/b", true},
