@@ -93,15 +93,20 @@ char last_of_all_matches(std::string_view pattern) {
   return pattern.empty() || is_special(pattern.back()) ? '\0' : pattern.back();
 }
 
+std::uint32_t NameRules::word(std::uint64_t offset) const {
+  const auto* const from = static_cast<const std::uint32_t*>(static_cast<const void*>(bytes_.data() + offset));
+  return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
 // The bytes may be a mapping of a file that another process changes at any time. So each field is read once, into a
-// copy, and checked again whenever it is used.
+// copy, and checked again whenever it is used. Copying a record takes longer than most searches for one, so find() and
+// any_applies() first read the field that excludes most records.
 template <class Record>
 Record NameRules::load(std::uint64_t offset) const {
   static_assert(sizeof(Record) % sizeof(std::uint32_t) == 0);
   constexpr std::size_t kWords = sizeof(Record) / sizeof(std::uint32_t);
-  const auto* const from = static_cast<const std::uint32_t*>(static_cast<const void*>(bytes_.data() + offset));
   std::uint32_t words[kWords];
-  for (std::size_t i = 0; i < kWords; ++i) words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = word(offset + i * sizeof(std::uint32_t));
   Record record;
   std::memcpy(&record, words, sizeof record);
   return record;
@@ -126,8 +131,12 @@ bool NameRules::has_rules(const FamilyRecord& family) const {
          has(family.rules, std::uint64_t{family.rule_count} * sizeof(NameRuleRecord));
 }
 
+std::uint64_t NameRules::rule_offset(const FamilyRecord& family, std::uint32_t number) {
+  return family.rules + number * sizeof(NameRuleRecord);
+}
+
 NameRuleRecord NameRules::rule(const FamilyRecord& family, std::uint32_t number) const {
-  return load<NameRuleRecord>(family.rules + number * sizeof(NameRuleRecord));
+  return load<NameRuleRecord>(rule_offset(family, number));
 }
 
 // Checks the ranges of all records and strings. Also refuses a table in which they overlap so much that a search would
@@ -150,8 +159,9 @@ bool NameRules::is_valid() const {
 
 std::optional<FamilyRecord> NameRules::find(std::string_view family) const {
   for (std::uint32_t i = 0; i < count_; ++i) {
-    const auto record = load<FamilyRecord>(i * sizeof(FamilyRecord));
-    if (record.name_length != family.size()) continue;
+    const std::uint64_t offset = i * sizeof(FamilyRecord);
+    if (word(offset + offsetof(FamilyRecord, name_length)) != family.size()) continue;
+    const auto record = load<FamilyRecord>(offset);
     if (text(record.name, record.name_length) == family) return record;
   }
   return std::nullopt;
@@ -160,6 +170,8 @@ std::optional<FamilyRecord> NameRules::find(std::string_view family) const {
 bool NameRules::any_applies(const FamilyRecord& family, NameRule wanted, std::string_view name) const {
   if (!has_rules(family)) return true;
   for (std::uint32_t i = 0; i < family.rule_count; ++i) {
+    const std::uint64_t kind = rule_offset(family, i) + offsetof(NameRuleRecord, rule);
+    if (word(kind) != static_cast<std::uint32_t>(wanted)) continue;
     const NameRuleRecord record = rule(family, i);
     if (record.rule != wanted || (record.first != '\0' && record.first != name.front()) ||
         (record.last != '\0' && record.last != name.back())) {

@@ -56,11 +56,13 @@ class NameRules {
   bool any_applies(const FamilyRecord& family, NameRule wanted, std::string_view name) const;
 
  private:
+  std::uint32_t word(std::uint64_t offset) const;
   template <class Record>
   Record load(std::uint64_t offset) const;
   bool has(std::uint64_t offset, std::uint64_t length) const { return offset + length <= bytes_.size(); }
   std::optional<std::string_view> text(std::uint32_t offset, std::uint32_t length) const;
   bool has_rules(const FamilyRecord& family) const;
+  static std::uint64_t rule_offset(const FamilyRecord& family, std::uint32_t number);
   NameRuleRecord rule(const FamilyRecord& family, std::uint32_t number) const;
   bool is_valid() const;
 

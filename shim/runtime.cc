@@ -197,8 +197,9 @@ RoutedPath route(PathAt at, PathBuffer& out) {
   // Root's job may belong to another user, now or later, and root must not be served that user's
   // layer. So root's paths go through the symlinks in the mount's root, where the daemon gives root
   // its own view.
-  const bool leaves = ::geteuid() == 0 || has_left_view.load(std::memory_order_relaxed);
-  if (routed.kind == RoutedPath::Kind::kRewritten && leaves) router.leave_view(routed, out);
+  if (routed.kind != RoutedPath::Kind::kRewritten) return routed;
+  const bool leaves = has_left_view.load(std::memory_order_relaxed) || ::geteuid() == 0;
+  if (leaves) router.leave_view(routed, out);
   return routed;
 }
 
