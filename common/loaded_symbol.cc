@@ -14,6 +14,10 @@ const T* at_address(std::uintptr_t address) {
   return reinterpret_cast<const T*>(address);
 }
 
+std::uintptr_t distance(std::uintptr_t left, std::uintptr_t right) {
+  return left < right ? right - left : left - right;
+}
+
 // The dynamic section of the object that contains this code. The linker defines the symbol
 // _DYNAMIC, which <link.h> already declares with default visibility, hence the other name here.
 extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC");
@@ -75,13 +79,19 @@ int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
 
+bool is_vdso(const dl_phdr_info& listed) {
+  const std::uintptr_t image = ::getauxval(AT_SYSINFO_EHDR);
+  if (image == 0) return false;
+  return at_address<ElfW(Phdr)>(image + at_address<ElfW(Ehdr)>(image)->e_phoff) ==
+         listed.dlpi_phdr;
+}
+
 // Returns 1 for an object without the hash table that this file reads, because such an object may
 // define any name. The vDSO, which lacks the table on some machines, does not count: dlsym does not
 // search it.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
-  const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);
-  if (object.l_ld == own_dynamic || object.l_ld == nullptr || is_vdso) return 0;
+  if (object.l_ld == own_dynamic || object.l_ld == nullptr || is_vdso(*listed)) return 0;
   const LoadedObject loaded(object);
   const auto& name = *static_cast<const SymbolName*>(data);
   return !loaded.is_readable() || loaded.find(name) != nullptr ? 1 : 0;
@@ -130,13 +140,16 @@ const link_map* own_object() {
   return object;
 }
 
+// glibc adds the base to the addresses in a dynamic section if the section is writable; the vDSO's addresses stay as
+// they were linked. Some kernels link their vDSO at a high address (user-mode Linux), so that the sum with the base
+// overflows. The tables are in the same image as the section, so of the two possible addresses, the one that is
+// closer to the section is right.
 LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
   if (object.l_ld == nullptr) return;
+  const auto section = reinterpret_cast<std::uintptr_t>(object.l_ld);
   for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
-    // glibc writes absolute addresses into the section if the section is writable; the vDSO's
-    // addresses stay relative.
     std::uintptr_t address = entry->d_un.d_ptr;
-    if (address < base_) address += base_;
+    if (distance(address + base_, section) < distance(address, section)) address += base_;
     if (entry->d_tag == DT_SYMTAB) symbols_ = at_address<ElfW(Sym)>(address);
     if (entry->d_tag == DT_STRTAB) strings_ = at_address<char>(address);
     if (entry->d_tag == DT_GNU_HASH) gnu_hash_ = at_address<std::uint32_t>(address);

@@ -2,9 +2,12 @@
 #include "common/loaded_symbol.h"
 
 #include <gtest/gtest.h>
+#include <sys/auxv.h>
 
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace cacheshim {
 namespace {
@@ -62,6 +65,46 @@ TEST(LoadedSymbol, DoesNotMistakeAnotherProgramForOurs) {
   EXPECT_FALSE(is_marked_program(kProgramMark));
   // The symbol is in a library of the program, but not in the program itself.
   EXPECT_FALSE(is_marked_program(SymbolName("getpid")));
+}
+
+// A copy of this process's vDSO that looks as if it had been linked at `linked_at`, as user-mode Linux links its own.
+class LinkedVdso {
+ public:
+  explicit LinkedVdso(std::uintptr_t linked_at) {
+    const auto* const header = reinterpret_cast<const ElfW(Ehdr)*>(::getauxval(AT_SYSINFO_EHDR));
+    if (header == nullptr) return;
+    const auto* const bytes = reinterpret_cast<const char*>(header);
+    const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(bytes + header->e_phoff);
+    std::size_t dynamic = 0;
+    for (unsigned i = 0; i < header->e_phnum; ++i) {
+      if (segments[i].p_type == PT_LOAD) image_.assign(bytes, bytes + segments[i].p_memsz);
+      if (segments[i].p_type == PT_DYNAMIC) dynamic = segments[i].p_vaddr;
+    }
+    object_.l_addr = reinterpret_cast<std::uintptr_t>(image_.data()) - linked_at;
+    object_.l_ld = reinterpret_cast<ElfW(Dyn)*>(image_.data() + dynamic);
+    for (ElfW(Dyn)* entry = object_.l_ld; entry->d_tag != DT_NULL; ++entry) {
+      const bool is_address = entry->d_tag == DT_SYMTAB || entry->d_tag == DT_STRTAB ||
+                              entry->d_tag == DT_GNU_HASH || entry->d_tag == DT_VERSYM;
+      if (is_address) entry->d_un.d_ptr += linked_at;
+    }
+  }
+  bool exists() const { return !image_.empty(); }
+  const link_map& object() const { return object_; }
+
+ private:
+  std::vector<char> image_;
+  link_map object_{};
+};
+
+TEST(LoadedSymbol, ReadsAVdsoThatIsLinkedAtAnyAddress) {
+  for (const std::uintptr_t linked_at : {0UL, 0x10000000UL, 0xffffffffff700000UL}) {
+    const LinkedVdso vdso(linked_at);
+    if (!vdso.exists()) GTEST_SKIP() << "this process has no vDSO";
+    const LoadedObject loaded(vdso.object());
+    if (linked_at == 0 && !loaded.is_readable()) GTEST_SKIP() << "the vDSO has no DT_GNU_HASH";
+    EXPECT_NE(loaded.find(SymbolName("clock_gettime")), nullptr) << linked_at;
+    EXPECT_EQ(loaded.find(SymbolName("open")), nullptr) << linked_at;
+  }
 }
 
 TEST(LoadedSymbol, GivesNoAnswerForUnreadableObjects) {
