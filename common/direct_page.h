@@ -28,7 +28,7 @@ inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
-inline constexpr std::uint32_t kMountPageVersion = 3;
+inline constexpr std::uint32_t kMountPageVersion = 4;
 
 struct MountPage {
   std::uint32_t magic;
@@ -43,6 +43,9 @@ struct MountPage {
   std::uint64_t device;       // st_dev of the mount's files
   std::uint64_t base_device;  // st_dev of the base's directory, which is bound at base/
   std::uint64_t base_inode;
+  // Not 0 if no other machine can change the base. Otherwise, only the daemon knows whether an absent name is still
+  // absent on the server, and lists directories.
+  std::uint64_t is_base_local;
   // Incremented after each change to a name in the base. While the value is unchanged, a process
   // need not check a name again. 0 if the daemon is not notified of all changes.
   std::uint64_t base_changes;

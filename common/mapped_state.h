@@ -20,6 +20,7 @@ struct MappedState {
   std::uint64_t device;
   std::uint64_t base_device;
   std::uint64_t base_inode;
+  bool is_base_local;
 };
 
 // Returns the state in `memory`, or nothing if the memory holds no complete state. The owner of the file may change it
@@ -41,7 +42,8 @@ inline std::optional<MappedState> mapped_state(const void* memory, std::size_t s
                      NameRules::over(rules, page.family_count),
                      page.device,
                      page.base_device,
-                     page.base_inode};
+                     page.base_inode,
+                     page.is_base_local != 0};
 }
 
 }  // namespace cacheshim

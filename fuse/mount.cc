@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "common/names.h"
 #include "store/layer/closing_record.h"
+#include "store/sys/file_system.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -39,6 +41,11 @@ UserLimits::Options limit_options(const MountOptions& options) {
   return limits;
 }
 
+std::optional<sys::RenameSupport> renames_in(int directory) {
+  const auto support = sys::probe_renames(directory);
+  return support ? std::optional(*support) : std::nullopt;
+}
+
 }  // namespace
 
 Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
@@ -47,6 +54,8 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
       options(std::move(mount_options)),
       entries(profiles),
       started(std::time(nullptr)),
+      base_renames(renames_in(store.staging())),
+      layer_renames(renames_in(store.layers())),
       limits(limit_options(options)),
       lock_access(options.allow),
       trust(options.allow),
@@ -77,7 +86,8 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
               .is_tended = !options.store_dir.empty(),
               .verifies_on_open = options.verify_on_open}),
       lowers_{store.base()},
-      is_base_local_(is_local_file_system(store.base())) {
+      is_base_local_(is_local_file_system(store.base())),
+      is_layer_local_(is_local_file_system(store.layers())) {
   if (const auto base = sys::stat_fd(store.base())) nodes.objects().add_device(base->st_dev);
   base_locks.directory.share(store.base(), &lock_access, store.staging());
   if (trust.is_restricted()) {
@@ -102,6 +112,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
     if (const auto st = sys::stat_fd(directory)) nodes.objects().add_device(st->st_dev);
   }
   is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
+  is_layer_local_ = upper && is_local_file_system(upper.get());
   keeper.set_base_local(is_base_local_);
   Job& job = jobs.make_plain(std::make_shared<const LowerStack>(lowers));
   const WriterLock lock(job.overlay.mutex());
@@ -154,7 +165,8 @@ EventLoop::Clock::time_point Mount::tend() {
 
 void Mount::connected(const Protocol& agreed) {
   invalidation.notifier().set_protocol(agreed.minor);
-  if (agreed.can_pass_through) io_modes.enable(device_);
+  // The kernel accepts files of FUSE file systems as backing files, but some of their writes then fail with EIO.
+  if (agreed.can_pass_through && is_layer_local_) io_modes.enable(device_);
   uses_io_uring_ = agreed.uses_io_uring;
 }
 

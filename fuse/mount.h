@@ -7,6 +7,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@
 #include "fuse/services/shared_files/shared_files.h"
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
+#include "store/sys/rename_flags.h"
 #include "store/threads/event_loop.h"
 #include "store/threads/fair_queue.h"
 #include "store/threads/mutex.h"
@@ -96,6 +98,10 @@ class Mount {
   const MountOptions options;
   const EntryMap entries;
   const std::time_t started;
+  // What the file systems of the base and of the layers support; nothing if the daemon could not determine it, as in a
+  // plain overlay.
+  const std::optional<sys::RenameSupport> base_renames;
+  const std::optional<sys::RenameSupport> layer_renames;
   Counters counters;
   UserLimits limits;  // declared before the parts that charge users
   FreeSpace layer_space{store.layers()};
@@ -152,7 +158,8 @@ class Mount {
   int device_ = -1;  // the session's descriptor
   std::atomic<bool> uses_io_uring_{false};
   std::vector<int> lowers_;  // the base's directory, or the lower directories of a plain overlay
-  bool is_base_local_;
+  bool is_base_local_;   // no other machine changes the base, or the lower directories
+  bool is_layer_local_;  // nor the layers
   std::unique_ptr<IdleJobs> idle_jobs_;
   EventLoop::Clock::time_point next_tending_{};
   std::chrono::milliseconds search_interval_{};

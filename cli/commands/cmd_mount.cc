@@ -68,7 +68,8 @@ void add_daemon_options(CLI::App& mount, DaemonArguments& arguments) {
       ->required();
   mount
       .add_option("--layers", arguments.layers,
-                  "Directory for the jobs' layers (default: STORE/.cacheshim/layers)")
+                  "Directory for the jobs' layers (default: STORE/.cacheshim/layers; a directory of this "
+                  "machine if other machines can change the store's file system)")
       ->type_name("DIR");
   mount
       .add_option("--config", arguments.config,

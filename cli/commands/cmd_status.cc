@@ -79,6 +79,21 @@ std::string freshness_text(const json& status) {
   return here + "; those of other machines within 1 s";
 }
 
+std::string rename_text(const std::string& support) {
+  if (support == "flags") return "by renameat2";
+  if (support == "links") return "by link and unlink, since the file system lacks flags of renameat2";
+  if (support == "none") return "impossible: the file system lacks both flags of renameat2 and hard links";
+  return "not tried";
+}
+
+// Describes how the daemon gives names to new files of the base and of the layers.
+std::string renames_text(const json& status) {
+  const json renames = status.value("renames", json::object());
+  const std::string base = rename_text(text_of(renames, "base"));
+  const std::string layers = rename_text(text_of(renames, "layers"));
+  return base == layers ? base : fmt::format("{}; in layers {}", base, layers);
+}
+
 // Describes which processes exclude each other by lock files.
 std::string locks_text(const json& status) {
   if (text_of(status, "locks") != "this mount") return "as the store's file system supports them";
@@ -144,6 +159,7 @@ void show_status(const StatusArguments& arguments) {
       {"raw changes", freshness_text(status)},
       {"requests", "come over " + text_of(status, "requests")},
       {"locks", locks_text(status)},
+      {"renames", renames_text(status)},
       {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
       {"profiles", joined(status.value("profiles", json::array()))},
       {"rejected", rejected_text(status)},

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/configuration/config.h"
+#include "cli/configuration/local_layers.h"
 #include "cli/configuration/mount_options.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
@@ -77,10 +78,14 @@ void refuse_own_mount(const std::string& store) {
                   store, above->path));
 }
 
+std::string layers_in(const std::string& store) {
+  return fmt::format("{}/{}/layers", store, kControlName);
+}
+
 // Rejects layers in or above the store, except in STORE/.cacheshim/layers. All other directories
 // of the store belong to the base, which all jobs see, or are cleaned up by the daemon.
 void check_layers(const std::string& layers, const std::string& store) {
-  if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
+  if (lies_in(layers, layers_in(store))) return;
   const bool is_inside = lies_in(layers, store);
   if (!is_inside && !lies_in(store, layers)) return;
   throw Failure(
@@ -121,9 +126,13 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   refuse_own_mount(options.store_dir);
   options.is_store_read_only = is_for_reading(options.store_dir, mount.flags);
   const std::string& layers = arguments.layers.empty() ? config.layers : arguments.layers;
-  if (!layers.empty()) {
+  if (!layers.empty() && resolve_path(layers) == layers_in(options.store_dir)) {
+    options.layers_dir = "";  // the store creates this directory
+  } else if (!layers.empty()) {
     options.layers_dir = check_directory("directory of layers", layers, R_OK | W_OK | X_OK);
     check_layers(options.layers_dir, options.store_dir);
+  } else if (!options.is_store_read_only) {
+    options.layers_dir = local_layers_for(options.store_dir);
   }
   options.profiles = load_all_profiles(shipped_profiles, arguments.config);
   options.publish = config.publish.value_or(options.publish);

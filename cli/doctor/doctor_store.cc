@@ -15,10 +15,11 @@
 #include "common/mount_info.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
-#include "store/base/base_watch.h"
 #include "store/base/store.h"
 #include "store/base/store_format.h"
 #include "store/base/store_survey.h"
+#include "store/sys/file_system.h"
+#include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim::cli {
@@ -108,6 +109,25 @@ void check_locks(const DoctorContext& context, const OpenStore& store, Findings&
           "use one daemon for each store; on NFS a lock service, on Lustre the option flock");
     case LockSupport::kUnknown:
       findings.warn(kCheck, context.store, "flock could not be tried", "run this as root");
+  }
+}
+
+// Uses the directory of the records, because other processes may list the base.
+void check_renames(const DoctorContext& context, const OpenStore& store, Findings& findings) {
+  constexpr const char* kCheck = "store renames";
+  const auto support = store.control ? sys::probe_renames(store.control.get()) : Errno(EACCES);
+  if (!support) return;  // no write permission
+  switch (*support) {
+    case sys::RenameSupport::kFlags:
+      return findings.ok(kCheck, context.store, "renameat2 works with its flags");
+    case sys::RenameSupport::kLinks:
+      return findings.ok(kCheck, context.store,
+                         "by link and unlink: the file system lacks flags of renameat2");
+    case sys::RenameSupport::kNone:
+      findings.problem(kCheck, context.store,
+                       "the file system has neither RENAME_NOREPLACE nor hard links: nothing can be "
+                       "published",
+                       "move the store to another file system");
   }
 }
 
@@ -299,6 +319,7 @@ void check_store(DoctorContext& context, Findings& findings) {
   check_format(context, store, findings);
   check_permissions(context, store, findings);
   check_locks(context, store, findings);
+  check_renames(context, store, findings);
   check_reflink(context, store, findings);
   check_layers(context, store, findings);
   check_left_over(context, store, findings);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "cacheshim_version.h"
@@ -82,6 +83,10 @@ Json limits_json(const UserLimits& limits) {
   return all;
 }
 
+Json renames_json(const std::optional<sys::RenameSupport>& support) {
+  return support ? Json(sys::to_string(*support)) : Json(nullptr);
+}
+
 std::string status_json(Mount& mount) {
   const MountOptions& options = mount.options;
   Json json;
@@ -96,6 +101,8 @@ std::string status_json(Mount& mount) {
   json["publishers"] = mount.trust.text();
   json["watch"] = to_string(mount.timeouts.watch_mode());
   json["base_is_local"] = mount.is_base_local();
+  json["renames"] = {{"base", renames_json(mount.base_renames)},
+                     {"layers", renames_json(mount.layer_renames)}};
   json["passthrough"] = mount.io_modes.is_enabled();
   json["requests"] = mount.uses_io_uring() ? "io_uring" : "/dev/fuse";
   json["locks"] = mount.locks.state().is_local_only ? "this mount" : "file system";

@@ -18,6 +18,7 @@
 #include "common/names.h"
 #include "fuse/jobs/name_rule_table.h"
 #include "store/layer/closing_record.h"
+#include "store/sys/file_system.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -107,6 +108,7 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
       directory_(std::move(other.directory_)),
       lock_(std::move(other.lock_)),
       base_device_(other.base_device_),
+      is_base_local_(other.is_base_local_),
       base_inode_(other.base_inode_),
       direct_(std::move(other.direct_)),
       state_(std::move(other.state_)),
@@ -147,6 +149,7 @@ Status RunDirectory::offer_base(int base, const std::vector<Profile>& profiles) 
   CACHESHIM_CHECK(sys::make_dir_at(directory_.get(), std::string(kBaseDirectory), 0755));
   CACHESHIM_CHECK(sys::mount_clone(tree.get(), base_path()));
   base_device_ = st.st_dev;
+  is_base_local_ = is_local_file_system(base);
   base_inode_ = st.st_ino;
   CACHESHIM_TRY(views, make_directory(directory_.get(), kViewsDirectory));
   CACHESHIM_TRY(counters, make_directory(directory_.get(), kCountersDirectory));
@@ -175,6 +178,7 @@ Status RunDirectory::announce(dev_t mount_device) {
                        mount_device,
                        base_device_,
                        base_inode_,
+                       is_base_local_ ? 1U : 0U,
                        0};
   std::memcpy(bytes, &page, sizeof page);
   direct_->changes.attach(&static_cast<MountPage*>(state.data())->base_changes);

@@ -52,6 +52,7 @@ class RunDirectory {
   UniqueFd directory_;
   UniqueFd lock_;
   dev_t base_device_ = 0;
+  bool is_base_local_ = true;
   ino_t base_inode_ = 0;
   std::unique_ptr<DirectAccess> direct_;
   MappedFile state_;

@@ -39,6 +39,8 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
     return placeholder_entry({answer.placeholder, parent.slot}, mode);
   }
   if (answer.advice != Flights::Advice::kLead) return nothing;
+  // Another machine may have published the entry and released the lease since the miss.
+  job.overlay.expect_in_base(lease_request.path);
   const ReaderLock lock(job.overlay.mutex());
   auto again = answers_.find_entry(job, parent, name);
   if (!again || again->ino == 0) return nothing;

@@ -17,6 +17,7 @@ test_packages=(
     git rsync ccache                                               # programs that the tests run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded together with cacheshim's library
     valgrind strace
+    bindfs                                                         # stands for a file system of several machines
     runc                                                           # real containers for tests/mount/mounting/test_runc.py
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
@@ -27,6 +28,7 @@ long_test_packages=(python3-gdbm
     libclang-rt-dev                   # libFuzzer
     debootstrap                       # to test the library in other distributions
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
+node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux iproute2 redis-server)  # machines that share a file system
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h

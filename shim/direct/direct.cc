@@ -55,7 +55,7 @@ class Attempt {
   // Call after the call on the base has failed. Returns true if the call would fail in the same way
   // in the view.
   bool failure_stands() const {
-    return errno == ENOENT && !is_awaited() && stands() && is_of_base();
+    return errno == ENOENT && view_->is_base_local && !is_awaited() && stands() && is_of_base();
   }
   const ShadowProbes& probes() const { return probes_; }
   // The number of changes to the base so far; 0 if the daemon is not notified of all changes.
@@ -289,7 +289,7 @@ bool try_open_directory(const char* rest, OpenedDirectory& result) {
   // number only the mount knows.
   if (std::strchr(rest, '/') == nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);
-  if (!attempt) return attempt.leave();
+  if (!attempt || !attempt.view().is_base_local) return attempt.leave();
   const std::uint64_t changes = attempt.changes();
   DIR* const stream = real::opendir(attempt.path());
   if (stream == nullptr) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();

@@ -97,6 +97,7 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
   view.rules = mapped->rules;
   view.device = mapped->device;
   view.base_device = mapped->base_device;
+  view.is_base_local = mapped->is_base_local;
   // The state file must belong to the mount that this process sees, not to another mount at the same
   // path.
   if (!view.is_alive() || !runtime::is_device_of_mount(view.device)) return false;

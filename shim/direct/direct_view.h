@@ -26,6 +26,7 @@ struct View {
   // st_dev and mount ID of the base's files; no file outside the base has both
   std::uint64_t base_device = 0;
   std::uint64_t base_mount = 0;
+  bool is_base_local = true;  // whether the base's file system answers for absent names and listings
   // The user and the group to whom the files of the base belong in the view.
   uid_t uid = 0;
   gid_t gid = 0;

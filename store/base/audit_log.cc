@@ -109,7 +109,7 @@ Status AuditLog::append(AuditRecord record) const {
   if (!directory_) return {};
   record.time = now();
   record.node = node_;
-  CACHESHIM_TRY(file, sys::open_beneath(directory_.get(), node_ + ".jsonl",
+  CACHESHIM_TRY(file, sys::open_beneath(directory_.get(), stem_ + ".jsonl",
                                         O_WRONLY | O_APPEND | O_CREAT, 0600));
   return sys::write_all(file.get(), to_json_line(record));
 }

@@ -54,8 +54,10 @@ Result<AuditRecord> parse_audit_line(std::string_view line);
 class AuditLog {
  public:
   AuditLog() = default;  // creates a log that records nothing
-  AuditLog(UniqueFd directory, std::string node)
-      : directory_(std::move(directory)), node_(std::move(node)) {}
+  // `node` is this machine's name in the records. They go to the file `stem`.jsonl, to which no other machine appends:
+  // on NFS, lines that two machines append at the same time overwrite each other.
+  AuditLog(UniqueFd directory, std::string node, std::string stem)
+      : directory_(std::move(directory)), node_(std::move(node)), stem_(std::move(stem)) {}
 
   // Appends `record` as a line, with the current time and this machine's name.
   Status append(AuditRecord record) const;
@@ -80,6 +82,7 @@ class AuditLog {
 
   UniqueFd directory_;
   std::string node_;
+  std::string stem_;
 };
 
 }  // namespace cacheshim

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/base/base_watch.h"
 
-#include <sys/vfs.h>
-
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "store/base/base_watch_modes.h"
@@ -39,33 +35,6 @@ void add_change(std::vector<BaseChange>& changes, BaseChange change) {
     change.name = std::move(hidden);
   }
   changes.push_back(std::move(change));
-}
-
-bool is_local_file_system(int fd) {
-  // The magic numbers (statfs(2)) of file systems that a second machine may write to. Sources:
-  // linux/magic.h and the file systems' own sources.
-  constexpr std::array<unsigned long, 16> kShared = {
-      0x6969,      // NFS
-      0x517b,      // SMB
-      0xfe534d42,  // SMB2
-      0xff534d42,  // CIFS
-      0x0bd00bd0,  // Lustre
-      0x47504653,  // GPFS
-      0x19830326,  // BeeGFS
-      0x00c36400,  // Ceph
-      0x01021997,  // 9P
-      0x5346414f,  // AFS
-      0x73757245,  // Coda
-      0x7461636f,  // OCFS2
-      0x01161970,  // GFS2
-      0xaad7aaea,  // PanFS
-      0xbacbacbc,  // VMHGFS
-      0x65735546,  // FUSE, which may be sshfs or virtiofs
-  };
-  struct statfs st {};
-  if (::fstatfs(fd, &st) == -1) return false;
-  const auto type = static_cast<unsigned long>(st.f_type) & 0xffffffffUL;
-  return std::find(kShared.begin(), kShared.end(), type) == kShared.end();
 }
 
 }  // namespace cacheshim

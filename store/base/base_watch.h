@@ -50,8 +50,4 @@ class BaseWatch {
   virtual bool ensure(const std::string& directory) = 0;
 };
 
-// Whether no other machine can change the file system of `fd`, judged by its type. Returns true for
-// unknown types.
-bool is_local_file_system(int fd);
-
 }  // namespace cacheshim

@@ -6,8 +6,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
 #include <cstring>
+#include <ctime>
 
 #include "common/job_id.h"
 #include "common/names.h"
@@ -21,6 +23,8 @@ namespace {
 
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
+constexpr const char* kBaseLock = "gc.lock";
+constexpr const char* kSweepLock = "sweep.lock";
 constexpr unsigned kMostAttempts = 1024;
 
 Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
@@ -51,6 +55,13 @@ std::string why_unsafe(int parent, const struct stat& st) {
   }
   if ((st.st_mode & (S_IWGRP | S_IWOTH)) == 0) return "";
   return fmt::format("can be written by others (mode {:04o})", st.st_mode & 07777U);
+}
+
+// Returns a name for the time since this machine has started. Machines of a cluster may have equal names.
+std::string boot_name() {
+  const auto file = sys::open_path("/proc/sys/kernel/random/boot_id", O_RDONLY);
+  const auto text = file ? sys::read_all(file->get()) : file.error();
+  return text ? text->substr(0, 8) : "0";
 }
 
 }  // namespace
@@ -127,10 +138,9 @@ Status Store::make_records(const std::string& layers_path) {
   CACHESHIM_TRY(trash, open_own("trash"));
   trash_ = std::move(trash);
   CACHESHIM_TRY(audit, open_own("audit"));
-  audit_ = AuditLog(std::move(audit), node_name());
+  audit_ = AuditLog(std::move(audit), node_name(), fmt::format("{}-{}", node_name(), boot_name()));
   CACHESHIM_TRY(leases, open_own("leases"));
   leases_ = std::move(leases);
-  LeaseFiles(leases_.get()).sweep();
   return open_staging();
 }
 
@@ -150,15 +160,31 @@ Status Store::read_format() {
 Status Store::record_mount_path(const std::string& path) {
   std::string text = fmt::format("{}\n", kStoreFormat);
   if (!path.empty()) text += fmt::format("mount {}\n", path);
-  CACHESHIM_CHECK(sys::replace_file(control_.get(), kStoreFormatFile, text, 0644));
+  // Several daemons may mount a new store at the same time.
+  static std::atomic<unsigned> next{0};
+  const std::string suffix = fmt::format(".new-{}-{}-{}", node_name(), ::getpid(), next++);
+  CACHESHIM_CHECK(sys::replace_file(control_.get(), kStoreFormatFile, text, 0644, suffix));
   mount_path_ = path;
   return {};
 }
 
 Result<UniqueFd> Store::try_lock_base() const {
-  CACHESHIM_TRY(lock, sys::open_beneath(control_.get(), "gc.lock", O_RDWR | O_CREAT, 0600));
+  CACHESHIM_TRY(lock, sys::open_beneath(control_.get(), kBaseLock, O_RDWR | O_CREAT, 0600));
   CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
   return lock;
+}
+
+// A file with content records a round; the lock alone creates an empty file.
+void Store::note_eviction(const UniqueFd& lock) {
+  (void)!::pwrite(lock.get(), "1\n", 2, 0);  // after a failure, another daemon repeats the round
+}
+
+bool Store::has_evicted_within(std::chrono::seconds interval) const {
+  const auto file = sys::open_beneath(control_.get(), kBaseLock, O_RDONLY);
+  if (!file) return false;
+  (void)sys::renew_attributes(file->get());
+  const auto st = sys::stat_fd(file->get());
+  return st && st->st_size > 0 && std::time(nullptr) - st->st_mtime < interval.count();
 }
 
 // Creates and locks this daemon's staging directory under an unused name. Tries several numbers,
@@ -177,7 +203,7 @@ Status Store::open_staging() {
     auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
     if (lock.failed_with(ENOENT)) continue;
     if (!lock) return lock.error();
-    if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
+    if (sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK)) continue;
     auto directory = sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY);
     if (directory.failed_with(ENOENT)) continue;
     if (!directory) return directory.error();
@@ -188,10 +214,17 @@ Status Store::open_staging() {
   return Errno(EUSERS);
 }
 
-// Removes the directories of dead daemons, whose locks are free, and records whether there are living ones.
+// Removes the files of dead daemons, whose locks are free, and records whether there are living ones. If a thousand
+// machines mount the store at the same time, only one of them sweeps: each has to try the locks of all others.
 void Store::sweep(int all) {
   const auto daemons = sys::list_dir(all);
   if (!daemons) return;
+  const auto sweeping = sys::open_beneath(control_.get(), kSweepLock, O_RDWR | O_CREAT, 0600);
+  if (!sweeping || !sys::lock_file(sweeping->get(), LOCK_EX | LOCK_NB)) {
+    has_other_daemons_ = !daemons->empty();
+    return;
+  }
+  LeaseFiles(leases_.get()).sweep();
   for (const sys::DirEntry& daemon : *daemons) {
     const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR);
     if (!lock && !lock.failed_with(ENOENT)) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <variant>
 
@@ -16,7 +17,8 @@
 //   STORE/.cacheshim/staging/<daemon>/   files that one daemon publishes; locked while this daemon lives
 //   STORE/.cacheshim/trash/   removed files, until they are swept
 //   STORE/.cacheshim/leases/  files that daemons lock: leases and batons (lease_files.h, named_lock_files.h)
-//   STORE/.cacheshim/audit/   published, evicted and repaired units (audit_log.h)
+//   STORE/.cacheshim/audit/   published, evicted and repaired units, one file for each boot of each
+//                             machine (audit_log.h)
 namespace cacheshim {
 
 struct StoreError {
@@ -48,6 +50,11 @@ class Store {
   // Takes the lock for eviction and repair. Closing the descriptor releases it. Errors: EWOULDBLOCK
   // if another process holds it.
   Result<UniqueFd> try_lock_base() const;
+  // Records the end of an eviction round in the lock's file `lock`. Returns whether any daemon of the store has recorded
+  // one within `interval`. Both use the modification time of the file, so the machines' clocks should agree to within a
+  // fraction of the interval.
+  static void note_eviction(const UniqueFd& lock);
+  bool has_evicted_within(std::chrono::seconds interval) const;
 
   // The recorded mount path; "" if none has been recorded yet.
   const std::string& mount_path() const { return mount_path_; }

@@ -3,27 +3,50 @@
 
 #define XXH_INLINE_ALL
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <cstdint>
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include "store/sys/sys.h"
 
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kMostRecordBytes = 64;
+constexpr std::size_t kMostRecordBytes = 512;
 constexpr int kMostTries = 16;  // a try fails if another daemon releases the lease at the same time
 
-// Whether the name still leads to the open file. A holder removes the name when it releases the
-// lease.
+// A lock on this file is held while a lease of a dead daemon is freed. Otherwise, of two daemons that find the dead one,
+// the second could remove the new file of the first.
+constexpr std::string_view kTakeover = "takeover";
+
+// The content of a lease's file. Older versions wrote only the first line.
+struct Record {
+  std::string builder;  // the builder's user; "" if the daemon has not recorded it yet
+  std::string daemon;
+};
+
+Record read_record(int file) {
+  const auto text = sys::read_all(file, kMostRecordBytes);
+  if (!text) return {};
+  const std::size_t first = std::min(text->find('\n'), text->size());
+  const std::size_t second = std::min(text->find('\n', first + 1), text->size());
+  if (first == text->size()) return {};
+  return {text->substr(0, first), text->substr(first + 1, second - first - 1)};
+}
+
+// Whether the name still leads to the open file. A holder, perhaps on another machine, removes the name when it releases
+// the lease.
 bool is_named(int directory, const std::string& name, int file) {
+  (void)sys::renew_attributes(directory);
   const auto named = sys::stat_at(directory, name);
   const auto opened = sys::stat_fd(file);
   return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
@@ -46,30 +69,94 @@ std::string lease_name(std::string_view path) {
 
 Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
   if (directory_ < 0) return UniqueFd();
-  const std::string name = lease_name(path);
+  return take(lease_name(path));
+}
+
+Result<UniqueFd> LeaseFiles::take(const std::string& name) const {
   for (int tries = 0; tries < kMostTries; ++tries) {
-    auto file = sys::open_beneath(directory_, name, O_RDWR | O_CREAT, 0600);
-    if (!file) return UniqueFd();
-    const Status locked = sys::lock_file(file->get(), LOCK_EX | LOCK_NB);
-    if (locked.failed_with(EWOULDBLOCK)) return locked.error();
-    if (!locked) return UniqueFd();
-    if (is_named(directory_, name, file->get())) return *std::move(file);
+    auto taken = options_.has_locks ? take_by_lock(name) : take_by_name(name);
+    if (!taken.failed_with(ESTALE)) return taken;
   }
   return Errno(EWOULDBLOCK);
 }
 
-void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
-  if (!lease) return;
-  (void)sys::unlink_at(directory_, lease_name(path));  // a leftover is an unlocked file, which sweep() removes
+// Errors: EWOULDBLOCK; ESTALE if another daemon has released the lease meanwhile.
+Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
+  auto file = sys::open_beneath(directory_, name, O_RDWR | O_CREAT, 0600);
+  if (!file) return UniqueFd();
+  const Status locked = sys::lock_file(file->get(), LOCK_EX | LOCK_NB);
+  if (locked.failed_with(EWOULDBLOCK))
+    return Errno(free_from_dead(name, file->get()) ? ESTALE : EWOULDBLOCK);
+  if (!locked) return UniqueFd();
+  if (!is_named(directory_, name, file->get())) return Errno(ESTALE);
+  // A file that a dead daemon has left names that daemon.
+  if (const auto left = sys::stat_fd(file->get()); left && left->st_size > 0)
+    (void)!::ftruncate(file->get(), 0);
+  return *std::move(file);
 }
 
-void LeaseFiles::note_builder(const UniqueFd& lease, uid_t uid) {
-  if (!lease) return;
-  const std::string text = fmt::format("{}\n", uid);
-  // If a call fails, the other daemons do not know the builder's user, and their processes wait until
-  // the timeout.
-  if (::ftruncate(lease.get(), 0) == -1) return;
-  (void)!::pwrite(lease.get(), text.data(), text.size(), 0);
+// For a shared file system without flock(2): the daemon that creates the file has the lease. The file gets its name only
+// when it has its content, which names the daemon. Errors: as for take_by_lock().
+Result<UniqueFd> LeaseFiles::take_by_name(const std::string& name) const {
+  static std::atomic<std::uint64_t> next{0};
+  const std::string staged = fmt::format("new-{}-{}", options_.heartbeats->name(), next++);
+  auto file = sys::open_beneath(directory_, staged, O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (!file) return UniqueFd();
+  write_record(file->get(), "");
+  const Status named = sys::link_at(directory_, staged, directory_, name);
+  (void)sys::unlink_at(directory_, staged);  // a leftover has no effect
+  if (named) return *std::move(file);
+  if (!named.failed_with(EEXIST)) return UniqueFd();
+  const auto held = sys::open_beneath(directory_, name, O_RDONLY | O_NOFOLLOW);
+  if (held.failed_with(ENOENT)) return Errno(ESTALE);
+  if (!held) return UniqueFd();
+  return Errno(free_from_dead(name, held->get()) ? ESTALE : EWOULDBLOCK);
+}
+
+// Removes the name of the open file if the daemon that the file names is dead. That daemon's lock, if any, then no
+// longer counts (is_named()). Returns false if the daemon may live.
+bool LeaseFiles::free_from_dead(const std::string& name, int file) const {
+  if (options_.heartbeats == nullptr) return false;
+  const Record record = read_record(file);
+  if (record.daemon.empty() || !options_.heartbeats->is_dead(record.daemon)) return false;
+  const auto unname = [&] {
+    if (is_named(directory_, name, file)) (void)sys::unlink_at(directory_, name);
+  };
+  const std::string takeover(kTakeover);
+  if (name == takeover) {
+    unname();
+    return true;
+  }
+  auto alone = take(takeover);
+  if (!alone || !*alone) return false;
+  unname();
+  release_name(takeover, *std::move(alone));
+  return true;
+}
+
+void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
+  if (lease) release_name(lease_name(path), std::move(lease));
+}
+
+// After a takeover, the name is another daemon's.
+void LeaseFiles::release_name(const std::string& name, UniqueFd lease) const {
+  if (is_named(directory_, name, lease.get()))
+    (void)sys::unlink_at(directory_, name);  // a leftover is an unlocked file, which sweep() removes
+}
+
+// If a call fails, the other daemons do not know the builder's user or the daemon, and their processes wait until the
+// timeout.
+void LeaseFiles::write_record(int file, const std::string& builder) const {
+  const bool is_shared = options_.heartbeats != nullptr;
+  const std::string text =
+      is_shared ? fmt::format("{}\n{}\n", builder, options_.heartbeats->name()) : builder + "\n";
+  if (::ftruncate(file, 0) == -1) return;
+  (void)!::pwrite(file, text.data(), text.size(), 0);
+  if (is_shared) (void)sys::sync_file(file);  // other machines see what is on the server
+}
+
+void LeaseFiles::note_builder(const UniqueFd& lease, uid_t uid) const {
+  if (lease) write_record(lease.get(), fmt::to_string(uid));
 }
 
 std::optional<LeaseFiles::Builder> LeaseFiles::builder_of(std::string_view path) const {
@@ -77,12 +164,12 @@ std::optional<LeaseFiles::Builder> LeaseFiles::builder_of(std::string_view path)
   const auto file = sys::open_beneath(directory_, lease_name(path), O_RDONLY | O_NOFOLLOW);
   if (!file) return std::nullopt;
   const auto st = sys::stat_fd(file->get());
-  const auto text = sys::read_all(file->get(), kMostRecordBytes);
-  if (!st || !text) return std::nullopt;
+  if (!st) return std::nullopt;
+  const std::string text = read_record(file->get()).builder;
   uid_t uid = 0;
-  const char* const end = text->data() + text->size();
-  const auto [rest, error] = std::from_chars(text->data(), end, uid);
-  if (error != std::errc() || rest == end || *rest != '\n') return std::nullopt;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, uid);
+  if (error != std::errc() || rest != end) return std::nullopt;
   const std::time_t age = std::max<std::time_t>(std::time(nullptr) - st->st_mtime, 0);
   return Builder{uid, std::chrono::seconds(age)};
 }

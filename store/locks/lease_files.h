@@ -10,6 +10,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/locks/heartbeats.h"
 
 namespace cacheshim {
 
@@ -19,20 +20,29 @@ std::string lease_name(std::string_view path);
 
 // The leases of a store's daemons: files in STORE/.cacheshim/leases, named by the hash of the path
 // that is built. The builder's daemon holds an flock(2) lock on the file, so the lease is released
-// when that daemon dies, on any node. Thread-safe.
+// when that daemon dies. If the daemon's machine dies, a file server keeps the lock for 30 to 90 s.
+// Another daemon therefore takes the lease over as soon as the heartbeats show that the daemon is
+// dead. On a shared file system without flock(2), the daemon that has created the file has the lease.
+// Thread-safe.
 class LeaseFiles {
  public:
-  // `directory` must stay open. If it is -1, every lease is granted.
-  explicit LeaseFiles(int directory) : directory_(directory) {}
+  struct Options {
+    Heartbeats* heartbeats = nullptr;  // null if all daemons of the store are on this machine
+    bool has_locks = true;             // false only with heartbeats: whether the file system has flock(2)
+  };
+  // `directory` must stay open. If it is -1, every lease is granted. The heartbeats must outlive this
+  // object and its copies.
+  explicit LeaseFiles(int directory) : LeaseFiles(directory, Options()) {}
+  LeaseFiles(int directory, Options options) : directory_(directory), options_(options) {}
 
   // Takes the lease of `path`. The caller holds it while the descriptor is open, and ends it by
   // release(). Errors: EWOULDBLOCK while another daemon holds the lease. If the file cannot be
-  // created or locked, for example because the file system does not support locks, returns an empty
-  // descriptor. The lease then excludes only processes of this daemon's mount.
+  // created or locked, for example because a local file system does not support locks, returns an
+  // empty descriptor. The lease then excludes only processes of this daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
   // Records the user whose process builds, for other daemons. Does nothing for an empty descriptor.
-  static void note_builder(const UniqueFd& lease, uid_t uid);
+  void note_builder(const UniqueFd& lease, uid_t uid) const;
   // Returns the user that the holder of the lease has recorded, and the age of the record; nothing
   // if there is no record, for example because the holder is an older version of the daemon.
   struct Builder {
@@ -40,12 +50,20 @@ class LeaseFiles {
     std::chrono::seconds since;
   };
   std::optional<Builder> builder_of(std::string_view path) const;
-  // Removes the files that no process has locked by flock(2) or fcntl(2): files that a dead daemon
+  // Removes the files of leases/ that no process has locked by flock(2) or fcntl(2): files that a dead daemon
   // has left, and files that stand in for batons (NamedLockFiles).
   void sweep() const;
 
  private:
+  Result<UniqueFd> take(const std::string& name) const;
+  Result<UniqueFd> take_by_lock(const std::string& name) const;
+  Result<UniqueFd> take_by_name(const std::string& name) const;
+  bool free_from_dead(const std::string& name, int file) const;
+  void release_name(const std::string& name, UniqueFd lease) const;
+  void write_record(int file, const std::string& builder) const;
+
   int directory_;
+  Options options_;
 };
 
 }  // namespace cacheshim

@@ -6,15 +6,28 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "store/sys/copy_file.h"
 #include "store/sys/job_xattrs.h"
 #include "store/sys/new_object.h"
 #include "store/sys/paths.h"
+#include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
+namespace {
+
+// RENAME_EXCHANGE gives EINVAL if the file system lacks it, as in a directory without cacheshim.
+Status rename_with(int dir, const std::string& name, int new_dir, std::string_view new_path,
+                   unsigned flags) {
+  const std::string new_name(base_name(new_path));
+  if (flags == RENAME_NOREPLACE) return sys::rename_new_at(dir, name, new_dir, new_name);
+  return sys::rename_at(dir, name, new_dir, new_name, flags);
+}
+
+}  // namespace
 
 Status LockRenames::check_becomes_lock(const struct stat& st, const std::string& path) const {
   if (!entries_.is_lock(path)) return Errno(EXDEV);
@@ -51,8 +64,8 @@ Status LockRenames::rename(const std::string& from, const std::string& to, unsig
   if (entries_.is_lock(from) != entries_.is_lock(to)) return Errno(EXDEV);
   CACHESHIM_TRY(source, base_.open_parent(from));
   CACHESHIM_TRY(target, base_.ensure_parent(to));
-  CACHESHIM_CHECK(sys::rename_at(source.get(), std::string(base_name(from)), target.get(),
-                                 std::string(base_name(to)), flags));
+  CACHESHIM_CHECK(
+      rename_with(source.get(), std::string(base_name(from)), target.get(), to, flags));
   hidden_.show(to);
   return {};
 }
@@ -75,8 +88,7 @@ Result<UniqueFd> LockRenames::rename_in(int directory, const std::string& name,
   CACHESHIM_TRY(parent, base_.ensure_parent(path));
   Status renamed = (flags & RENAME_NOREPLACE) != 0 ? check_free(parent.get(), path) : Status();
   if (renamed) CACHESHIM_CHECK(prepare_arrival(object.get()));
-  if (renamed)
-    renamed = sys::rename_at(directory, name, parent.get(), std::string(base_name(path)), flags);
+  if (renamed) renamed = rename_with(directory, name, parent.get(), path, flags);
   if (renamed.failed_with(EXDEV)) {
     auto copied = copy_in(directory, name, path, flags);
     renamed = copied ? sys::unlink_at(directory, name) : copied.error();
@@ -98,8 +110,7 @@ Result<UniqueFd> LockRenames::copy_in(int directory, const std::string& name,
     CACHESHIM_CHECK(copy_file(source.get(), target.get(), {.is_for_base = true}));
     CACHESHIM_CHECK(prepare_arrival(target.get()));
     CACHESHIM_TRY(parent, base_.open_parent(path));
-    CACHESHIM_CHECK(
-        sys::rename_at(base_.staging(), staged, parent.get(), std::string(base_name(path)), flags));
+    CACHESHIM_CHECK(rename_with(base_.staging(), staged, parent.get(), path, flags));
     return sys::reopen(target.get(), O_PATH);
   }();
   if (!copied)

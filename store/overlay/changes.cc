@@ -9,6 +9,7 @@
 #include "store/overlay/common_names.h"
 #include "store/overlay/copy_up.h"
 #include "store/overlay/layer_names.h"
+#include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 
@@ -50,11 +51,12 @@ Status move_over(Overlay& overlay, const std::string& from, const std::string& t
         Status renamed = overlay.state.upper_paths->rename(from, to);
         if (!renamed.failed_with(ENOTEMPTY) && !renamed.failed_with(EEXIST)) return renamed;
         // The target is empty in the merged view but contains whiteouts in the layer.
-        CACHESHIM_CHECK(overlay.state.upper_paths->rename(from, to, RENAME_EXCHANGE));
         CACHESHIM_TRY(old_parent, open_upper_parent(overlay, from));
+        CACHESHIM_TRY(new_parent, open_upper_parent(overlay, to));
         const std::string staged = overlay.state.staged.new_name();
-        CACHESHIM_CHECK(sys::rename_at(old_parent.get(), std::string(base_name(from)),
-                                       overlay.state.work->get(), staged));
+        CACHESHIM_CHECK(sys::displace_at({old_parent.get(), std::string(base_name(from))},
+                                         {new_parent.get(), std::string(base_name(to))},
+                                         {overlay.state.work->get(), staged}));
         (void)sys::remove_tree(overlay.state.work->get(),
                                staged);  // if this fails, the next daemon removes it
         return {};

@@ -13,6 +13,7 @@
 #include "store/overlay/layer_names.h"
 #include "store/sys/copy_file.h"
 #include "store/sys/keep_times.h"
+#include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -22,8 +23,8 @@ namespace {
 Status name_staged(Overlay& overlay, const std::string& staged, int parent, const std::string& path,
                    const struct stat& base) REQUIRES_SHARED(overlay.mutex()) {
   const auto copy = overlay.state.origins.add(overlay.state.work->get(), staged, base);
-  Status named = sys::rename_at(overlay.state.work->get(), staged, parent,
-                                std::string(base_name(path)), RENAME_NOREPLACE);
+  Status named = sys::rename_new_at(overlay.state.work->get(), staged, parent,
+                                    std::string(base_name(path)));
   if (!named && copy) (void)overlay.state.origins.remove(*copy);
   return named;
 }

@@ -76,7 +76,13 @@ class MergedNames {
 
 }  // namespace
 
-LowerStack::LowerStack(const std::vector<int>& directories) : directories_(directories) {
+LowerStack::LowerStack(const std::vector<int>& directories)
+    : LowerStack(directories,
+                 directories.size() == 1 ? ServerMisses::make(directories.front()) : nullptr) {}
+
+LowerStack::LowerStack(const std::vector<int>& directories,
+                       std::unique_ptr<ServerMisses> server_misses)
+    : directories_(directories), server_misses_(std::move(server_misses)) {
   roots_.reserve(directories.size());
   for (const int directory : directories) roots_.emplace_back(directory);
   for (auto directory = directories.rbegin(); directory != directories.rend(); ++directory) {
@@ -95,6 +101,23 @@ std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
   return lower < devices_.size() ? std::optional(devices_[lower]) : std::nullopt;
 }
 
+// NFS gives ESTALE if another machine has removed an object after this machine has found its name.
+template <class Look>
+std::invoke_result_t<Look> LowerStack::find_on_server(const std::string& path, Look&& look) const {
+  auto found = look();
+  if (found || server_misses_ == nullptr) return found;
+  const bool is_stale = found.failed_with(ESTALE);
+  if (!is_stale && !found.failed_with(ENOENT)) return found;
+  if (is_stale) server_misses_->expect(path);
+  if (server_misses_->renew(path)) found = look();
+  if (found.failed_with(ESTALE)) return Errno(ENOENT);
+  return found;
+}
+
+void LowerStack::expect(const std::string& path) const {
+  if (server_misses_ != nullptr) server_misses_->expect(path);
+}
+
 Result<struct stat> LowerStack::find(const std::string& path) const {
   if (directories_.size() > 1) {
     CACHESHIM_TRY(directories, open_directories(parent_path(path)));
@@ -108,7 +131,7 @@ Result<struct stat> LowerStack::find(const std::string& path) const {
     if (merged.size() > 1) st.st_nlink = 1;
     return st;
   }
-  const Result<struct stat> st = roots_.front().stat(path);
+  const auto st = find_on_server(path, [&] { return roots_.front().stat(path); });
   if (st && is_device_whiteout(*st)) return Errno(ENOENT);
   return st;
 }
@@ -120,7 +143,9 @@ Result<LowerStack::Object> LowerStack::open(const std::string& path, int flags) 
     CACHESHIM_TRY(opened, sys::reopen(object.fd.get(), flags & ~O_NOFOLLOW));
     return Object{std::move(opened), object.lower};
   }
-  CACHESHIM_TRY(fd, sys::open_beneath(directories_.front(), path, flags | O_NOFOLLOW));
+  CACHESHIM_TRY(fd, find_on_server(path, [&] {
+    return sys::open_beneath(directories_.front(), path, flags | O_NOFOLLOW);
+  }));
   return Object{std::move(fd), 0};
 }
 
@@ -193,6 +218,7 @@ bool LowerStack::hides_below(const Object& directory, const std::string& name) {
 Result<std::vector<sys::DirEntry>> LowerStack::list(const std::string& path) const {
   MergedNames names;
   if (directories_.size() == 1) {
+    if (server_misses_ != nullptr) server_misses_->renew_directory(path);
     CACHESHIM_TRY(directory, sys::open_beneath(directories_.front(), path, kOpenDirectory));
     CACHESHIM_CHECK(names.add(directory.get(), true));
     return names.take();

@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/overlay/server_misses.h"
 #include "store/sys/path_root.h"
 #include "store/sys/sys.h"
 
@@ -19,7 +21,7 @@
 // Directories of the same name in several lowers are merged; any other object hides the objects of
 // the same name in the lowers below it.
 //
-// Nothing is cached, because other processes may change the lowers at any time. With one lower, a
+// The class caches nothing, because other processes may change the lowers at any time. With one lower, a
 // lookup is one system call; with several, each directory on the path is merged again. A lower
 // hides the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
 // character devices 0:0, and the xattr trusted.overlay.opaque or user.overlay.opaque with the value
@@ -36,8 +38,9 @@ class LowerStack {
   };
 
   // `directories`, the topmost first, must not be empty, and must stay open as long as the stack
-  // exists.
+  // exists. If there is only one, and other machines can change it, ServerMisses renews absent names.
   explicit LowerStack(const std::vector<int>& directories);
+  LowerStack(const std::vector<int>& directories, std::unique_ptr<ServerMisses> server_misses);
 
   // Returns the topmost object of this name, without following symlinks. Errors: ENOENT; ENOTDIR or
   // ELOOP if a component of the path is not a directory.
@@ -46,6 +49,9 @@ class LowerStack {
   Result<Object> open(const std::string& path, int flags) const;
   // Returns all names of a merged directory, without markers.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
+
+  // Call when another machine may just have made `path`: the next miss in its directory asks the server.
+  void expect(const std::string& path) const;
 
   // find_device() returns the bottommost lower that is on the file system `device`; nothing if none
   // is. device_of() returns the file system of a lower.
@@ -61,7 +67,12 @@ class LowerStack {
   static Result<Object> find_topmost(const Directories& directories, const std::string& name);
   static bool hides_below(const Object& directory, const std::string& name);
 
+  // Returns the result of `look`. If the name is absent, repeats the call once the server has been asked.
+  template <class Look>
+  std::invoke_result_t<Look> find_on_server(const std::string& path, Look&& look) const;
+
   const std::vector<int> directories_;
+  const std::unique_ptr<ServerMisses> server_misses_;  // null if only this machine can change the lowers
   std::vector<PathRoot> roots_;
   std::vector<dev_t> devices_;  // from the bottom up
 };

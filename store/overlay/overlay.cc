@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "store/overlay/copy_up.h"
+#include "store/sys/file_system.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 
@@ -21,6 +23,14 @@ bool has_other_names(const struct stat& st) { return S_ISREG(st.st_mode) && st.s
 // Whether the layer hides all that the lowers have in this directory.
 bool hides_content(const LayerIndex& index, const std::string& directory) {
   return index.place_of(directory).hides_lowers || index.is_opaque(directory);
+}
+
+// Whether an NFS client has given this name to a file that was removed while it was open (fs/nfs/unlink.c).
+bool is_silly_name(std::string_view name) {
+  constexpr std::string_view kPrefix = ".nfs";
+  constexpr std::size_t kDigits = 24;
+  return name.starts_with(kPrefix) && name.size() == kPrefix.size() + kDigits &&
+         name.find_first_not_of("0123456789abcdef", kPrefix.size()) == name.npos;
 }
 
 }  // namespace
@@ -37,6 +47,7 @@ void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
   state.upper = std::move(upper);
   state.work = state.upper ? std::make_shared<const UniqueFd>(std::move(work)) : nullptr;
   state.upper_paths = state.upper ? std::make_unique<PathRoot>(state.upper.get()) : nullptr;
+  state.is_upper_local = !state.upper || is_local_file_system(state.upper.get());
   state.index.clear();
   state.links.clear();
   state.origins.clear();
@@ -174,7 +185,10 @@ Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) co
   CACHESHIM_TRY(directory,
                 sys::open_beneath(state.upper.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   CACHESHIM_TRY(entries, sys::read_dir(directory.get()));
-  std::erase_if(entries, [](const ListedEntry& entry) { return is_reserved_name(entry.name); });
+  const bool hides_silly = !state.is_upper_local;
+  std::erase_if(entries, [&](const ListedEntry& entry) {
+    return is_reserved_name(entry.name) || (hides_silly && is_silly_name(entry.name));
+  });
   if (state.origins.is_empty()) return entries;
   for (ListedEntry& entry : entries) {
     const auto origin = state.origins.find(entry.ino);

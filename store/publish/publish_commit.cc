@@ -6,8 +6,10 @@
 #include <cstring>
 #include <utility>
 
+#include "store/base/base_units.h"
 #include "store/overlay/layer_upkeep.h"
 #include "store/publish/publish_stage.h"
+#include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
 // The last step of publishing: the staged files enter the base, and leave the layer.
@@ -49,7 +51,6 @@ Status Publisher::commit_unlocked(Overlay& overlay, const Stage& stage, PublishH
   if (added.failed_with(EEXIST)) return Errno(ESTALE);
   if (stage.replaces() && added.failed_with(ENOENT)) return Errno(ESTALE);
   CACHESHIM_CHECK(added);
-  if (stage.replaces()) put_in_trash(stage);
   drop_from_layer(overlay, stage, hooks);
   return {};
 }
@@ -83,12 +84,15 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
 
 Status Publisher::add_to_base(const Stage& stage) const {
   if (stage.is_new) {
-    if (stage.replaces()) CACHESHIM_CHECK(carry_locks(stage));
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
-    return sys::rename_at(stage.directory(), std::string(Stage::kTree), parent.get(),
-                          std::string(base_name(stage.unit)),
-                          stage.replaces() ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+    const std::string tree(Stage::kTree);
+    const std::string name(base_name(stage.unit));
+    if (!stage.replaces()) return sys::rename_new_at(stage.directory(), tree, parent.get(), name);
+    CACHESHIM_CHECK(carry_locks(stage));
+    // Open descriptors of the replaced entry's files remain readable.
+    return sys::displace_at({stage.directory(), tree}, {parent.get(), name},
+                            {store_.trash(), new_trash_name()});
   }
   for (const StagedFile& file : stage.files) {
     if (file.in_base) continue;
@@ -96,8 +100,8 @@ Status Publisher::add_to_base(const Stage& stage) const {
     CACHESHIM_CHECK(ensure_base_parents(path));
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
-    CACHESHIM_CHECK(sys::rename_at(stage.directory(), Stage::tree_path(file.rest), parent.get(),
-                                   std::string(base_name(path)), RENAME_NOREPLACE));
+    CACHESHIM_CHECK(sys::rename_new_at(stage.directory(), Stage::tree_path(file.rest),
+                                       parent.get(), std::string(base_name(path))));
   }
   return {};
 }

@@ -94,13 +94,6 @@ Status Publisher::carry_locks(const Stage& stage) const {
   return {};
 }
 
-// Call after the exchange, when the replaced entry is in the staging directory. Open descriptors of
-// its files remain readable. If the rename fails, the entry is removed with the staging directory.
-void Publisher::put_in_trash(const Stage& stage) const {
-  (void)sys::rename_at(stage.directory(), std::string(Stage::kTree), store_.trash(),
-                       new_trash_name());
-}
-
 void Publisher::record_replaced(const Stage& stage, const std::string& unit) const {
   AuditRecord replaced;
   replaced.event = AuditRecord::Event::kEvict;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "common/result.h"
 #include "store/base/store.h"
 #include "store/overlay/overlay.h"
+#include "store/overlay/server_misses.h"
 #include "store/profiles/entry_map.h"
 #include "store/publish/publish_hooks.h"
 #include "store/publish/publish_types.h"
@@ -37,7 +39,11 @@ class Publisher {
  public:
   // `store`, `entries` and `counters` must outlive the publisher. Thread-safe.
   Publisher(const Store& store, const EntryMap& entries, Counters& counters)
-      : store_(store), entries_(entries), counters_(counters), rejected_(store, counters) {}
+      : store_(store),
+        entries_(entries),
+        counters_(counters),
+        server_misses_(ServerMisses::make(store.base())),
+        rejected_(store, counters) {}
 
   RejectedEntries& rejected() { return rejected_; }
   const RejectedEntries& rejected() const { return rejected_; }
@@ -116,6 +122,7 @@ class Publisher {
   Status collect_file(Stage& stage, const std::string& rest, int object,
                       const struct stat& st) const;
   bool may_point_to(std::string_view path, std::string_view target) const;
+  void renew_base(const Stage& stage) const;
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;
@@ -139,7 +146,6 @@ class Publisher {
   Result<bool> has_foreign_paths(int root, const std::string& path) const;
   bool is_of_no_use(const std::string& unit) const;
   Status carry_locks(const Stage& stage) const;
-  void put_in_trash(const Stage& stage) const;
   void record_replaced(const Stage& stage, const std::string& unit) const;
   bool completes_anew(const Stage& stage, const std::string& unit) const;
   bool is_stuck(const std::string& unit) const;
@@ -182,6 +188,7 @@ class Publisher {
   const Store& store_;
   const EntryMap& entries_;
   Counters& counters_;
+  const std::unique_ptr<ServerMisses> server_misses_;  // null if no other machine can change the base
   RejectedEntries rejected_;
   UnitLocks staging_locks_{LockRank::kStagedUnit};  // a lock for each unit of each job; see staging_lock()
   UnitLocks commit_locks_{LockRank::kCommittedUnit};

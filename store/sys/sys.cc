@@ -141,6 +141,12 @@ Result<struct stat> stat_fd(int fd) {
   return st;
 }
 
+Status renew_attributes(int fd) {
+  struct statx ignored;
+  constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
+  return status_of(::statx(fd, "", kFlags, STATX_MTIME, &ignored));
+}
+
 Result<struct statvfs> statvfs_fd(int fd) {
   struct statvfs st;
   if (::fstatvfs(fd, &st) == -1) return Errno::last();
@@ -367,8 +373,9 @@ gid_t own_gid() {
   return gid;
 }
 
-Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode) {
-  const std::string staged = name + ".new";
+Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode,
+                    std::string_view suffix) {
+  const std::string staged = name + std::string(suffix);
   CACHESHIM_TRY(fd, open_beneath(dir, staged, O_WRONLY | O_CREAT | O_TRUNC, mode));
   CACHESHIM_CHECK(write_all(fd.get(), bytes));
   CACHESHIM_CHECK(sync_file(fd.get()));

@@ -45,6 +45,9 @@ Status mount_clone(int clone, const std::string& path);
 // fstatat(2) of `name`, without following a symlink; if `name` is "", of `dir` itself.
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
+// Makes the kernel ask a file server for the attributes of the open object, which may be a descriptor of O_PATH. Names in
+// a directory that another machine has changed are then looked up again. Errors: ESTALE if the object is gone.
+Status renew_attributes(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
 // Returns the file system's identifier of the object (name_to_handle_at(2)). It stays the same
 // during the object's lifetime, and no later object gets it. `name` as in stat_at(). Errors:
@@ -116,10 +119,11 @@ bool is_private_dir(const struct stat& st, uid_t owner);
 uid_t own_uid();
 gid_t own_gid();
 
-// Replaces the file `name` with a new file that contains `bytes`: writes "<name>.new", syncs it,
-// then renames it. Does not sync `dir`. Requires: no other thread or process replaces the same file
-// at the same time.
-Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);
+// Replaces the file `name` with a new file that contains `bytes`: writes the file `name` + `suffix`,
+// syncs it, then renames it. Does not sync `dir`. Requires: no other thread or process replaces the
+// same file with the same suffix at the same time.
+Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode,
+                    std::string_view suffix = ".new");
 
 // Removes `name` and everything below it; an absent name is not an error. If an object cannot be
 // removed, still tries the others in its directory, and returns the first error. The objects that

@@ -22,7 +22,7 @@
 //   Mount::closing_mutex_
 //     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
 //   LeaseTable::mutex                   with no lock held but closing_mutex_ or end_mutex
-//     ViewFilter::mutex_, Underway::mutex_, NodeTree …
+//     ViewFilter::mutex_, Underway::mutex_, Heartbeats::mutex_, NodeTree …
 //   Ticker::mutex_, FairQueue::mutex_   with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_

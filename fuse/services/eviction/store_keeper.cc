@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "common/direct_page.h"
-#include "store/base/base_watch.h"
 #include "store/layer/layer.h"
+#include "store/sys/file_system.h"
 #include "store/sys/process.h"
 #include "store/sys/sys.h"
 #include "store/threads/guard.h"
@@ -88,6 +88,7 @@ Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
   bool is_urgent = false;
   for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
   sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds, sweeping());
+  Store::note_eviction(lock);
   if (!report.evicted.empty()) {
     spdlog::info("gc: {} entries with {} files and {} bytes evicted", report.evicted.size(),
                  report.files, report.bytes);
@@ -120,6 +121,8 @@ void StoreKeeper::tend() {
       end_abandoned_layers(store_.layers(), node_name(), started_, options_.layer_keep.count());
   if (ended > 0) spdlog::info("{} layers that no daemon holds were ended", ended);
   sweep_ended_layers(store_.layers(), options_.layer_keep.count(), sweeping());
+  // One round serves the daemons of all machines.
+  if (!is_base_local_ && store_.has_evicted_within(options_.interval)) return;
   if (options_.limits.are_set()) {
     const auto collected = collect_garbage(/*dry_run=*/false);
     if (!collected && !collected.failed_with(EWOULDBLOCK)) {

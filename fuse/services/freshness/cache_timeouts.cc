@@ -52,6 +52,9 @@ double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found)
   if (lookup.job->views.shares_uids()) return 0;
   if (lookup.late || is_late(*lookup.job)) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
+  // The daemon asks a file server for absent names only once a second (ServerMisses), and a cached answer would add
+  // another second.
+  if (found == nullptr && !is_local_) return 0;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
   // Absent names get kLongTimeout only if the daemon can expire all names at once: after lost events or the rename of a
   // directory, it cannot list the absent names that the kernel has cached.

@@ -76,7 +76,7 @@ void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidf
   }
   lease.serial = next_serial_++;
   serials_[lease.serial] = key;
-  LeaseFiles::note_builder(lease.file, lease.uid);
+  options_.leases.note_builder(lease.file, lease.uid);
   // If this fails, the daemon does not notice the builder's exit, and waiters wait until their timeout.
   (void)tender_.watch(lease.watched.get(), lease.serial);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);

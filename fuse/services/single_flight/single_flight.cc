@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/single_flight/single_flight.h"
 
+#include <spdlog/spdlog.h>
+
+#include <cstring>
 #include <utility>
 
+#include "store/sys/file_system.h"
 #include "store/sys/paths.h"
 
 namespace cacheshim {
@@ -24,15 +28,34 @@ bool can_complete(const EntryRule& rule, std::string_view path) {
 void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
                          Publishers publishers) {
   if (timeout.count() == 0) return;
+  LeaseFiles::Options leases;
+  if (!is_local_file_system(store.leases())) leases = begin_heartbeats(loop, store);
   const auto look = [this](const Job& job, const std::string& path) { return inspect(job, path); };
   flights_ = std::make_unique<Flights>(
       loop,
       FlightOptions{.timeout = timeout,
-                    .leases = LeaseFiles(store.leases()),
+                    .leases = LeaseFiles(store.leases(), leases),
                     .inspect = look,
                     .publishers = std::move(publishers),
                     .note_building = [](Job& job, bool builds) { job.filter.set_building(builds); }},
       nodes_, counters_);
+}
+
+// For a store whose daemons may be on several machines. If the first heartbeat fails, this daemon's leases have no
+// owner that other daemons could find dead.
+LeaseFiles::Options SingleFlight::begin_heartbeats(EventLoop& loop, const Store& store) {
+  heartbeats_ = std::make_unique<Heartbeats>(store.leases(), Heartbeats::unique_name(node_name()));
+  if (const Status begun = heartbeats_->beat(); !begun) {
+    spdlog::warn("cannot write a heartbeat into the store: {}; if this machine dies, others wait for its builds until "
+                 "the file server releases the locks",
+                 std::strerror(begun.error().code()));
+  }
+  beating_ = std::make_unique<EventLoop::Task>(loop, "writing a heartbeat", [this](const auto&) {
+    (void)heartbeats_->beat();  // other daemons notice a failure
+    return EventLoop::Clock::now() + Heartbeats::kBeat;
+  });
+  beating_->wake();
+  return {.heartbeats = heartbeats_.get(), .has_locks = heartbeats_->has_locks()};
 }
 
 // Accepts names of class `flight` in a profile whose entries may be published early: the directory
@@ -93,6 +116,7 @@ void SingleFlight::note_step(const Job& job, const std::string& path, bool is_re
 EntryState SingleFlight::inspect(const Job& job, const std::string& path) const {
   const ReaderLock lock(job.overlay.mutex());
   EntryState state;
+  job.overlay.expect_in_base(path);
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
   if (!ref) return state;

@@ -44,7 +44,11 @@ class SingleFlight {
     if (flights_) flights_->reopen();
   }
   // Answers the waiting requests.
-  void stop() { flights_.reset(); }
+  void stop() {
+    flights_.reset();
+    beating_.reset();
+    heartbeats_.reset();
+  }
   // Null without single flight.
   Flights* flights() const { return flights_.get(); }
   // Whether any process waits for a name or builds one.
@@ -68,6 +72,7 @@ class SingleFlight {
   void note_published(const Job& job) const;
 
  private:
+  LeaseFiles::Options begin_heartbeats(EventLoop& loop, const Store& store);
   EntryState inspect(const Job& job, const std::string& path) const EXCLUDES(job.overlay.mutex());
 
   const EntryMap& entries_;
@@ -75,7 +80,10 @@ class SingleFlight {
   const PublishTrust& trust_;
   NodeTable& nodes_;
   Counters& counters_;
-  std::unique_ptr<Flights> flights_;
+  // Both are null if all daemons of the store are on this machine.
+  std::unique_ptr<Heartbeats> heartbeats_;
+  std::unique_ptr<EventLoop::Task> beating_;
+  std::unique_ptr<Flights> flights_;  // uses heartbeats_
 };
 
 }  // namespace cacheshim

@@ -26,14 +26,14 @@ AuditRecord record_of(const std::string& unit) {
 
 TEST(AuditLog, KeepsOneLineARecord) {
   const Scratch scratch;
-  const AuditLog log(scratch.open_dir("audit"), "node1");
+  const AuditLog log(scratch.open_dir("audit"), "node1", "node1-boot");
   ASSERT_TRUE(log.append(record_of("triton/K")));
   AuditRecord evicted;
   evicted.event = AuditRecord::Event::kEvict;
   evicted.unit = "triton/K";
   evicted.reason = "max_size";
   ASSERT_TRUE(log.append(evicted));
-  const std::string text = scratch.read("audit/node1.jsonl");
+  const std::string text = scratch.read("audit/node1-boot.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
   std::vector<AuditRecord> read;
   ASSERT_TRUE(log.read([&](AuditRecord record) { read.push_back(std::move(record)); }));
@@ -53,7 +53,7 @@ TEST(AuditLog, KeepsOneLineARecord) {
 
 TEST(AuditLog, ReadsOtherDaemonsRecordsAndSkipsMalformedLines) {
   const Scratch scratch;
-  const AuditLog log(scratch.open_dir("audit"), "node1");
+  const AuditLog log(scratch.open_dir("audit"), "node1", "node1-boot");
   scratch.write("audit/node2.jsonl.1",
                 "{\"event\":\"publish\",\"entry\":\"a\",\"new\":[1]}\n"
                 "nonsense\n{\"event\":7}\n[]\n"
@@ -66,7 +66,7 @@ TEST(AuditLog, ReadsOtherDaemonsRecordsAndSkipsMalformedLines) {
 
 TEST(AuditLog, ContinuesReadingWhereItStopped) {
   const Scratch scratch;
-  const AuditLog log(scratch.open_dir("audit"), "node1");
+  const AuditLog log(scratch.open_dir("audit"), "node1", "node1-boot");
   AuditLog::Places places;
   std::vector<std::string> units;
   const auto read_on = [&] {
@@ -80,7 +80,7 @@ TEST(AuditLog, ContinuesReadingWhereItStopped) {
   EXPECT_EQ(read_on(), Units{});
   scratch.write("audit/node2.jsonl", "{\"event\":\"publish\",\"entry\":\"b\"}\n{\"event\":\"pub");
   ASSERT_TRUE(log.append(record_of("c")));
-  std::filesystem::rename(scratch / "audit/node1.jsonl", scratch / "audit/node1.jsonl.1");
+  std::filesystem::rename(scratch / "audit/node1-boot.jsonl", scratch / "audit/node1-boot.jsonl.1");
   (void)read_on();
   std::sort(units.begin(), units.end());
   EXPECT_EQ(units, (Units{"b", "c"}));

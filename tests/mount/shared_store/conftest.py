@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def var_lib(scratch):
+    """An empty /var/lib; only in this run's mount namespace."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", "/var/lib"], check=True)
+    yield
+    subprocess.run(["umount", "-l", "/var/lib"], check=True)
+
+
+@pytest.fixture
+def shared(scratch, store, var_lib):
+    """The store on a file system whose type does not show that it belongs to one machine: bindfs, a FUSE file system.
+    The directory `store` is below it, as if on the server: changes there are those of another machine."""
+    point = scratch / "shared"
+    point.mkdir()
+    subprocess.run(["bindfs", "--multithreaded", store, point], check=True)
+    yield point
+    subprocess.run(["umount", "-l", point], check=True)
