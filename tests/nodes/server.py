@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An NFS 4.2 server: nfs-ganesha, which serves a directory from user space."""
+
+import time
+
+import network
+
+START_TIMEOUT_S = 30
+EXPORT = "/export"  # the name that clients mount
+
+# The server's attribute cache is off, so that clients see at once what programs on the server's machine change, as they
+# do with the kernel's server. Ganesha ends its grace period at once if it knows no client that could reclaim locks.
+_CONFIGURATION = """
+NFS_CORE_PARAM {{ Protocols = 4; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}
+NFSV4 {{
+    Minor_Versions = 2; Only_Numeric_Owners = true; Lease_Lifetime = {lease_s}; Grace_Period = {lease_s};
+    RecoveryBackend = fs; RecoveryRoot = "{work}/recovery";
+}}
+EXPORT {{
+    Export_Id = 1; Path = "{directory}"; Pseudo = "{export}"; Access_Type = RW; Squash = No_Root_Squash;
+    SecType = sys; Transports = TCP; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }}
+}}
+LOG {{ Default_Log_Level = EVENT; }}
+"""
+
+
+class Server:
+    """Exports `directory`, which is on a local file system. A lock of a client that has died becomes free when its
+    lease has ended, `lease_s` seconds after the client's last message. `work` is a directory for the server's files.
+
+    `machine`, a network.Machine, can be paused to simulate a server that does not answer.
+    """
+
+    def __init__(self, net, directory, work, lease_s):
+        self._net, self._work = net, work
+        self.directory, self.address = directory, network.BRIDGE_ADDRESS
+        self.machine = None
+        (work / "recovery").mkdir(parents=True, exist_ok=True)
+        (work / "ganesha.conf").write_text(
+            _CONFIGURATION.format(lease_s=lease_s, work=work, directory=directory, export=EXPORT))
+
+    def start(self):
+        """Returns when clients can connect."""
+        # An empty /run hides the machine's D-Bus, on which ganesha would register.
+        script = 'mount -t tmpfs tmpfs /run && exec ganesha.nfsd -F -L STDOUT -f "$1" -p /run/ganesha.pid'
+        self.machine = self._net.start(["sh", "-c", script, "sh", self._work / "ganesha.conf"],
+                                       self._work / "ganesha.log")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._accepts():
+            if not self.machine.is_running() or time.monotonic() > deadline:
+                log = (self._work / "ganesha.log").read_text(errors="replace")
+                raise RuntimeError(f"the NFS server does not start:\n{log[-4000:]}")
+            time.sleep(0.05)
+
+    def kill(self):
+        """Kills the server. start() starts it again, and clients can then reclaim their locks."""
+        if self.machine:
+            self.machine.kill()
+
+    def _accepts(self):
+        with self._net.new_socket() as probe:
+            return probe.connect_ex((self.address, 2049)) == 0
