@@ -28,7 +28,8 @@ long_test_packages=(python3-gdbm
     libclang-rt-dev                   # libFuzzer
     debootstrap                       # to test the library in other distributions
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
-node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux iproute2 redis-server)  # machines that share a file system
+node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux iproute2  # NFS: a server, and two kernels
+    glusterfs-server redis-server)                                              # GlusterFS; JuiceFS's names
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h
