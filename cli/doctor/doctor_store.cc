@@ -19,7 +19,6 @@
 #include "store/base/store_format.h"
 #include "store/base/store_survey.h"
 #include "store/sys/file_system.h"
-#include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim::cli {
@@ -112,22 +111,22 @@ void check_locks(const DoctorContext& context, const OpenStore& store, Findings&
   }
 }
 
-// Uses the directory of the records, because other processes may list the base.
-void check_renames(const DoctorContext& context, const OpenStore& store, Findings& findings) {
+// Reports what the daemon has found: a probe creates files, and doctor changes nothing.
+void check_renames(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "store renames";
-  const auto support = store.control ? sys::probe_renames(store.control.get()) : Errno(EACCES);
-  if (!support) return;  // no write permission
-  switch (*support) {
-    case sys::RenameSupport::kFlags:
-      return findings.ok(kCheck, context.store, "renameat2 works with its flags");
-    case sys::RenameSupport::kLinks:
-      return findings.ok(kCheck, context.store,
-                         "by link and unlink: the file system lacks flags of renameat2");
-    case sys::RenameSupport::kNone:
-      findings.problem(kCheck, context.store,
-                       "the file system has neither RENAME_NOREPLACE nor hard links: nothing can be "
-                       "published",
-                       "move the store to another file system");
+  const auto renames = context.status.is_object() ? context.status.value("renames", nlohmann::json())
+                                                  : nlohmann::json();
+  if (!renames.is_object() || !renames.contains("base")) return;
+  const nlohmann::json& base = renames["base"];
+  if (base == "flags") {
+    findings.ok(kCheck, context.store, "renameat2 works with its flags");
+  } else if (base == "links") {
+    findings.ok(kCheck, context.store,
+                "by link and unlink: the file system lacks flags of renameat2");
+  } else if (base == "none") {
+    findings.problem(kCheck, context.store,
+                     "the file system lacks both flags of renameat2 and hard links: nothing can be published",
+                     "move the store to another file system");
   }
 }
 
@@ -319,7 +318,7 @@ void check_store(DoctorContext& context, Findings& findings) {
   check_format(context, store, findings);
   check_permissions(context, store, findings);
   check_locks(context, store, findings);
-  check_renames(context, store, findings);
+  check_renames(context, findings);
   check_reflink(context, store, findings);
   check_layers(context, store, findings);
   check_left_over(context, store, findings);

@@ -56,8 +56,8 @@ def test_without_a_directory_on_this_machine_the_layers_are_in_the_store(shared,
     assert ("cannot keep the layers of the store" in mount.log.read_text()
             and "Read-only file system; they are kept in the store" in mount.log.read_text())
     assert mount.status()["layers"] == f"{shared}/.cacheshim/layers"
-    job_of(mount, "one", 20001).put_group("KEY", KERNEL)
-    assert (shared / "triton/KEY/kernel.cubin").exists()
+    job_of(mount, "one", 20001).put("KEY", "private", b"not published")
+    assert mount.layer_files("one")["triton/KEY/private"] == b"not published"
 
 
 def test_a_directory_of_another_user_is_not_used_for_layers(shared, mount_store):
