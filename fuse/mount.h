@@ -159,7 +159,7 @@ class Mount {
   std::atomic<bool> uses_io_uring_{false};
   std::vector<int> lowers_;  // the base's directory, or the lower directories of a plain overlay
   bool is_base_local_;   // no other machine changes the base, or the lower directories
-  bool is_layer_local_;  // nor the layers
+  bool is_layer_local_;  // no other machine changes the layers
   std::unique_ptr<IdleJobs> idle_jobs_;
   EventLoop::Clock::time_point next_tending_{};
   std::chrono::milliseconds search_interval_{};
