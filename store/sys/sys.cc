@@ -13,6 +13,8 @@
 #include <climits>
 #include <cstdio>
 
+#include "store/sys/file_system.h"
+
 namespace cacheshim::sys {
 namespace {
 
@@ -301,7 +303,8 @@ bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
   (void)::fcntl(fd, F_SETLEASE, F_UNLCK);  // has no effect if the lease was refused
-  return refused;
+  // NFS gives EAGAIN for each file for which its client has no delegation, although nobody writes to the file.
+  return refused && is_local_file_system(fd);
 }
 
 Status write_all(int fd, std::string_view bytes) {

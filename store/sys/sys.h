@@ -91,8 +91,9 @@ Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
 // Whether any process of this machine can write to the file, through a descriptor or a mapping.
 // Requires: `fd` is open for reading only, and no process opens the file meanwhile. Also returns
-// false if the daemon cannot get a kernel lease on the file at all: the file system does not
-// support kernel leases, or another user owns the file and the daemon lacks CAP_LEASE.
+// false if the daemon cannot get a kernel lease on the file at all: other machines can change the
+// file system, the file system does not support kernel leases, or another user owns the file and the
+// daemon lacks CAP_LEASE. The kernel writes no file of a layer on such a file system by itself.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;  // the default limit of read_all()
