@@ -27,8 +27,7 @@ std::string state_dir() {
 // Opens a directory; creates it if it is missing. Errors: EPERM if another user can change it, because /var/tmp is open
 // to all users.
 Result<UniqueFd> ensure_own(int parent, const std::string& name) {
-  const Status made = sys::make_dir_at(parent, name, 0700);
-  if (!made && !made.failed_with(EEXIST)) return made.error();
+  CACHESHIM_CHECK(sys::ensure_dir_at(parent, name, 0700));
   CACHESHIM_TRY(directory, sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(st, sys::stat_fd(directory.get()));
   if (!sys::is_private_dir(st, sys::own_uid())) return Errno(EPERM);

@@ -49,8 +49,7 @@ UniqueFd mark_served(int work) {
 }
 
 Result<UniqueFd> make_work(int parent) {
-  const Status made = sys::make_dir_at(parent, kWorkName, 0700);
-  if (!made && !made.failed_with(EEXIST)) return made.error();
+  CACHESHIM_CHECK(sys::ensure_dir_at(parent, kWorkName, 0700));
   return sys::open_beneath(parent, kWorkName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 

@@ -28,8 +28,7 @@ constexpr const char* kSweepLock = "sweep.lock";
 constexpr unsigned kMostAttempts = 1024;
 
 Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
-  const Status made = sys::make_dir_at(parent, name, mode);
-  if (!made && !made.failed_with(EEXIST)) return made.error();
+  CACHESHIM_CHECK(sys::ensure_dir_at(parent, name, mode));
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
@@ -239,9 +238,7 @@ void Store::sweep(int all) {
 bool Store::is_writable() const { return ::faccessat(base_.get(), ".", W_OK, AT_EACCESS) == 0; }
 
 Status Store::ensure_base_dir(const std::string& name) const {
-  const Status made = sys::make_dir_at(base_.get(), name, 0755);
-  if (!made && !made.failed_with(EEXIST)) return made;
-  return {};
+  return sys::ensure_dir_at(base_.get(), name, 0755);
 }
 
 }  // namespace cacheshim

@@ -20,12 +20,6 @@ constexpr const char* kLockFile = "owner.lock";
 constexpr unsigned kMostDaemons = 64;  // daemons of one node that have layers of the same job
 constexpr int kMostAttempts = 16;
 
-Status ensure_dir(int parent, const std::string& name, mode_t mode) {
-  const Status made = sys::make_dir_at(parent, name, mode);
-  if (!made && !made.failed_with(EEXIST)) return made;
-  return {};
-}
-
 Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
@@ -44,9 +38,9 @@ Status check_own_dir(int layers, const std::string& path) {
 // the new layer is in it already.
 Status ensure_layer_dir(int layers, const std::string& job, const std::string& path) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    CACHESHIM_CHECK(ensure_dir(layers, job, kPrivateMode));
+    CACHESHIM_CHECK(sys::ensure_dir_at(layers, job, kPrivateMode));
     Status made = check_own_dir(layers, job);
-    if (made) made = ensure_dir(layers, path, kPrivateMode);
+    if (made) made = sys::ensure_dir_at(layers, path, kPrivateMode);
     if (!made.failed_with(ENOENT)) return made;
   }
   return Errno(ENOENT);
@@ -202,8 +196,8 @@ Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
 }
 
 Status Layer::prepare(const LayerRecord& wanted) {
-  CACHESHIM_CHECK(ensure_dir(directory_.get(), "upper", 0755));
-  CACHESHIM_CHECK(ensure_dir(directory_.get(), "work", kPrivateMode));
+  CACHESHIM_CHECK(sys::ensure_dir_at(directory_.get(), "upper", 0755));
+  CACHESHIM_CHECK(sys::ensure_dir_at(directory_.get(), "work", kPrivateMode));
   record_ = wanted;
   if (const auto text = sys::read_file(directory_.get(), kLayerRecordFile)) {
     const auto old = parse_layer_record(*text);

@@ -99,8 +99,7 @@ void LinkIndex::correct_links(struct stat& st) const {
 
 Status LinkIndex::ensure_directory() {
   if (directory_) return {};
-  const Status made = sys::make_dir_at(work_, kDirectory, 0700);
-  if (!made && !made.failed_with(EEXIST)) return made;
+  CACHESHIM_CHECK(sys::ensure_dir_at(work_, kDirectory, 0700));
   CACHESHIM_TRY(directory, sys::open_beneath(work_, kDirectory, O_RDONLY | O_DIRECTORY));
   directory_ = std::move(directory);
   return {};

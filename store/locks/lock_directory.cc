@@ -36,8 +36,7 @@ Status LockDirectory::ensure_directory(const std::string& path) const {
   const std::string above(parent_path(path));
   CACHESHIM_CHECK(ensure_directory(above));
   CACHESHIM_TRY(parent, open(above, O_RDONLY | O_DIRECTORY));
-  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(path)), 0755);
-  return made.failed_with(EEXIST) ? Status() : made;
+  return sys::ensure_dir_at(parent.get(), std::string(base_name(path)), 0755);
 }
 
 Result<UniqueFd> LockDirectory::open_parent(const std::string& path) const {

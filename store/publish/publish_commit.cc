@@ -113,9 +113,7 @@ Status Publisher::ensure_base_parents(const std::string& path) const {
   CACHESHIM_CHECK(ensure_base_parents(directory));
   CACHESHIM_TRY(parent,
                 sys::open_beneath(store_.base(), parent_path(directory), O_RDONLY | O_DIRECTORY));
-  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(directory)), 0755);
-  if (!made && !made.failed_with(EEXIST)) return made;
-  return {};
+  return sys::ensure_dir_at(parent.get(), std::string(base_name(directory)), 0755);
 }
 
 // The base now has all files. If a step fails from here on, the layer merely keeps an equal copy.

@@ -172,6 +172,11 @@ Status make_dir_at(int dir, const std::string& name, mode_t mode) {
   return status_of(::mkdirat(dir, name.c_str(), mode));
 }
 
+Status ensure_dir_at(int dir, const std::string& name, mode_t mode) {
+  const Status made = make_dir_at(dir, name, mode);
+  return made.failed_with(EEXIST) ? Status() : made;
+}
+
 Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device) {
   return status_of(::mknodat(dir, name.c_str(), mode, device));
 }

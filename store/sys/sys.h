@@ -55,6 +55,8 @@ Result<struct statvfs> statvfs_fd(int fd);
 Result<std::string> file_handle(int dir, const std::string& name = "");
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);
+// As make_dir_at(), but succeeds if the name exists, whatever it leads to.
+Status ensure_dir_at(int dir, const std::string& name, mode_t mode);
 Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device);
 Status make_symlink_at(const std::string& target, int dir, const std::string& name);
 Result<std::string> read_link_at(int dir, const std::string& name);
