@@ -98,7 +98,7 @@ class Mount {
   const MountOptions options;
   const EntryMap entries;
   const std::time_t started;
-  // What the file systems of the base and of the layers support; nothing if the daemon could not determine it, as in a
+  // The support of renameat2(2) by the file systems of the base and of the layers; nothing if it is unknown, as in a
   // plain overlay.
   const std::optional<sys::RenameSupport> base_renames;
   const std::optional<sys::RenameSupport> layer_renames;

@@ -102,20 +102,17 @@ std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
 }
 
 // NFS gives ESTALE if another machine has removed an object after this machine has found its name.
-template <class Look>
-std::invoke_result_t<Look> LowerStack::find_on_server(const std::string& path, Look&& look) const {
-  auto found = look();
+template <class Lookup>
+std::invoke_result_t<Lookup> LowerStack::find_on_server(const std::string& path,
+                                                        Lookup&& lookup) const {
+  auto found = lookup();
   if (found || server_misses_ == nullptr) return found;
   const bool is_stale = found.failed_with(ESTALE);
   if (!is_stale && !found.failed_with(ENOENT)) return found;
   if (is_stale) server_misses_->expect(path);
-  if (server_misses_->renew(path)) found = look();
+  if (server_misses_->renew(path)) found = lookup();
   if (found.failed_with(ESTALE)) return Errno(ENOENT);
   return found;
-}
-
-void LowerStack::expect(const std::string& path) const {
-  if (server_misses_ != nullptr) server_misses_->expect(path);
 }
 
 Result<struct stat> LowerStack::find(const std::string& path) const {

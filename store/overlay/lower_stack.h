@@ -50,8 +50,8 @@ class LowerStack {
   // Returns all names of a merged directory, without markers.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
 
-  // Call when another machine may just have made `path`: the next miss in its directory asks the server.
-  void expect(const std::string& path) const;
+  // Null if only this machine can change the lowers. Valid during the stack's lifetime.
+  ServerMisses* server_misses() const { return server_misses_.get(); }
 
   // find_device() returns the bottommost lower that is on the file system `device`; nothing if none
   // is. device_of() returns the file system of a lower.
@@ -67,12 +67,12 @@ class LowerStack {
   static Result<Object> find_topmost(const Directories& directories, const std::string& name);
   static bool hides_below(const Object& directory, const std::string& name);
 
-  // Returns the result of `look`. If the name is absent, repeats the call once the server has been asked.
-  template <class Look>
-  std::invoke_result_t<Look> find_on_server(const std::string& path, Look&& look) const;
+  // Returns the result of `lookup`. If the name is absent, asks the server and repeats the call.
+  template <class Lookup>
+  std::invoke_result_t<Lookup> find_on_server(const std::string& path, Lookup&& lookup) const;
 
   const std::vector<int> directories_;
-  const std::unique_ptr<ServerMisses> server_misses_;  // null if only this machine can change the lowers
+  const std::unique_ptr<ServerMisses> server_misses_;
   std::vector<PathRoot> roots_;
   std::vector<dev_t> devices_;  // from the bottom up
 };

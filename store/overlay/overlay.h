@@ -82,7 +82,9 @@ class Overlay {
   // Returns the base's object at `path`. Errors: ENOENT if there is none, or if the layer hides it.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Call when another machine may just have made `path` in the base: the next lookup asks the file server.
-  void expect_in_base(const std::string& path) const { state.lowers->expect(path); }
+  void expect_in_base(const std::string& path) const {
+    if (state.lowers->server_misses() != nullptr) state.lowers->server_misses()->expect(path);
+  }
   // Sets st_nlink to the number of names that the object has in the merged view. find() and
   // locate() have already done so; call it for stat results of other functions.
   void correct_links(struct stat& st) const REQUIRES_SHARED(state.mutex) {

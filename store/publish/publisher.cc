@@ -176,7 +176,20 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
     stage.upper = std::move(upper);
   }
   CACHESHIM_CHECK(collect_unit(stage, unit));
+  renew_base(overlay, stage);
   return stage;
+}
+
+// Asks the server for what the base has of the unit, if other machines can change the base.
+void Publisher::renew_base(const Overlay& overlay, const Stage& stage) {
+  ServerMisses* const misses = overlay.state.lowers->server_misses();
+  if (misses == nullptr) return;
+  const auto each_path = [&](auto&& visit) {
+    visit(stage.unit);
+    for (const StagedFile& file : stage.files) visit(stage.path_of(file));
+  };
+  each_path([&](const std::string& path) { misses->expect(path); });
+  each_path([&](const std::string& path) { (void)misses->renew(path); });
 }
 
 // Returns true if the unit's files lack permissions for other users only because the program creates
@@ -297,22 +310,10 @@ bool Publisher::may_point_to(std::string_view path, std::string_view target) con
   return target.starts_with(cache) && leads_down(target);
 }
 
-// Asks the server for what the base has of the unit, if other machines can change the base.
-void Publisher::renew_base(const Stage& stage) const {
-  if (server_misses_ == nullptr) return;
-  const auto each_path = [&](auto&& visit) {
-    visit(stage.unit);
-    for (const StagedFile& file : stage.files) visit(stage.path_of(file));
-  };
-  each_path([&](const std::string& path) { server_misses_->expect(path); });
-  each_path([&](const std::string& path) { (void)server_misses_->renew(path); });
-}
-
 // Compares the unit with the base and stages the missing files. Returns false if a file that both
 // have differs. Needs no lock, because files of the base do not change any more, and commit() fails
 // if another publisher has added or replaced files meanwhile.
 Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
-  renew_base(stage);
   if (!stage.is_group) {
     const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
     stage.is_new = existing.failed_with(ENOENT);

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "common/result.h"
 #include "store/base/store.h"
 #include "store/overlay/overlay.h"
-#include "store/overlay/server_misses.h"
 #include "store/profiles/entry_map.h"
 #include "store/publish/publish_hooks.h"
 #include "store/publish/publish_types.h"
@@ -39,11 +37,7 @@ class Publisher {
  public:
   // `store`, `entries` and `counters` must outlive the publisher. Thread-safe.
   Publisher(const Store& store, const EntryMap& entries, Counters& counters)
-      : store_(store),
-        entries_(entries),
-        counters_(counters),
-        server_misses_(ServerMisses::make(store.base())),
-        rejected_(store, counters) {}
+      : store_(store), entries_(entries), counters_(counters), rejected_(store, counters) {}
 
   RejectedEntries& rejected() { return rejected_; }
   const RejectedEntries& rejected() const { return rejected_; }
@@ -106,6 +100,7 @@ class Publisher {
                                  PublishHooks& hooks);
   Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit,
                             const IsWanted& is_wanted) EXCLUDES(overlay.mutex());
+  static void renew_base(const Overlay& overlay, const Stage& stage);
   std::shared_ptr<Mutex> staging_lock(const Overlay& overlay, const std::string& unit);
   bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
@@ -122,7 +117,6 @@ class Publisher {
   Status collect_file(Stage& stage, const std::string& rest, int object,
                       const struct stat& st) const;
   bool may_point_to(std::string_view path, std::string_view target) const;
-  void renew_base(const Stage& stage) const;
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;
@@ -188,7 +182,6 @@ class Publisher {
   const Store& store_;
   const EntryMap& entries_;
   Counters& counters_;
-  const std::unique_ptr<ServerMisses> server_misses_;  // null if no other machine can change the base
   RejectedEntries rejected_;
   UnitLocks staging_locks_{LockRank::kStagedUnit};  // a lock for each unit of each job; see staging_lock()
   UnitLocks commit_locks_{LockRank::kCommittedUnit};

@@ -80,7 +80,7 @@ TEST_F(ServerMissesTest, AsksImmediatelyForAnExpectedName) {
   const LowerStack lowers({base_.get()}, make());
   EXPECT_EQ(lowers.find("fam/a").error(), Errno(ENOENT));
   published_ = {"fam/a"};
-  lowers.expect("fam/a");
+  lowers.server_misses()->expect("fam/a");
   EXPECT_TRUE(lowers.open("fam/a", O_RDONLY));
 }
 
