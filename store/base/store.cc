@@ -197,15 +197,16 @@ Status Store::open_staging() {
     const Status made = sys::make_dir_at(all.get(), own, kPrivateMode);
     if (made.failed_with(EEXIST)) continue;
     CACHESHIM_CHECK(made);
-    const std::string lock_path = join_path(own, kLockFile);
-    // Until this daemon holds the lock, a daemon that starts at the same time may remove the directory (sweep()).
-    auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
-    if (lock.failed_with(ENOENT)) continue;
-    if (!lock) return lock.error();
-    if (sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK)) continue;
+    // Until this daemon holds the lock, a daemon that starts at the same time may remove the directory (sweep()), and
+    // another one may make a directory of the same name.
     auto directory = sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY);
     if (directory.failed_with(ENOENT)) continue;
     if (!directory) return directory.error();
+    auto lock = sys::open_beneath(directory->get(), kLockFile, O_RDWR | O_CREAT, 0600);
+    if (lock.failed_with(ENOENT)) continue;
+    if (!lock) return lock.error();
+    if (sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK)) continue;
+    if (!sys::is_named(directory->get(), kLockFile, lock->get())) continue;
     staging_ = *std::move(directory);
     staging_lock_ = *std::move(lock);
     return {};
@@ -225,9 +226,10 @@ void Store::sweep(int all) {
   }
   LeaseFiles(leases_.get()).sweep();
   for (const sys::DirEntry& daemon : *daemons) {
-    const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR);
-    if (!lock && !lock.failed_with(ENOENT)) continue;
-    if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {
+    // A daemon that has just made its directory has no lock yet: this one must take the lock before it.
+    const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR | O_CREAT, 0600);
+    if (!lock) continue;
+    if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {
       has_other_daemons_ = true;
       continue;
     }

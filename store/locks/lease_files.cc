@@ -43,15 +43,6 @@ Record read_record(int file) {
   return {text->substr(0, first), text->substr(first + 1, second - first - 1)};
 }
 
-// Whether the name still leads to the open file. A holder, perhaps on another machine, removes the name when it releases
-// the lease.
-bool is_named(int directory, const std::string& name, int file) {
-  (void)sys::renew_attributes(directory);
-  const auto named = sys::stat_at(directory, name);
-  const auto opened = sys::stat_fd(file);
-  return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
-}
-
 // Takes every kind of lock that a holder may have on the file: flock(2) for a lease, and a record lock, which a job may
 // have on a baton (NamedLockFiles). Returns false if another process has one of them.
 bool lock_completely(int file) {
@@ -88,7 +79,7 @@ Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
   if (locked.failed_with(EWOULDBLOCK))
     return Errno(free_from_dead(name, file->get()) ? ESTALE : EWOULDBLOCK);
   if (!locked) return UniqueFd();
-  if (!is_named(directory_, name, file->get())) return Errno(ESTALE);
+  if (!sys::is_named(directory_, name, file->get())) return Errno(ESTALE);  // its holder has removed it
   // A file that a dead daemon has left names that daemon.
   if (const auto left = sys::stat_fd(file->get()); left && left->st_size > 0)
     (void)!::ftruncate(file->get(), 0);
@@ -114,13 +105,13 @@ Result<UniqueFd> LeaseFiles::take_by_name(const std::string& name) const {
 }
 
 // Removes the name of the open file if the daemon that the file names is dead. That daemon's lock, if any, then no
-// longer counts (is_named()). Returns false if the daemon may live.
+// longer counts (sys::is_named()). Returns false if the daemon may live.
 bool LeaseFiles::free_from_dead(const std::string& name, int file) const {
   if (options_.heartbeats == nullptr) return false;
   const Record record = read_record(file);
   if (record.daemon.empty() || !options_.heartbeats->is_dead(record.daemon)) return false;
   const auto unname = [&] {
-    if (is_named(directory_, name, file)) (void)sys::unlink_at(directory_, name);
+    if (sys::is_named(directory_, name, file)) (void)sys::unlink_at(directory_, name);
   };
   const std::string takeover(kTakeover);
   if (name == takeover) {
@@ -140,7 +131,7 @@ void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
 
 // After a takeover, the name is another daemon's.
 void LeaseFiles::release_name(const std::string& name, UniqueFd lease) const {
-  if (is_named(directory_, name, lease.get()))
+  if (sys::is_named(directory_, name, lease.get()))
     (void)sys::unlink_at(directory_, name);  // a leftover is an unlocked file, which sweep() removes
 }
 
@@ -182,7 +173,7 @@ void LeaseFiles::sweep() const {
   for (const sys::DirEntry& file : *files) {
     const auto held = sys::open_beneath(directory_, file.name, O_RDWR | O_NOFOLLOW);
     if (!held || !lock_completely(held->get())) continue;
-    if (is_named(directory_, file.name, held->get())) (void)sys::unlink_at(directory_, file.name);
+    if (sys::is_named(directory_, file.name, held->get())) (void)sys::unlink_at(directory_, file.name);
   }
 }
 

@@ -149,6 +149,13 @@ Status renew_attributes(int fd) {
   return status_of(::statx(fd, "", kFlags, STATX_MTIME, &ignored));
 }
 
+bool is_named(int dir, const std::string& name, int fd) {
+  (void)renew_attributes(dir);
+  const auto named = stat_at(dir, name);
+  const auto opened = stat_fd(fd);
+  return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
+}
+
 Result<struct statvfs> statvfs_fd(int fd) {
   struct statvfs st;
   if (::fstatvfs(fd, &st) == -1) return Errno::last();

@@ -48,6 +48,8 @@ Result<struct stat> stat_fd(int fd);
 // Makes the kernel ask a file server for the attributes of the open object, which may be a descriptor of O_PATH. Names in
 // a directory that another machine has changed are then looked up again. Errors: ESTALE if the object is gone.
 Status renew_attributes(int fd);
+// Whether `name` still leads to the open file, also after another machine has changed the directory `dir`.
+bool is_named(int dir, const std::string& name, int fd);
 Result<struct statvfs> statvfs_fd(int fd);
 // Returns the file system's identifier of the object (name_to_handle_at(2)). It stays the same
 // during the object's lifetime, and no later object gets it. `name` as in stat_at(). Errors:
