@@ -173,7 +173,7 @@ Result<UniqueFd> Store::try_lock_base() const {
   return lock;
 }
 
-// A file with content records a round; the lock alone creates an empty file.
+// A file with content records a round. The lock alone creates an empty file.
 void Store::note_eviction(const UniqueFd& lock) {
   (void)!::pwrite(lock.get(), "1\n", 2, 0);  // after a failure, another daemon repeats the round
 }
@@ -226,7 +226,8 @@ void Store::sweep(int all) {
   }
   LeaseFiles(leases_.get()).sweep();
   for (const sys::DirEntry& daemon : *daemons) {
-    // A daemon that has just made its directory has no lock yet: this one must take the lock before it.
+    // A daemon that has just made its directory has no lock yet. Whoever locks the file first decides whether the
+    // directory stays.
     const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR | O_CREAT, 0600);
     if (!lock) continue;
     if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {

@@ -50,9 +50,9 @@ class Store {
   // Takes the lock for eviction and repair. Closing the descriptor releases it. Errors: EWOULDBLOCK
   // if another process holds it.
   Result<UniqueFd> try_lock_base() const;
-  // Records the end of an eviction round in the lock's file `lock`. Returns whether any daemon of the store has recorded
-  // one within `interval`. Both use the modification time of the file, so the machines' clocks should agree to within a
-  // fraction of the interval.
+  // note_eviction() records the end of an eviction round; `lock` is the lock of try_lock_base(). has_evicted_within()
+  // returns whether any daemon of the store has recorded one within `interval`. It compares the file server's clock with
+  // this machine's, so the two should agree to within a fraction of the interval.
   static void note_eviction(const UniqueFd& lock);
   bool has_evicted_within(std::chrono::seconds interval) const;
 

@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// Shows the daemons of a store that this daemon lives, and which of the others are dead.
+// Shows the other daemons of a store that this daemon lives, and finds out which of them are dead.
 //
 // A file server keeps the locks of a machine that has died for 30 to 90 s (NFS). So that another daemon need not wait
 // that long, each daemon changes a file of its own in STORE/.cacheshim/leases every kBeat. If a daemon's file has not
@@ -51,7 +51,7 @@ class Heartbeats {
     Clock::time_point read;
   };
   static constexpr std::chrono::seconds kRead{1};
-  static constexpr std::size_t kMostSeen = 4096;  // names; then all are forgotten
+  static constexpr std::size_t kMostSeen = 4096;  // names; when there are more, is_dead() forgets all of them
 
   std::string content_of(const std::string& name) const;
 

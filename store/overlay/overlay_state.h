@@ -45,7 +45,7 @@ struct OverlayState {
   UniqueFd upper GUARDED_BY(mutex);
   std::shared_ptr<const UniqueFd> work GUARDED_BY(mutex);         // only if there is a layer
   std::unique_ptr<const PathRoot> upper_paths GUARDED_BY(mutex);  // only if there is a layer
-  bool is_upper_local GUARDED_BY(mutex) = true;  // whether only this machine can change the layer's file system
+  bool is_upper_local GUARDED_BY(mutex) = true;  // only this machine can change the layer's file system
   const EntryMap& entries;
   Counters& counters;
   OverlayObserver* const observer;
