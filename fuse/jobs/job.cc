@@ -53,6 +53,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
                   .attributes_changed = [this](const std::string& path) {
                     overlay.mutex().assert_held_shared();
                     attributes_changed(path);
+                    attributes_changed(parent_path(path));
                   }}),
       layer_use(settings.quota),
       nodes_(nodes),
@@ -190,12 +191,21 @@ void Job::copied_up(const std::string& path, const struct stat& upper) {
   attributes_changed(path);
 }
 
-void Job::attributes_changed(const std::string& path) const {
+// If only the ctime has changed, the attributes that the kernel has cached are still those that are shown.
+void Job::changed_directory(const std::string& path, const struct stat& before,
+                            const struct stat& after) {
+  overlay.mutex().assert_held_shared();
+  const NodeIndex node = nodes_.names().find_path(view_root, path);
+  if (node != 0) nodes_.objects().keep_ctime(node, before.st_ctim, after.st_ctim);
+  const bool has_changed = before.st_size != after.st_size || before.st_blocks != after.st_blocks ||
+                           before.st_nlink != after.st_nlink;
+  if (has_changed) attributes_changed(path);
+}
+
+void Job::attributes_changed(std::string_view path) const {
   if (settings_.invalidator == nullptr) return;
-  for (const std::string_view changed : {std::string_view(path), parent_path(path)}) {
-    const NodeIndex node = nodes_.names().find_path(view_root, changed);
-    if (node != 0) settings_.invalidator->attributes_changed(*this, node);
-  }
+  const NodeIndex node = nodes_.names().find_path(view_root, path);
+  if (node != 0) settings_.invalidator->attributes_changed(*this, node);
 }
 
 }  // namespace cacheshim

@@ -125,8 +125,10 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
 
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
-  // Makes the kernel request the attributes of the object at `path`, and of its directory, again.
-  void attributes_changed(const std::string& path) const REQUIRES_SHARED(overlay.mutex());
+  void changed_directory(const std::string& path, const struct stat& before,
+                         const struct stat& after) override;
+  // Makes the kernel request the attributes of the object at `path` again.
+  void attributes_changed(std::string_view path) const REQUIRES_SHARED(overlay.mutex());
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   LayerRecord wanted_record() const;
   // Applies the policy to the layer's locks. Call after a change to the policy.

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,10 +18,16 @@ namespace cacheshim {
 
 // A slot of the node table. The table's lock guards all members except `state`.
 struct Node {
+  // See NodeObjects::keep_ctime().
+  struct KeptCtime {
+    timespec actual;
+    timespec shown;
+  };
   // Data that few nodes have.
   struct Extra {
     std::vector<std::pair<NodeIndex, std::string>> names;  // all names except the first
     HeldObject object;
+    std::optional<KeptCtime> ctime;
   };
 
   std::uint64_t lookups = 0;  // changed under the shared lock too, by std::atomic_ref

@@ -5,6 +5,19 @@
 #include <vector>
 
 namespace cacheshim {
+namespace {
+
+bool is_same_time(const timespec& left, const timespec& right) {
+  return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
+}
+
+timespec shown_by(const Node& node, const timespec& actual) {
+  if (!node.extra || !node.extra->ctime) return actual;
+  const Node::KeptCtime& kept = *node.extra->ctime;
+  return is_same_time(kept.actual, actual) ? kept.shown : actual;
+}
+
+}  // namespace
 
 bool NodeObjects::is_current(NodeIndex index, const struct stat& st, bool in_upper) const {
   const ReaderLock lock(tree_.mutex);
@@ -40,6 +53,18 @@ void NodeObjects::published(NodeIndex parent, std::string_view component, const 
   tree_.ids.set(node, base);
   node.in_upper = false;
   node.state.begin_epoch();
+}
+
+void NodeObjects::keep_ctime(NodeIndex index, const timespec& before, const timespec& after) {
+  const WriterLock lock(tree_.mutex);
+  Node& node = tree_.at(index);
+  const timespec shown = shown_by(node, before);
+  node.ensure_extra().ctime = {after, shown};
+}
+
+timespec NodeObjects::shown_ctime(NodeIndex index, const timespec& actual) const {
+  const ReaderLock lock(tree_.mutex);
+  return shown_by(tree_.at(index), actual);
 }
 
 void NodeObjects::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd object) {

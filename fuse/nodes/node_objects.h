@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string_view>
 
@@ -33,6 +34,11 @@ class NodeObjects {
   // As moved(), for a name whose file has moved from the layer to the base. If the node has further
   // names, which stay in the layer, the node loses this name.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
+  // Call when a change of which the user sees nothing has changed a directory's ctime from `before` to `after`. As long
+  // as the directory has the ctime `after`, shown_ctime() returns what it returned for `before`.
+  void keep_ctime(NodeIndex node, const timespec& before, const timespec& after);
+  // Returns the ctime to show for a directory that has the ctime `actual`.
+  timespec shown_ctime(NodeIndex node, const timespec& actual) const;
   // Call after the copy-up of a base object whose node has no name. `object` is the copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
   // Call become_common() when a rename has made the node's file a common file (`file`), and become_own() when a rename

@@ -16,7 +16,10 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
                                   bool in_upper) const {
   struct stat shown = info.job->views.show(ref.slot, st, in_upper, info.is_view_root);
   shown.st_ino = info.ino;
-  if (info.removed && S_ISDIR(st.st_mode)) shown.st_nlink = 0;
+  if (S_ISDIR(st.st_mode)) {
+    shown.st_ctim = mount_.nodes.objects().shown_ctime(ref.node, st.st_ctim);
+    if (info.removed) shown.st_nlink = 0;
+  }
   return shown;
 }
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "store/overlay/common_names.h"
+#include "store/overlay/keep_directory.h"
 #include "store/overlay/layer_names.h"
 #include "store/sys/copy_file.h"
-#include "store/sys/keep_times.h"
 #include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
@@ -29,10 +29,16 @@ Status name_staged(Overlay& overlay, const std::string& staged, int parent, cons
   return named;
 }
 
-void announce_copy(Overlay& overlay, const std::string& path, int parent) {
+// `directory`: open; `path` leads to its object `name`, or to itself if `name` is "".
+void announce_copy(const Overlay& overlay, const std::string& path, int directory,
+                   const std::string& name) {
   if (overlay.state.observer == nullptr) return;
-  const auto upper = sys::stat_at(parent, std::string(base_name(path)));
+  const auto upper = sys::stat_at(directory, name);
   if (upper) overlay.state.observer->copied_up(path, *upper);
+}
+
+void announce_copy(const Overlay& overlay, const std::string& path, int parent) {
+  announce_copy(overlay, path, parent, std::string(base_name(path)));
 }
 
 Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
@@ -40,7 +46,7 @@ Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
   CACHESHIM_CHECK(overlay.state.grow(0, 1));
   CACHESHIM_TRY(base, overlay.state.lowers->open(path, O_PATH | O_DIRECTORY));
   overlay.state.shadow(path, false);
-  const KeepTimes parent_times(parent);
+  const KeepDirectory kept(overlay.state, parent_path(path), parent);
   const std::string staged = overlay.state.staged.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(overlay.state.work->get(), staged, 0700));
   const Status made = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
@@ -96,7 +102,7 @@ Status copy_up_special(Overlay& overlay, const std::string& path, const struct s
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
   CACHESHIM_TRY(object, overlay.state.lowers->open(path, O_PATH));
-  const KeepTimes parent_times(parent.get());
+  const KeepDirectory kept(overlay.state, parent_path(path), parent.get());
   const std::string staged = overlay.state.staged.new_name();
   const Status made = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
     CACHESHIM_CHECK(stage_special(overlay, object.fd.get(), st, staged));
@@ -127,7 +133,7 @@ Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::
     CACHESHIM_CHECK(overlay.state.links.add_copy(key, base.st_nlink, copy->work(), copy->name()));
   }
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kIndexed));
-  const KeepTimes parent_times(parent);
+  const KeepDirectory kept(overlay.state, parent_path(path), parent);
   CACHESHIM_CHECK(name_staged(overlay, copy->name(), parent, path, base));
   overlay.state.staged.set_taken(copy);
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kNamed));
@@ -156,7 +162,7 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   CACHESHIM_CHECK(overlay.state.grow(0, 1));
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
-  const KeepTimes parent_times(parent.get());
+  const KeepDirectory kept(overlay.state, parent_path(path), parent.get());
   CACHESHIM_CHECK(
       overlay.state.links.link_copy(found.key, parent.get(), std::string(base_name(path))));
   CACHESHIM_CHECK(overlay.state.links.take_name(found.key, found.st.st_nlink));
@@ -251,14 +257,15 @@ Status copy_up_tree(Overlay& overlay, const std::string& path) {
     return mark_opaque(overlay, path);
   CACHESHIM_TRY(entries, overlay.list(path));
   CACHESHIM_TRY(directory, ensure_upper_dir(overlay, path));
-  const KeepTimes times(directory.get());
   for (const ListedEntry& entry : entries) {
     const std::string child = join_path(path, entry.name);
     CACHESHIM_TRY(found, overlay.find(child));
     CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(overlay, child)
                                               : copy_up(overlay, child));
   }
-  return mark_opaque(overlay, path);
+  CACHESHIM_CHECK(mark_opaque(overlay, path));
+  announce_copy(overlay, path, directory.get(), "");  // st_nlink: see Overlay::count_directory_links()
+  return {};
 }
 
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,

@@ -48,7 +48,7 @@ enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;
 
 struct OverlayOptions {
-  // Whether copy-up keeps owners, ACLs and file capabilities.
+  // Whether copy-up keeps owners, ACLs and file capabilities. Only then, find() counts the links of directories.
   bool keep_owner = false;
   // Whether the base belongs to a store, whose records no view shows.
   bool has_store_records = true;
@@ -66,9 +66,13 @@ enum class CopyUpStep {
 // the overlay.
 class OverlayObserver {
  public:
-  // The object at `path` is now the layer's own copy, `upper`. Its ctime has changed, and so has that of its directory.
+  // The object at `path` is now the layer's own copy, `upper`. Its ctime has changed, and perhaps its st_nlink.
   // Overlay::mutex() is held exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
+  // The overlay has changed the layer's directory `path` for itself, for example for a copy-up in it. Its atime and
+  // mtime are as before, but not its ctime. Overlay::mutex() is held.
+  virtual void changed_directory(const std::string& /*path*/, const struct stat& /*before*/,
+                                 const struct stat& /*after*/) {}
   // The layer is about to get or to hide `path`, or load_layer() has found that the layer already does.
   // From now on, the lowers' object at `path` is hidden and, if `tree`, everything below it. Called
   // with Overlay::mutex() held, before the change is visible, and even if the change then fails.

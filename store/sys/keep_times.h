@@ -26,6 +26,7 @@ class KeepTimes {
   }
   KeepTimes(const KeepTimes&) = delete;
   KeepTimes& operator=(const KeepTimes&) = delete;
+  const Result<struct stat>& before() const { return st_; }
 
  private:
   const int dir_;

@@ -291,7 +291,7 @@ def hide_environment():
     ctypes.memset(begin, 0, end - begin)
 
 
-def _statx(path, flags):
+def statx_of(path, flags):
     """Returns the attributes that statx(2) reports: kind, mode, owner, size, links, inode number and times."""
     libc = ctypes.CDLL(None, use_errno=True)
     found = ctypes.create_string_buffer(256)
@@ -309,8 +309,8 @@ def compare_attributes(top):
     at_statx_force_sync = 0x2000
     paths = [top] + [os.path.join(directory, name) for directory, directories, files in os.walk(top)
                      for name in directories + files]
-    cached = {path: _statx(path, 0) for path in paths}
-    now = {path: _statx(path, at_statx_force_sync) for path in paths}
+    cached = {path: statx_of(path, 0) for path in paths}
+    now = {path: statx_of(path, at_statx_force_sync) for path in paths}
     return {path: {name: (cached[path][name], value) for name, value in now[path].items()
                    if cached[path][name] != value}
             for path in paths if cached[path] != now[path]}

@@ -58,6 +58,22 @@ def test_a_change_leaves_no_former_attributes(job, change, owns_directories):
     assert job("compare_attributes", top) == {}
 
 
+def test_a_copy_up_keeps_the_times_of_the_layers_directory(job):
+    def times():
+        found = job("statx_of", sub, at_statx_force_sync)
+        return found["mtime"], found["ctime"]
+
+    at_statx_force_sync = 0x2000
+    sub = job.path(f"{TOP}/dir/sub")
+    job("os.chmod", sub, 0o750)
+    before = times()
+    for name in ("0", "1"):
+        job("write_file", f"{sub}/{name}", b"mine", flags=os.O_WRONLY)
+        assert times() == before
+    job("os.chmod", sub, 0o700)
+    assert times() > before
+
+
 def test_publishing_leaves_no_former_attributes(job, store):
     job.put("KEY", "kernel.cubin", b"data")
     assert job("compare_attributes", job.path("triton")) == {}  # the kernel has cached those of the layer's file
