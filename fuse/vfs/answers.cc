@@ -142,14 +142,14 @@ Result<Entry> Answers::find_entry(Job& job, NodeRef parent, const std::string& n
 }
 
 Result<Entry> Answers::made_entry(Job& job, NodeRef parent, const std::string& name) {
-  CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
-  if (const auto made = job.overlay.find(path)) {
-    if (made->lock) mount_.lock_removals.forget(job, made->st);
-    mount_.nodes.names().part(parent.node, name, made->st);
-  }
-  CACHESHIM_TRY(entry, find_entry(job, parent, name));
-  if (entry.ino == 0) return Errno(EIO);  // another process has removed it from the layer
-  return entry;
+  CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
+  const DirectoryLookup lookup = mount_.timeouts.begin(job, directory);
+  Result<Found> made = job.overlay.find(join_path(directory, name));
+  if (made.failed_with(ENOENT)) return Errno(EIO);  // another process has removed it from the layer
+  if (!made) return made.error();
+  if (made->lock) mount_.lock_removals.forget(job, made->st);
+  mount_.nodes.names().part(parent.node, name, made->st);
+  return entry_of(job, parent, name, *std::move(made), lookup);
 }
 
 }  // namespace cacheshim

@@ -115,7 +115,8 @@ Result<Found> Overlay::find(const std::string& path) const {
 // layer and in all lowers.
 nlink_t Overlay::count_directory_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;
-  if (path.empty()) return kNotCounted;  // the root is merged, or contains the store's records
+  if (!state.options.keep_owner) return kNotCounted;  // View::show() shows no counts
+  if (path.empty()) return kNotCounted;               // the root is merged, or contains the store's records
   if (found.where == Where::kLowers) return found.st.st_nlink;
   if (state.index.is_opaque(path) || !find_in_base(path)) return found.st.st_nlink;
   return kNotCounted;

@@ -69,7 +69,7 @@ Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_byte
   if (Ticket other = find(state, bytes)) return Claim{std::move(other), false, {}};
   auto copy = std::make_shared<StagedCopy>(work_, new_name(), bytes);
   copies_.emplace(state, copy);
-  return Claim{std::move(copy), true, std::move(source)};
+  return Claim{std::move(copy), true, std::move(source), st};
 }
 
 Status StagedCopies::complete(const Claim& claim) {
@@ -90,12 +90,10 @@ Status StagedCopies::complete(const Claim& claim) {
 
 Status StagedCopies::make(const Claim& claim) const {
   const StagedCopy& copy = *claim.copy;
-  if (observer_ != nullptr) {
-    CACHESHIM_TRY(st, sys::stat_fd(claim.source.get()));
-    CACHESHIM_CHECK(observer_->grow(size_of_copy(st, copy.keep_bytes()), 1));
-  }
-  CACHESHIM_TRY(target,
-                sys::open_beneath(copy.work(), copy.name(), O_RDWR | O_CREAT | O_EXCL, 0600));
+  if (observer_ != nullptr)
+    CACHESHIM_CHECK(observer_->grow(size_of_copy(claim.st, copy.keep_bytes()), 1));
+  CACHESHIM_TRY(target, sys::open_beneath(copy.work(), copy.name(), O_RDWR | O_CREAT | O_EXCL,
+                                          claim.st.st_mode & 0777));
   CACHESHIM_CHECK(at_step(CopyUpStep::kBegun));
   CACHESHIM_CHECK(copy_file(claim.source.get(), target.get(),
                             {.keep_bytes = copy.keep_bytes(), .keep_owner = keep_owner_}));

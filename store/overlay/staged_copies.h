@@ -50,8 +50,9 @@ class StagedCopies {
   using Ticket = std::shared_ptr<StagedCopy>;
   struct Claim {
     Ticket copy;
-    bool is_maker;    // false: another request makes the copy
-    UniqueFd source;  // open for reading
+    bool is_maker;      // false: another request makes the copy, and the next members are not set
+    UniqueFd source;    // open for reading
+    struct stat st {};  // of the source
   };
 
   // `observer` is notified of each step of a copy; it may be null.

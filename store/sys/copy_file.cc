@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 constexpr off_t kSliceBytes = off_t{64} << 20;
+constexpr off_t kSmallBytes = 256 * 1024;
+constexpr off_t kBlock = 512;  // st_blocks' unit (inode(7))
 
 Status copy_by_hand(int source, int target, off_t begin, off_t end) {
   const auto buffer = std::make_unique<char[]>(kBufferBytes);
@@ -29,7 +31,7 @@ Status copy_by_hand(int source, int target, off_t begin, off_t end) {
     const auto want = std::min<std::size_t>(kBufferBytes, static_cast<std::size_t>(end - begin));
     const ssize_t count = ::pread(source, buffer.get(), want, begin);
     if (count == -1) return Errno::last();
-    if (count == 0) return {};
+    if (count == 0) return sys::set_size(target, end);  // the source has shrunk
     for (ssize_t done = 0; done < count;) {
       const ssize_t written = ::pwrite(target, buffer.get() + done,
                                        static_cast<std::size_t>(count - done), begin + done);
@@ -51,22 +53,29 @@ Status copy_range(int source, int target, off_t begin, off_t end) {
       return copy_by_hand(source, target, begin, end);
     }
     if (count == -1) return Errno::last();
-    if (count == 0) return {};
+    if (count == 0) return sys::set_size(target, end);  // the source has shrunk
     begin += count;
   }
   return {};
 }
 
-Status copy_data(int source, int target, off_t size, const IsWanted& is_wanted) {
+// Copies the first `size` bytes of a file with the attributes `st` into an empty file. Does without two calls that take
+// 4 % of the time of a small file's copy-up on ext4: the search for holes, and an ftruncate(2) that changes nothing.
+Status copy_data(int source, const struct stat& st, int target, off_t size,
+                 const IsWanted& is_wanted) {
   if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
+  // A file with holes may still have many blocks: beyond its end (fallocate(2)).
+  const bool may_have_holes = size > kSmallBytes || st.st_blocks * kBlock < st.st_size;
+  bool ends_in_hole = false;
   for (off_t at = 0; at < size;) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
-    const DataRange range = next_data(source, at, size);
+    const DataRange range = may_have_holes ? next_data(source, at, size) : DataRange{at, size};
     const off_t end = std::min(range.end, range.begin + kSliceBytes);
     CACHESHIM_CHECK(copy_range(source, target, range.begin, end));
+    ends_in_hole = range.begin == range.end;
     at = end;
   }
-  return sys::set_size(target, size);
+  return ends_in_hole ? sys::set_size(target, size) : Status();
 }
 
 // Reads one of two files that are compared. Returns zeros for holes, without reading them.
@@ -142,7 +151,6 @@ Result<bool> copy_owner(int target, const struct stat& st) {
 }
 
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes) {
-  constexpr off_t kBlock = 512;  // st_blocks' unit (inode(7))
   return static_cast<std::uint64_t>(std::min({st.st_size, keep_bytes, st.st_blocks * kBlock}));
 }
 
@@ -157,7 +165,9 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
     // A set-id file must not run as the service account.
     if (!kept && !S_ISDIR(st.st_mode)) mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
   }
-  CACHESHIM_CHECK(sys::set_mode(target, mode));
+  // On a journaling file system, fchmod(2) takes much longer than fstat(2), even if it changes nothing.
+  CACHESHIM_TRY(made, sys::stat_fd(target));
+  if ((made.st_mode & 07777) != mode) CACHESHIM_CHECK(sys::set_mode(target, mode));
   if (keep_owner) CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_last));
   return copy_times(target, st);
 }
@@ -165,7 +175,7 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
 Status copy_file(int source, int target, const CopyOptions& options) {
   CACHESHIM_TRY(st, sys::stat_fd(source));
   const off_t size = std::min(st.st_size, options.keep_bytes);
-  if (size > 0) CACHESHIM_CHECK(copy_data(source, target, size, options.is_wanted));
+  if (size > 0) CACHESHIM_CHECK(copy_data(source, st, target, size, options.is_wanted));
   if (options.is_for_base) return copy_times(target, st);
   return copy_attributes(source, target, st, options.keep_owner);
 }

@@ -48,8 +48,9 @@ UserCredentials::UserCredentials(int fd) {
 
 UserCredentials::~UserCredentials() {
   if (!is_changed_) return;
+  // Also gives the thread all capabilities for file systems that it is permitted to have (capabilities(7)).
   (void)::setfsuid(0);
-  set_capabilities(before_);
+  if ((before_[0].effective & kResource) != 0) set_capabilities(before_);
 }
 
 }  // namespace cacheshim
