@@ -103,6 +103,17 @@ void check_log(Findings& findings) {
                 "name a file that this user may write");
 }
 
+// doctor has a single thread, so no file is created with the other umask.
+void check_umask(Findings& findings) {
+  const mode_t mask = ::umask(022);
+  (void)::umask(mask);
+  if ((mask & S_IROTH) == 0) return;
+  findings.warn(kCheck, fmt::format("umask {:04o}", mask),
+                "others may not read what jobs that are started from here build, so a mount of several users does "
+                "not publish it",
+                "'umask 022' in the job script");
+}
+
 void check_mount_variable(const DoctorContext& context, Findings& findings) {
   const auto mount = find_variable(kMountVariable);
   if (!mount) {
@@ -205,6 +216,7 @@ void check_environment(const DoctorContext& context, Findings& findings) {
   check_ids(findings);
   check_switches(findings);
   check_log(findings);
+  check_umask(findings);
   check_mount_variable(context, findings);
   const ProfileSet set =
       load_profiles(profile_directories(find_installation().profiles, context.config));

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/jobs/job_publishing.h"
 
+#include <unistd.h>
+
+#include "common/root_process.h"
 #include "store/sys/paths.h"
+#include "store/sys/process.h"
 
 namespace cacheshim {
 
@@ -60,6 +64,14 @@ std::string JobPublishing::why_refused() const { return parts_.policy.why_refuse
 
 PublishingJob JobPublishing::identity() const {
   return {parts_.job_id, parts_.life.cycle(), parts_.views.owner()};
+}
+
+bool JobPublishing::has_one_user() const {
+  static const bool has_one = [] {
+    const auto map = read_proc(::getpid(), "uid_map");
+    return parse_uid_map(map ? *map : "").has_one_user;
+  }();
+  return has_one;
 }
 
 bool JobPublishing::has_rejected(const std::string& unit) {

@@ -62,6 +62,7 @@ class JobPublishing final : public PublishHooks {
   bool note_kept(const std::string& unit, const std::string& reason) override;
   std::string why_refused() const override;
   PublishingJob identity() const override;
+  bool has_one_user() const override;
   bool has_rejected(const std::string& unit) override;
   void settle_rejected(const std::string& unit) override;
   bool may_replace() const override;

@@ -32,7 +32,7 @@ std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
   if (!stage || stage->is_group || stage->files.empty()) return std::nullopt;
   const auto agrees = stage_files(*stage, hooks);
   if (!agrees || !*agrees || !stage->is_new || stage->replaces()) return std::nullopt;
-  if (!stage->add_digests() || !stage->seal()) return std::nullopt;
+  if (!stage->add_digests() || !stage->seal(overlay)) return std::nullopt;
   return *std::move(stage);
 }
 

@@ -75,9 +75,10 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     if (!st || !is_same_file(*st, file.source)) return false;
     // A linked file has exactly two names: the layer's and the staged one. Through a third name, the job could write to
     // it.
-    const bool is_alone =
-        !file.is_linked || (st->st_nlink == 2 && stage.is_sealed(file, now->get(), *st));
-    return is_alone && !hooks.is_being_written(st->st_dev, st->st_ino);
+    const bool is_as_staged = file.is_linked
+                                  ? st->st_nlink == 2 && stage.is_sealed(file, now->get(), *st)
+                                  : st->st_mode == file.source.st_mode;
+    return is_as_staged && !hooks.is_being_written(st->st_dev, st->st_ino);
   };
   return std::all_of(stage.files.begin(), stage.files.end(), is_same);
 }

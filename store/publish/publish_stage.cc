@@ -17,7 +17,7 @@ namespace {
 
 // Returns the mode of a published file. Only the service account, which owns the base, can write
 // it. All users can read it if `opens_all` is set or if the job's file was readable by others;
-// otherwise only the service account can.
+// otherwise only the service account can (PublishHooks::has_one_user()).
 mode_t published_mode(mode_t mode, bool opens_all) {
   const bool open_to_others = opens_all || (mode & S_IROTH) != 0;
   const bool executable = (mode & S_IXUSR) != 0;
@@ -79,11 +79,17 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
 
 // Gives the files to the service account, which owns the base: with owner=keep, the previous owner
 // could otherwise still write to them. Sets the mode last, because an ACL changes the mode.
-Status Publisher::Stage::seal() const {
+//
+// A linked file is still the job's: under the overlay's mutex, no request changes its mode, so that a job which closes
+// its file meanwhile does not find it open. Errors: ESTALE if the job has changed the mode since the file was staged.
+Status Publisher::Stage::seal(const Overlay& overlay) const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
+    const ReaderLock lock(overlay.mutex());
     CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), tree_path(file.rest),
                                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    CACHESHIM_TRY(now, sys::stat_fd(fd.get()));
+    if (file.is_linked && now.st_mode != file.source.st_mode) return Errno(ESTALE);
     if (file.source.st_uid != sys::own_uid() || file.source.st_gid != sys::own_gid()) {
       CACHESHIM_TRY(is_ours, give_away(fd.get(), sys::own_uid(), sys::own_gid()));
       if (!is_ours) return Errno(EPERM);
@@ -135,7 +141,8 @@ Status Publisher::Stage::add_digests() {
 
 Result<bool> Publisher::Stage::are_equal(const StagedFile& file, int source, int theirs) const {
   CACHESHIM_TRY(st, sys::stat_fd(theirs));
-  if ((st.st_mode & S_IFMT) != (file.source.st_mode & S_IFMT)) return false;
+  // A job that has made a published file executable must not lose this change.
+  if (((st.st_mode ^ file.source.st_mode) & (S_IFMT | S_IXUSR)) != 0) return false;
   if (!file.link_target.empty()) {
     CACHESHIM_TRY(target, sys::read_link_at(theirs, ""));
     return target == file.link_target;

@@ -48,7 +48,7 @@ struct Publisher::Stage {
   // attributes that a job can set (job_xattrs.h). A staged link is the same inode as the layer's
   // file, so this also changes that file: call it only when nothing else prevents publishing.
   // Errors: EPERM if the owner cannot be changed.
-  Status seal() const;
+  Status seal(const Overlay& overlay) const EXCLUDES(overlay.mutex());
   // Whether a file that was staged as a link is as seal() has left it. `object` is any descriptor of the
   // file. The job can change the file's attributes until the layer loses the name.
   bool is_sealed(const StagedFile& file, int object, const struct stat& now) const;

@@ -54,6 +54,9 @@ bool wait_until_unwritable(int fd) {
 
 std::string Publisher::why_kept(Errno error) {
   if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EACCES) {
+    return "a file of it may only be read by its owner or group (mode, umask)";
+  }
   if (error.code() == EOVERFLOW) return "a file of it is larger than 1 TiB";
   if (error.code() == EFBIG) return "a file that names paths is too large, or nested too deeply";
   if (error.code() == EPERM) {
@@ -108,7 +111,8 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
     if (report.failed_with(ECANCELED)) break;  // the caller no longer wants the result
     if (!hooks.why_refused().empty()) return refuse(unit, hooks);
     const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
-    if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
+    const bool is_refused = report.failed_with(EPERM) || report.failed_with(EACCES);
+    if (is_news && is_refused) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: the last close causes a new attempt
     is_full = report.failed_with(ENOSPC) || report.failed_with(EDQUOT);
     if (is_news && !busy && !is_full) {
@@ -125,8 +129,8 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 }
 
 // Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it
-// contains an object that must not be published, EACCES if its job may not publish, EOVERFLOW if a
-// file is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if
+// contains an object that must not be published, EACCES if its job may not publish or not all users may
+// read its files, EOVERFLOW if a file is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if
 // it records that the job has rejected the base's entry; does not reset what an earlier attempt has set.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks, const IsWanted& is_wanted,
@@ -154,7 +158,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
 Result<PublishReport> Publisher::complete(Overlay& overlay, Stage& stage, const std::string& unit,
                                           PublishHooks& hooks) {
   CACHESHIM_CHECK(stage.add_digests());
-  CACHESHIM_CHECK(stage.seal());
+  CACHESHIM_CHECK(stage.seal(overlay));
   CACHESHIM_CHECK(sync(stage));
   CACHESHIM_CHECK(commit(overlay, stage, unit, hooks));
   return account(stage);
@@ -201,6 +205,12 @@ bool Publisher::opens_all(int upper, const std::string& unit) const {
   const auto st = directory ? sys::stat_fd(directory->get()) : directory.error();
   constexpr mode_t kOpen = S_IROTH | S_IXOTH;
   return st && (st->st_mode & kOpen) == kOpen;
+}
+
+// Whether every user may read the file once it is published. If not, even its maker could not: the
+// service account would own it.
+bool Publisher::is_open_to_readers(const Stage& stage, const struct stat& st) {
+  return stage.opens_all || (st.st_mode & S_IROTH) != 0;
 }
 
 Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
@@ -353,6 +363,7 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     CACHESHIM_TRY(st, sys::stat_fd(source.get()));
     if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
     if (st.st_size > kMostDigestBytes) return Errno(EOVERFLOW);
+    if (!is_open_to_readers(stage, st) && !hooks.has_one_user()) return Errno(EACCES);
     file.source = st;
     CACHESHIM_TRY(is_foreign, has_foreign_paths(stage.upper.get(), stage.path_of(file)));
     if (is_foreign) return Errno(EPERM);

@@ -104,6 +104,7 @@ class Publisher {
   std::shared_ptr<Mutex> staging_lock(const Overlay& overlay, const std::string& unit);
   bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
+  static bool is_open_to_readers(const Stage& stage, const struct stat& st);
   // From this number of files on, one syncfs(2) is faster than an fsync(2) per file.
   static constexpr std::size_t kSyncWholeFrom = 256;
   static constexpr const char* kOtherVersion =

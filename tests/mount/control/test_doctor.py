@@ -401,6 +401,12 @@ def test_variables_that_the_library_sets_for_children_are_known(doctor, store):
     assert doctor("--store", store, env=env).of("environment") == []
 
 
+def test_a_umask_that_keeps_entries_from_being_published(program, store, home):
+    words = ["sh", "-c", 'umask 027; exec "$0" "$@"', program, "doctor", "--json", "--store", store]
+    report = Report(mounts.run(*words, env={"HOME": str(home)}))
+    check_finding(report, "environment", "warning", "umask 0027", "not publish", "umask 022")
+
+
 def test_the_mount_that_jobs_would_use_is_another(mount, doctor, scratch):
     check_finding(doctor("--mount", mount.path), "environment", "warning", "CACHESHIM_MOUNT",
                   "is not set", f"export CACHESHIM_MOUNT={mount.path}")

@@ -2,7 +2,6 @@
 """[publish] allow: which users' work is published; the kernel identifies the writers of a layer."""
 
 import os
-import stat
 import subprocess
 import uuid
 
@@ -126,16 +125,32 @@ def test_a_job_can_only_lower_its_policy(mount, job_of, policy):
     assert mount.stats()["publish_refused"] == 0
 
 
-def test_closed_files_are_published_closed(mount, job_of):
+def test_an_entry_with_a_closed_file_stays_with_its_job(mount, job_of):
+    """The service account would own the published file, so even the job that has made it could not read it any more."""
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     trusted.put("KEY", "k.cubin", b"secret")
     trusted("os.chmod", trusted.path("triton/KEY/k.cubin"), 0o600)
     trusted.put_group("KEY", {"k.json": b"{}"})
-    closed = mount.base("triton/KEY/k.cubin").stat()
-    assert stat.S_IMODE(closed.st_mode) == 0o600 and closed.st_uid == 0
-    with pytest.raises(PermissionError):
+    assert not mount.base("triton/KEY").exists()
+    assert trusted.read("triton/KEY/k.cubin") == b"secret"
+    with pytest.raises(FileNotFoundError):
         stranger.read("triton/KEY/k.cubin")
-    assert stranger.read("triton/KEY/k.json") == b"{}"
+    trusted("os.chmod", trusted.path("triton/KEY/k.cubin"), 0o644)
+    mount.end_job("one")
+    assert stranger.read("triton/KEY/k.cubin") == b"secret"
+
+
+def test_a_job_whose_umask_closes_its_files_uses_them_and_leaves_the_entry_to_others(mount, job_of):
+    one, again = job_of(mount, "one", TRUSTED), job_of(mount, "again", TRUSTED)
+    one("os.umask", 0o077)
+    for job in (one, again):
+        whole = job.put_group("KEY", KERNEL)
+        assert {name: job.read(f"triton/KEY/{name}") for name in whole} == whole
+        assert is_published(mount) == (job is again)
+    assert explain(mount, "triton/KEY/k.cubin", "one")["from"] == "layer"
+    stranger = job_of(mount, "two", STRANGER)
+    assert {name: stranger.read(f"triton/KEY/{name}") for name in whole} == whole
+    assert mount.stats()["publish_refused"] == 1
 
 
 # ---- jobs identified by cgroups

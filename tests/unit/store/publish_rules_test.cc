@@ -86,7 +86,9 @@ class NoHooks : public PublishHooks {
   }
   std::string why_refused() const override { return refused; }
   PublishingJob identity() const override { return {"j1", "2", 20001}; }
+  bool has_one_user() const override { return is_private; }
   void published(const std::string& path, const struct stat&) override { order.push_back(path); }
+  bool is_private = false;
   std::set<std::string> conflicts;
   std::map<std::string, std::string> kept;
   std::string refused;
@@ -328,6 +330,9 @@ TEST_F(PublishRules, FilesOfMkstempAreAsOpenAsTheirDirectory) {
   }
   put("rules/web/f.body", "x");
   EXPECT_EQ(publish("temporary/open/f").files, 1U);
+  EXPECT_EQ(publish("temporary/closed/f").files, 0U);
+  EXPECT_EQ(publish("rules/web/f.body").files, 0U);
+  hooks_.is_private = true;
   EXPECT_EQ(publish("temporary/closed/f").files, 1U);
   EXPECT_EQ(publish("rules/web/f.body").files, 2U);
   EXPECT_EQ(mode_of("temporary/open/f"), 0644U);
