@@ -255,6 +255,7 @@ MountOptions mount_options_of(const DaemonOptions& options, std::string routes,
           .gc = options.gc,
           .gc_interval = options.gc_interval,
           .direct = direct,
+          .open_files = options.open_files,
           .allow = options.allow,
           .verify_on_open = options.verify_on_open,
           .limits = options.limits};

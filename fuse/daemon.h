@@ -49,6 +49,7 @@ struct DaemonOptions {
   std::vector<Profile> profiles;
   std::string cuda_defaults;  // common/cuda_defaults.h, for the processes of jobs
   PublishPolicy publish = PublishPolicy::kComplete;
+  bool open_files = false;            // Publisher::open_all_files()
   std::optional<PublishAllow> allow;  // nothing: everybody may publish
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};

@@ -94,6 +94,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
     jobs.restrict_publishing();
     publishing.publisher().rejected().trust_publishers();
   }
+  if (options.open_files) publishing.publisher().open_all_files();
   jobs.set_lock_access(lock_access);
   jobs.set_quota(quota_);
   jobs.set_invalidator(invalidation);

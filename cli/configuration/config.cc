@@ -33,6 +33,7 @@ void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
     config.publish = parse_publish_policy(*policy);
     if (!config.publish) publish.report("policy", "must be one of never, end, complete");
   }
+  config.open_files = publish.find_bool("open_files");
   config.allow = read_publish_allow(publish, problem);
   publish.finish();
 }

@@ -22,6 +22,7 @@ struct Config {
   std::optional<std::chrono::seconds> layer_keep;
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
+  std::optional<bool> open_files;
   std::optional<PublishAllow> allow;
   std::string cuda_defaults;  // [cuda], in the format of the run directory's file `cuda`
   std::optional<bool> verify_on_open;

@@ -136,6 +136,7 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   }
   options.profiles = load_all_profiles(shipped_profiles, arguments.config);
   options.publish = config.publish.value_or(options.publish);
+  options.open_files = config.open_files.value_or(options.open_files);
   options.allow = config.allow;
   options.job_idle = config.job_idle.value_or(options.job_idle);
   options.layer_keep = config.layer_keep.value_or(options.layer_keep);

@@ -111,7 +111,7 @@ void check_umask(Findings& findings) {
   findings.warn(kCheck, fmt::format("umask {:04o}", mask),
                 "others may not read what jobs that are started from here build, so a mount of several users does "
                 "not publish it",
-                "'umask 022' in the job script");
+                "'umask 022' in the job script, or open_files in the section [publish] of the configuration");
 }
 
 void check_mount_variable(const DoctorContext& context, Findings& findings) {

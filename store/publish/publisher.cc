@@ -196,9 +196,11 @@ void Publisher::renew_base(const Overlay& overlay, const Stage& stage) {
   each_path([&](const std::string& path) { (void)misses->renew(path); });
 }
 
-// Returns true if the unit's files lack permissions for other users only because the program creates
-// them by mkstemp(3) (Profile::mkstemp): the directory that contains the unit is open to all users.
+// Returns true if all users may read the unit's files once they are published: if the configuration says so, or if
+// the files lack permissions for other users only because the program creates them by mkstemp(3) (Profile::mkstemp),
+// which means that the directory that contains the unit is open to all users.
 bool Publisher::opens_all(int upper, const std::string& unit) const {
+  if (opens_all_files_) return true;
   const auto ref = entries_.find(unit);
   if (!ref || !ref->profile->mkstemp) return false;
   const auto directory = sys::open_beneath(upper, parent_path(unit), O_PATH | O_DIRECTORY);

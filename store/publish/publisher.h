@@ -39,6 +39,8 @@ class Publisher {
   Publisher(const Store& store, const EntryMap& entries, Counters& counters)
       : store_(store), entries_(entries), counters_(counters), rejected_(store, counters) {}
 
+  // Makes all published files readable for all users, whatever their modes were. Call before publishing begins.
+  void open_all_files() { opens_all_files_ = true; }
   RejectedEntries& rejected() { return rejected_; }
   const RejectedEntries& rejected() const { return rejected_; }
 
@@ -184,6 +186,7 @@ class Publisher {
   const EntryMap& entries_;
   Counters& counters_;
   RejectedEntries rejected_;
+  bool opens_all_files_ = false;
   UnitLocks staging_locks_{LockRank::kStagedUnit};  // a lock for each unit of each job; see staging_lock()
   UnitLocks commit_locks_{LockRank::kCommittedUnit};
   UnitTurns turns_;

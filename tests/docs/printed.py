@@ -243,6 +243,7 @@ DOCUMENTS = {
     },
     "docs/trust.md": {
         ("Trust: who may publish", "[publish]"): Configuration(),
+        ("Files that others may not read", "[publish]"): Configuration(),
         ("Verifying published files", "verify_on_open"): Configuration(),
     },
     "docs/man/cacheshim.1": {

@@ -153,6 +153,18 @@ def test_a_job_whose_umask_closes_its_files_uses_them_and_leaves_the_entry_to_ot
     assert mount.stats()["publish_refused"] == 1
 
 
+def test_the_configuration_can_open_what_a_umask_closes(mount_store, store, scratch, job_of):
+    config = scratch / "open.toml"
+    config.write_text("[publish]\nopen_files = true\n")
+    mount = mount_store(store, "--config", config)
+    one = job_of(mount, "one", TRUSTED)
+    one("os.umask", 0o077)
+    whole = one.put_group("KEY", KERNEL)
+    for job in (one, job_of(mount, "two", STRANGER)):
+        assert {name: job.read(f"triton/KEY/{name}") for name in whole} == whole
+    assert {file.stat().st_mode & 0o777 for file in mount.base("triton/KEY").iterdir()} == {0o644}
+
+
 # ---- jobs identified by cgroups
 
 @pytest.fixture

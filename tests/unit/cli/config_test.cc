@@ -35,6 +35,12 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(config.publish, PublishPolicy::kEnd);
 }
 
+TEST(Config, ReadsWhetherAllFilesArePublishedReadable) {
+  EXPECT_FALSE(parse_config("[publish]\n", "c.toml").open_files);
+  EXPECT_EQ(parse_config("[publish]\nopen_files = true\n", "c.toml").open_files, true);
+  EXPECT_NE(refusal("[publish]\nopen_files = 1\n").find("must be true or false"), std::string::npos);
+}
+
 TEST(Config, ReadsThePublishers) {
   EXPECT_FALSE(parse_config("[publish]\n", "c.toml").allow);
   const Config some = parse_config(

@@ -405,6 +405,15 @@ TEST_F(PublisherTest, AnEntryWithAFileThatNotAllUsersMayReadStaysInTheLayer) {
   EXPECT_EQ(publish("fam/K").files, 2U);
 }
 
+TEST_F(PublisherTest, TheConfigurationMayOpenFilesThatNotAllUsersMayRead) {
+  begin("K");
+  put("fam/K/done-closed", "2");
+  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/done-closed").c_str(), 0700), 0);
+  publisher_->open_all_files();
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  EXPECT_EQ(mode_of("base/fam/K/done-closed"), 0755U);
+}
+
 TEST_F(PublisherTest, AFileThatWasMadeExecutableAfterPublishingStaysInTheLayer) {
   begin("K");
   put("fam/K/done-a", "2");
