@@ -128,10 +128,10 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   return nothing;
 }
 
-// Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it
-// contains an object that must not be published, EACCES if its job may not publish or not all users may
-// read its files, EOVERFLOW if a file is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if
-// it records that the job has rejected the base's entry; does not reset what an earlier attempt has set.
+// Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it contains an object that
+// must not be published, EACCES if its job may not publish or not all users may read its files, EOVERFLOW if a file
+// is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if it records that the
+// job has rejected the base's entry; does not reset what an earlier attempt has set.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks, const IsWanted& is_wanted,
                                              bool& is_rejected) {
