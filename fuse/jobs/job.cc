@@ -192,8 +192,8 @@ void Job::copied_up(const std::string& path, const struct stat& upper) {
 }
 
 // If only the ctime has changed, the attributes that the kernel has cached are still those that are shown.
-void Job::changed_directory(const std::string& path, const struct stat& before,
-                            const struct stat& after) {
+void Job::copied_into(const std::string& path, const struct stat& before,
+                      const struct stat& after) {
   overlay.mutex().assert_held_shared();
   const NodeIndex node = nodes_.names().find_path(view_root, path);
   if (node != 0) nodes_.objects().keep_ctime(node, before.st_ctim, after.st_ctim);

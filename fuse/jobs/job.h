@@ -125,8 +125,8 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
 
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
-  void changed_directory(const std::string& path, const struct stat& before,
-                         const struct stat& after) override;
+  void copied_into(const std::string& path, const struct stat& before,
+                   const struct stat& after) override;
   // Makes the kernel request the attributes of the object at `path` again.
   void attributes_changed(std::string_view path) const REQUIRES_SHARED(overlay.mutex());
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }

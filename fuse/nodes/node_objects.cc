@@ -4,12 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "store/sys/same_time.h"
+
 namespace cacheshim {
 namespace {
-
-bool is_same_time(const timespec& left, const timespec& right) {
-  return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
-}
 
 timespec shown_by(const Node& node, const timespec& actual) {
   if (!node.extra || !node.extra->ctime) return actual;

@@ -9,16 +9,10 @@
 #include "store/base/base_units.h"
 #include "store/base/verifier.h"
 #include "store/sys/paths.h"
+#include "store/sys/same_time.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
-namespace {
-
-bool is_same_time(const timespec& left, const timespec& right) {
-  return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
-}
-
-}  // namespace
 
 bool OpenVerifier::Stamp::operator==(const Stamp& other) const {
   return device == other.device && inode == other.inode && size == other.size &&

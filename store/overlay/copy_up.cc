@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "store/overlay/common_names.h"
-#include "store/overlay/keep_directory.h"
 #include "store/overlay/layer_names.h"
 #include "store/sys/copy_file.h"
+#include "store/sys/keep_times.h"
 #include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
@@ -29,24 +30,42 @@ Status name_staged(Overlay& overlay, const std::string& staged, int parent, cons
   return named;
 }
 
-// `directory`: open; `path` leads to its object `name`, or to itself if `name` is "".
-void announce_copy(const Overlay& overlay, const std::string& path, int directory,
-                   const std::string& name) {
+void announce_copy(const Overlay& overlay, const std::string& path, int parent) {
   if (overlay.state.observer == nullptr) return;
-  const auto upper = sys::stat_at(directory, name);
+  const auto upper = sys::stat_at(parent, std::string(base_name(path)));
   if (upper) overlay.state.observer->copied_up(path, *upper);
 }
 
-void announce_copy(const Overlay& overlay, const std::string& path, int parent) {
-  announce_copy(overlay, path, parent, std::string(base_name(path)));
-}
+// Use while a copy gets its name in the layer's directory `path`. The destructor restores the times that can be set,
+// and tells the observer.
+class KeepDirectory {
+ public:
+  // `directory`: open. All must outlive this object.
+  KeepDirectory(const Overlay& overlay, std::string_view path, int directory)
+      : overlay_(overlay), path_(path), directory_(directory), times_(std::in_place, directory) {}
+  ~KeepDirectory() {
+    const Result<struct stat> before = times_->before();
+    times_.reset();
+    if (overlay_.state.observer == nullptr || !before) return;
+    const auto after = sys::stat_fd(directory_);
+    if (after) overlay_.state.observer->copied_into(std::string(path_), *before, *after);
+  }
+  KeepDirectory(const KeepDirectory&) = delete;
+  KeepDirectory& operator=(const KeepDirectory&) = delete;
+
+ private:
+  const Overlay& overlay_;
+  const std::string_view path_;
+  const int directory_;
+  std::optional<KeepTimes> times_;
+};
 
 Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
                          const struct stat& st) REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(overlay.state.grow(0, 1));
   CACHESHIM_TRY(base, overlay.state.lowers->open(path, O_PATH | O_DIRECTORY));
   overlay.state.shadow(path, false);
-  const KeepDirectory kept(overlay.state, parent_path(path), parent);
+  const KeepDirectory kept(overlay, parent_path(path), parent);
   const std::string staged = overlay.state.staged.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(overlay.state.work->get(), staged, 0700));
   const Status made = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
@@ -102,7 +121,7 @@ Status copy_up_special(Overlay& overlay, const std::string& path, const struct s
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
   CACHESHIM_TRY(object, overlay.state.lowers->open(path, O_PATH));
-  const KeepDirectory kept(overlay.state, parent_path(path), parent.get());
+  const KeepDirectory kept(overlay, parent_path(path), parent.get());
   const std::string staged = overlay.state.staged.new_name();
   const Status made = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
     CACHESHIM_CHECK(stage_special(overlay, object.fd.get(), st, staged));
@@ -133,7 +152,7 @@ Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::
     CACHESHIM_CHECK(overlay.state.links.add_copy(key, base.st_nlink, copy->work(), copy->name()));
   }
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kIndexed));
-  const KeepDirectory kept(overlay.state, parent_path(path), parent);
+  const KeepDirectory kept(overlay, parent_path(path), parent);
   CACHESHIM_CHECK(name_staged(overlay, copy->name(), parent, path, base));
   overlay.state.staged.set_taken(copy);
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kNamed));
@@ -162,7 +181,7 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   CACHESHIM_CHECK(overlay.state.grow(0, 1));
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
-  const KeepDirectory kept(overlay.state, parent_path(path), parent.get());
+  const KeepDirectory kept(overlay, parent_path(path), parent.get());
   CACHESHIM_CHECK(
       overlay.state.links.link_copy(found.key, parent.get(), std::string(base_name(path))));
   CACHESHIM_CHECK(overlay.state.links.take_name(found.key, found.st.st_nlink));
@@ -194,6 +213,15 @@ Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
     }
   }
   return claim ? overlay.state.staged.complete(*claim) : Status();
+}
+
+// Call when the layer has all that the view shows in the directory. Then the directory's links can be counted
+// (Overlay::count_directory_links()), so its attributes change.
+Status complete_tree(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex()) {
+  CACHESHIM_CHECK(mark_opaque(overlay, path));
+  CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
+  announce_copy(overlay, path, parent.get());
+  return {};
 }
 
 }  // namespace
@@ -254,18 +282,16 @@ Status copy_up_tree(Overlay& overlay, const std::string& path) {
   if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);
   // If the base has nothing there, nothing needs to be copied.
   if (overlay.state.index.has_directory(path) && overlay.find_in_base(path).failed_with(ENOENT))
-    return mark_opaque(overlay, path);
+    return complete_tree(overlay, path);
   CACHESHIM_TRY(entries, overlay.list(path));
-  CACHESHIM_TRY(directory, ensure_upper_dir(overlay, path));
+  CACHESHIM_CHECK(ensure_directory(overlay, path));
   for (const ListedEntry& entry : entries) {
     const std::string child = join_path(path, entry.name);
     CACHESHIM_TRY(found, overlay.find(child));
     CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(overlay, child)
                                               : copy_up(overlay, child));
   }
-  CACHESHIM_CHECK(mark_opaque(overlay, path));
-  announce_copy(overlay, path, directory.get(), "");  // st_nlink: see Overlay::count_directory_links()
-  return {};
+  return complete_tree(overlay, path);
 }
 
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,

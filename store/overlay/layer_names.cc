@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "store/overlay/copy_up.h"
-#include "store/overlay/keep_directory.h"
+#include "store/sys/keep_times.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 
@@ -72,8 +72,8 @@ Status mark_opaque(Overlay& overlay, const std::string& path) {
   overlay.state.shadow(path, true);
   CACHESHIM_CHECK(ensure_directory(overlay, path));
   CACHESHIM_CHECK(
-      overlay.state.upper_paths->at(marker_in(path), [&](int dir, const std::string& marker) {
-        const KeepDirectory kept(overlay.state, path, dir, std::string(parent_path(marker)));
+      overlay.state.upper_paths->at(marker_in(path), [](int dir, const std::string& marker) {
+        const KeepTimes times(dir, std::string(parent_path(marker)));
         return make_marker(dir, marker);
       }));
   overlay.state.index.add_opaque(path);

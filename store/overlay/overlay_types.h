@@ -69,10 +69,10 @@ class OverlayObserver {
   // The object at `path` is now the layer's own copy, `upper`. Its ctime has changed, and perhaps its st_nlink.
   // Overlay::mutex() is held exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-  // The overlay has changed the layer's directory `path` for itself, for example for a copy-up in it. Its atime and
-  // mtime are as before, but not its ctime. Overlay::mutex() is held.
-  virtual void changed_directory(const std::string& /*path*/, const struct stat& /*before*/,
-                                 const struct stat& /*after*/) {}
+  // A copy has got its name in the layer's directory `path`. The directory's atime and mtime are as before, but not its
+  // ctime. Overlay::mutex() is held exclusively.
+  virtual void copied_into(const std::string& /*path*/, const struct stat& /*before*/,
+                           const struct stat& /*after*/) {}
   // The layer is about to get or to hide `path`, or load_layer() has found that the layer already does.
   // From now on, the lowers' object at `path` is hidden and, if `tree`, everything below it. Called
   // with Overlay::mutex() held, before the change is visible, and even if the change then fails.

@@ -10,6 +10,7 @@
 #include "store/overlay/layer_upkeep.h"
 #include "store/publish/publish_stage.h"
 #include "store/sys/rename_flags.h"
+#include "store/sys/same_time.h"
 #include "store/sys/sys.h"
 
 // The last step of publishing: the staged files enter the base, and leave the layer.
@@ -23,8 +24,7 @@ constexpr std::size_t kMostFieldBytes = 128;  // for a file's size and digest
 
 bool is_same_file(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
-         left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
-         left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
+         left.st_size == right.st_size && is_same_time(left.st_mtim, right.st_mtim);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class PublishHooks {
   // publisher calls this again, with Overlay::mutex() held exclusively, before it changes the base.
   virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
-  // Whether the mount has only one user. Only he then needs to read what is published.
+  // Whether the mount has only one user. Nobody else then needs to read what is published.
   virtual bool has_one_user() const { return false; }
   // Whether the job has opened the base's entry and then changed the entry in its view.
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }

@@ -5,83 +5,16 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <future>
-#include <map>
 #include <memory>
-#include <set>
 
 #include "store/overlay/changes.h"
 #include "store/overlay/copy_up.h"
-#include "store/publish/publisher.h"
 #include "store/sys/digest.h"
-#include "tests/unit/support/overlay_fixture.h"
+#include "tests/unit/store/publisher_fixture.h"
 
 namespace cacheshim {
 namespace {
-
-class Hooks : public PublishHooks {
- public:
-  bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
-  bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
-  bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
-  bool note_kept(const std::string& unit, const std::string& reason) override {
-    return std::exchange(kept[unit], reason) != reason;
-  }
-  std::string why_refused() const override {
-    return refuse_at_look > 0 && ++looks >= refuse_at_look ? "since then" : refused;
-  }
-  PublishingJob identity() const override {
-    if (once_compared) std::exchange(once_compared, nullptr)();
-    return {"j1", "2", 20001};
-  }
-  bool has_one_user() const override { return is_private; }
-  void published(const std::string& path, const struct stat&) override { paths.insert(path); }
-
-  bool is_private = false;
-  std::set<ino_t> writing;
-  std::set<std::string> paths;
-  std::set<std::string> conflicts;
-  std::map<std::string, std::string> kept;
-  std::string refused;
-  int refuse_at_look = 0;
-  mutable int looks = 0;
-  // Called once, after a unit was compared with the base's unit of the same name.
-  mutable std::function<void()> once_compared;
-};
-
-class PublisherTest : public OverlayTest {
- protected:
-  PublisherTest() {
-    auto opened = Store::open(scratch_ / "base", "");
-    store_ = std::make_unique<Store>(std::get<Store>(std::move(opened)));
-    publisher_ = std::make_unique<Publisher>(*store_, entries_, counters_);
-    EXPECT_TRUE(changes::make_dir(overlay_, "fam", 0755));
-  }
-  void begin(const std::string& key) {
-    ASSERT_TRUE(changes::make_dir(overlay_, "fam/" + key, 0755));
-  }
-  mode_t mode_of(const std::string& name) {
-    struct stat st {};
-    EXPECT_EQ(::stat((scratch_ / name).c_str(), &st), 0) << name;
-    return st.st_mode & 07777;
-  }
-  PublishReport publish(const std::string& unit) {
-    return publisher_->publish(overlay_, unit, hooks_);
-  }
-  bool is_staged(const std::string& name) {
-    namespace fs = std::filesystem;
-    const fs::recursive_directory_iterator staged(scratch_ / "base/.cacheshim/staging");
-    return std::any_of(fs::begin(staged), fs::end(staged), [&](const fs::directory_entry& entry) {
-      return entry.path().filename() == name;
-    });
-  }
-
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<Publisher> publisher_;
-  Hooks hooks_;
-};
 
 TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
   begin("K");
@@ -374,80 +307,6 @@ TEST(UnitTurns, AJobGetsItsTurnWhenTheOneBeforeItEnds) {
                            [&] { return UnitTurns::Turn(turns, "fam/A", kForever).is_held(); });
   first.reset();
   EXPECT_TRUE(second.get());
-}
-
-TEST_F(PublisherTest, ModesInTheBaseAreSetByTheStore) {
-  begin("K");
-  put("fam/K/open", "1");
-  put("fam/K/done-closed", "2");
-  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/open").c_str(), 04775), 0);
-  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/done-closed").c_str(), 0660), 0);
-  hooks_.is_private = true;
-  (void)publish("fam/K");
-  EXPECT_EQ(mode_of("base/fam/K"), 0755U);
-  EXPECT_EQ(mode_of("base/fam/K/open"), 0755U);
-  EXPECT_EQ(mode_of("base/fam/K/done-closed"), 0600U);
-}
-
-TEST_F(PublisherTest, AnEntryWithAFileThatNotAllUsersMayReadStaysInTheLayer) {
-  begin("K");
-  put("fam/K/open", "1");
-  put("fam/K/done-closed", "2");
-  const std::string closed = scratch_ / "upper/fam/K/done-closed";
-  for (const mode_t mode : {0600U, 0660U, 0700U}) {
-    ASSERT_EQ(::chmod(closed.c_str(), mode), 0);
-    EXPECT_EQ(publish("fam/K").incomplete, 1U);
-    EXPECT_EQ(mode_of("upper/fam/K/done-closed"), mode);
-  }
-  EXPECT_FALSE(scratch_.exists("base/fam/K"));
-  EXPECT_NE(hooks_.kept["fam/K"].find("umask"), std::string::npos);
-  ASSERT_EQ(::chmod(closed.c_str(), 0604), 0);
-  EXPECT_EQ(publish("fam/K").files, 2U);
-}
-
-TEST_F(PublisherTest, TheConfigurationMayOpenFilesThatNotAllUsersMayRead) {
-  begin("K");
-  put("fam/K/done-closed", "2");
-  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/done-closed").c_str(), 0700), 0);
-  publisher_->open_all_files();
-  EXPECT_EQ(publish("fam/K").files, 1U);
-  EXPECT_EQ(mode_of("base/fam/K/done-closed"), 0755U);
-}
-
-TEST_F(PublisherTest, AFileThatWasMadeExecutableAfterPublishingStaysInTheLayer) {
-  begin("K");
-  put("fam/K/done-a", "2");
-  EXPECT_EQ(publish("fam/K").files, 1U);
-  for (const bool is_executable : {false, true}) {
-    ASSERT_TRUE(open_writable(overlay_, "fam/K/done-a", O_WRONLY));  // copies the file up
-    const std::string file = scratch_ / "upper/fam/K/done-a";
-    ASSERT_EQ(::chmod(file.c_str(), is_executable ? 0755 : 0644), 0);
-    EXPECT_EQ(publish("fam/K").conflicts, is_executable ? 1U : 0U);
-    EXPECT_EQ(scratch_.exists("upper/fam/K/done-a"), is_executable);
-  }
-  EXPECT_EQ(mode_of("base/fam/K/done-a"), 0644U);
-}
-
-// The staged file is a link of the layer's file, or a copy if the layer's file has a further name.
-TEST_F(PublisherTest, AFileThatItsJobClosesDuringPublishingStaysClosed) {
-  for (const bool is_copied : {false, true}) {
-    const std::string key = is_copied ? "copied" : "linked";
-    begin(key);
-    put("fam/" + key + "/done-a", "2");
-    const std::string file = scratch_ / ("upper/fam/" + key + "/done-a");
-    if (is_copied) {
-      ASSERT_EQ(::link(file.c_str(), (scratch_ / key).c_str()), 0);
-    }
-    bool is_done = false;
-    const auto close_once_staged = [&] {  // is called before, during and after the staging
-      if (is_staged("done-a") && !std::exchange(is_done, true)) (void)::chmod(file.c_str(), 0600);
-      return true;
-    };
-    (void)publisher_->publish(overlay_, "fam/" + key, hooks_, close_once_staged);
-    EXPECT_TRUE(is_done);
-    EXPECT_FALSE(scratch_.exists("base/fam/" + key)) << key;
-    EXPECT_EQ(mode_of("upper/fam/" + key + "/done-a"), 0600U) << key;
-  }
 }
 
 TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
