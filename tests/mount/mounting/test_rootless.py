@@ -72,6 +72,15 @@ def test_run_with_a_store_mounts_for_its_command_alone(program, users_store, run
 
 
 @pytest.mark.usefixtures("device", "library")
+def test_a_mount_of_a_single_user_also_publishes_what_a_umask_closes(program, users_store, runtime, agent):
+    result = as_user(USER, ["sh", "-c", 'umask 077; exec "$@"', "sh", program, "run", "--store", users_store, "--",
+                            PYTHON, "-I", "-c", WORK, agent], env=runtime)
+    assert result.returncode == 0, result.stdout + result.stderr
+    check_base(users_store)
+    assert {path.stat().st_mode & 0o777 for path in (users_store / "triton/KEY").iterdir()} == {0o600}
+
+
+@pytest.mark.usefixtures("device", "library")
 def test_run_returns_the_commands_own_exit_code(program, users_store, runtime):
     result = as_user(USER, [program, "run", "--store", users_store, "--", "sh", "-c", "exit 7"],
                      env=runtime)
