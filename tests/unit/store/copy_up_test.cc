@@ -251,14 +251,16 @@ TEST_F(CopyUp, KeepsModeTimesAttributesAndHoles) {
   scratch_.write("base/a/x", "");
   const std::string path = scratch_ / "base/a/x";
   ASSERT_EQ(::truncate(path.c_str(), 8 << 20), 0);
-  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 01666), 0);
+  ASSERT_EQ(::chmod((scratch_ / "base/a").c_str(), 0751), 0);
   ASSERT_EQ(::setxattr(path.c_str(), "user.note", "kept", 4, 0), 0);
   const timespec times[2] = {{1'000'000'000, 123'456'789}, {1'100'000'000, 987'654'321}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   ASSERT_TRUE(open_writable("a/x"));
   const auto found = overlay_.find("a/x");
   ASSERT_TRUE(found && found->in_upper);
-  EXPECT_EQ(found->st.st_mode & 07777, 0640U);
+  EXPECT_EQ(found->st.st_mode & 07777, 01666U);
+  EXPECT_EQ(overlay_.find("a")->st.st_mode & 07777, 0751U);
   EXPECT_EQ(found->st.st_size, 8 << 20);
   EXPECT_LT(found->st.st_blocks, 64);
   EXPECT_EQ(found->st.st_atim.tv_nsec, 123'456'789);
