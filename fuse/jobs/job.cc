@@ -52,8 +52,8 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
                   .view_root = view_root,
                   .attributes_changed = [this](const std::string& path) {
                     overlay.mutex().assert_held_shared();
-                    attributes_changed(path);
-                    attributes_changed(parent_path(path));
+                    attributes_changed(node_at(path));
+                    attributes_changed(node_at(parent_path(path)));
                   }}),
       layer_use(settings.quota),
       nodes_(nodes),
@@ -186,26 +186,29 @@ void Job::record_owner() {
 
 void Job::copied_up(const std::string& path, const struct stat& upper) {
   overlay.mutex().assert_held_shared();
-  const NodeIndex node = nodes_.names().find_path(view_root, path);
+  const NodeIndex node = node_at(path);
   if (node != 0 && S_ISREG(upper.st_mode)) nodes_.objects().moved(node, upper, true);
-  attributes_changed(path);
+  attributes_changed(node);
 }
 
 // If only the ctime has changed, the attributes that the kernel has cached are still those that are shown.
 void Job::copied_into(const std::string& path, const struct stat& before,
                       const struct stat& after) {
   overlay.mutex().assert_held_shared();
-  const NodeIndex node = nodes_.names().find_path(view_root, path);
+  const NodeIndex node = node_at(path);
   if (node != 0) nodes_.objects().keep_ctime(node, before.st_ctim, after.st_ctim);
   const bool has_changed = before.st_size != after.st_size || before.st_blocks != after.st_blocks ||
                            before.st_nlink != after.st_nlink;
-  if (has_changed) attributes_changed(path);
+  if (has_changed) attributes_changed(node);
 }
 
-void Job::attributes_changed(std::string_view path) const {
-  if (settings_.invalidator == nullptr) return;
-  const NodeIndex node = nodes_.names().find_path(view_root, path);
-  if (node != 0) settings_.invalidator->attributes_changed(*this, node);
+NodeIndex Job::node_at(std::string_view path) const {
+  return nodes_.names().find_path(view_root, path);
+}
+
+void Job::attributes_changed(NodeIndex node) const {
+  if (node != 0 && settings_.invalidator != nullptr)
+    settings_.invalidator->attributes_changed(*this, node);
 }
 
 }  // namespace cacheshim

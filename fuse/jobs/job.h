@@ -127,8 +127,10 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
   void copied_up(const std::string& path, const struct stat& upper) override;
   void copied_into(const std::string& path, const struct stat& before,
                    const struct stat& after) override;
-  // Makes the kernel request the attributes of the object at `path` again.
-  void attributes_changed(std::string_view path) const REQUIRES_SHARED(overlay.mutex());
+  // Returns the node of the view's name `path`; 0 if there is none.
+  NodeIndex node_at(std::string_view path) const;
+  // Makes the kernel request the attributes of the node's object again. Ignores node 0.
+  void attributes_changed(NodeIndex node) const REQUIRES_SHARED(overlay.mutex());
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   LayerRecord wanted_record() const;
   // Applies the policy to the layer's locks. Call after a change to the policy.

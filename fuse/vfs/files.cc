@@ -45,8 +45,12 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
   CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
+  // A write through a mapping does not update the attributes that the kernel has cached. Of a new copy it has none.
+  if (handle->may_be_mapped_for_writing() && !opened.is_new_copy)
+    mount_.invalidation.notifier().invalidate_attributes({encode(ref)});
   mount_.nodes.state(ref.node).add_silent_handle();  // before `tells_close`: see NodeState
-  handle->tells_close = opened.is_lock || lock_requests_.needs_flush(ref.node, flags);
+  handle->tells_close =
+      opened.is_lock || lock_requests_.needs_flush(ref.node, flags, opened.is_new_copy);
   if (handle->tells_close) mount_.nodes.state(ref.node).remove_silent_handle();
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job.unsettled.add_writer(st.st_dev, st.st_ino);
@@ -88,10 +92,6 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
   // would keep needs it if another handle of the inode has opened a backing file: only FOPEN_DIRECT_IO then makes the
   // kernel send the reads and writes of this handle to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
-  // A write through a mapping does not update the attributes that the kernel has cached.
-  if (handle.may_be_mapped_for_writing()) {
-    mount_.invalidation.notifier().invalidate_attributes({encode({handle.node, handle.slot})});
-  }
   return {};
 }
 
@@ -100,17 +100,20 @@ Result<std::unique_ptr<FileHandle>> Files::open_writable(NodeRef ref, Job& job, 
                 objects_.prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
   const WriterLock lock(job.overlay.mutex());
   const bool was_removed = mount_.nodes.info(ref.node).removed;
-  CACHESHIM_CHECK(objects_.settle_name(job, ref.node));
+  CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
+  CACHESHIM_TRY(found, objects_.settle_name(job, ref.node));
   if (!was_removed && mount_.nodes.info(ref.node).removed) return Errno(ESTALE);
   if (mount_.nodes.info(ref.node).removed) {
     CACHESHIM_CHECK(objects_.own_removed(job, ref.node));
     return open_removed(ref, job, mount_.nodes.info(ref.node), flags);
   }
-  CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
-  CACHESHIM_TRY(fd, cacheshim::open_writable(job.overlay, path, backing_flags(flags)));
+  CACHESHIM_TRY(fd, found ? open_writable_found(job.overlay, path, *found, backing_flags(flags))
+                          : cacheshim::open_writable(job.overlay, path, backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  return make_handle({std::move(fd), true}, st, ref, job, flags);
+  Opened opened{std::move(fd), true};
+  opened.is_new_copy = found && found->where == Where::kLowers;
+  return make_handle(std::move(opened), st, ref, job, flags);
 }
 
 Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, int flags) {

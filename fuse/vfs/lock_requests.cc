@@ -231,8 +231,8 @@ void LockRequests::set_lock(const Request& request, FileHandle& handle, const Lo
 
 // A compile cache writes a file once, through the handle that created it, and then only reads it. A process that opens
 // an existing file for reading and writing may be a database, which is likely to lock the file.
-bool LockRequests::needs_flush(NodeIndex node, int flags) const {
-  if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
+bool LockRequests::needs_flush(NodeIndex node, int flags, bool is_new_copy) const {
+  if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0 && !is_new_copy) return true;
   return mount_.nodes.state(node).takes_locks() || mount_.nodes.name(node).ends_with(".lock");
 }
 

@@ -35,8 +35,9 @@ class LockRequests {
   Status flush(const Request& request, const LockTarget& target);
 
   void release_locks(FileHandle& handle, std::uint64_t fh);
-  // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
-  bool needs_flush(NodeIndex node, int flags) const;
+  // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened. `is_new_copy`: the open
+  // has copied up a file of the base. Such a file belongs to a finished entry, so a lock is not likely.
+  bool needs_flush(NodeIndex node, int flags, bool is_new_copy) const;
   // Makes the lock table identify the node's file by its inode from now on. Moves the node's locks to the file that
   // `open` opens; if `open` fails, the locks stay where they are.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);

@@ -52,15 +52,17 @@ Result<Objects::NamedFile> Objects::open_named(const Job& job, NodeIndex node, i
   return NamedFile{*std::move(opened), st};
 }
 
-Status Objects::settle_name(const Job& job, NodeIndex node) {
+Result<std::optional<Located>> Objects::settle_name(const Job& job, NodeIndex node) {
   for (;;) {
     const NodeInfo info = mount_.nodes.info(node);
-    if (info.object_fd() >= 0) return {};
+    if (info.object_fd() >= 0) return std::optional<Located>();
     if (!info.removed) {
-      if (info.in_upper || info.is_view_root) return {};  // no other process changes these
+      // No other process changes the layer or the root.
+      if (info.in_upper || info.is_view_root) return std::optional<Located>();
       const auto path = mount_.nodes.path(node);
-      const auto found = path ? job.overlay.find(*path) : Result<Found>(Errno(ENOENT));
-      if (found && mount_.nodes.objects().is_current(node, found->st, found->in_upper)) return {};
+      auto found = path ? job.overlay.locate(*path) : Result<Located>(Errno(ENOENT));
+      if (found && mount_.nodes.objects().is_current(node, found->st, found->in_upper()))
+        return std::optional(*std::move(found));
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
@@ -133,12 +135,13 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
 }
 
 Result<UniqueFd> Objects::open_for_change(Job& job, NodeIndex node, off_t keep_bytes) {
-  CACHESHIM_CHECK(settle_name(job, node));
+  CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
+  CACHESHIM_TRY(found, settle_name(job, node));
   const NodeInfo info = mount_.nodes.info(node);
   if (!info.removed) {
-    CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
     CACHESHIM_TRY(path, mount_.nodes.path(node));
-    CACHESHIM_CHECK(copy_up(job.overlay, path, keep_bytes));
+    CACHESHIM_CHECK(found ? copy_up_found(job.overlay, path, *found, keep_bytes)
+                          : copy_up(job.overlay, path, keep_bytes));
   } else {
     CACHESHIM_CHECK(own_removed(job, node));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -57,9 +58,11 @@ class Objects {
   // Copies the object up if the layer lacks it, and opens the layer's object with O_PATH.
   Result<UniqueFd> open_for_change(Job& job, NodeIndex node, off_t keep_bytes)
       REQUIRES(job.overlay.mutex());
-  // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object. Errors:
-  // ESTALE if the object is not open.
-  Status settle_name(const Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
+  // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object. Returns
+  // what the name leads to if it had to be looked up: for an object that is not in the layer. Errors: ESTALE if the
+  // object is not open.
+  Result<std::optional<Located>> settle_name(const Job& job, NodeIndex node)
+      REQUIRES(job.overlay.mutex());
   // Ensures that a node without a name holds an object of the layer. Other jobs may still use an object of the base
   // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());

@@ -135,15 +135,16 @@ Status copy_up_special(Overlay& overlay, const std::string& path, const struct s
   return made;
 }
 
-Result<StagedCopies::Claim> begin_copy(Overlay& overlay, const std::string& path, off_t keep_bytes)
-    REQUIRES_SHARED(overlay.mutex()) {
+Result<StagedCopies::Claim> begin_copy(Overlay& overlay, const std::string& path, off_t keep_bytes,
+                                       StagedCopies::Keep keep) REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_TRY(source, overlay.state.lowers->open(path, O_RDONLY | O_NONBLOCK));
-  return overlay.state.staged.begin(std::move(source.fd), keep_bytes);
+  return overlay.state.staged.begin(std::move(source.fd), keep_bytes, keep);
 }
 
-// Renames a copy of `base` from the work directory to `path` in the layer.
-Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::Ticket& copy,
-                 const struct stat& base, int parent) REQUIRES_SHARED(overlay.mutex()) {
+// Renames a copy of `base` from the work directory to `path` in the layer. Returns what StagedCopies::set_taken() does.
+Result<UniqueFd> name_copy(Overlay& overlay, const std::string& path,
+                           const StagedCopies::Ticket& copy, const struct stat& base, int parent)
+    REQUIRES_SHARED(overlay.mutex()) {
   std::string key;
   if (base.st_nlink > 1) {
     CACHESHIM_TRY(found_key, link_key(overlay, path));
@@ -154,22 +155,23 @@ Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kIndexed));
   const KeepDirectory kept(overlay, parent_path(path), parent);
   CACHESHIM_CHECK(name_staged(overlay, copy->name(), parent, path, base));
-  overlay.state.staged.set_taken(copy);
+  UniqueFd file = overlay.state.staged.set_taken(copy);
   CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kNamed));
   if (!key.empty()) CACHESHIM_CHECK(overlay.state.links.take_name(key, base.st_nlink));
   overlay.state.counters.copy_ups.fetch_add(1, std::memory_order_relaxed);
   announce_copy(overlay, path, parent);
-  return {};
+  return file;
 }
 
-Status copy_up_file(Overlay& overlay, const std::string& path, const struct stat& st,
-                    off_t keep_bytes) REQUIRES_SHARED(overlay.mutex()) {
+// Returns the copy, open for reading and writing, or no descriptor.
+Result<UniqueFd> copy_up_file(Overlay& overlay, const std::string& path, const struct stat& st,
+                              off_t keep_bytes) REQUIRES_SHARED(overlay.mutex()) {
   overlay.state.shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
   if (const auto ready = overlay.state.staged.find_ready(st, keep_bytes)) {
     return name_copy(overlay, path, ready, st, parent.get());
   }
-  CACHESHIM_TRY(claim, begin_copy(overlay, path, keep_bytes));
+  CACHESHIM_TRY(claim, begin_copy(overlay, path, keep_bytes, StagedCopies::Keep::kClosed));
   CACHESHIM_CHECK(overlay.state.staged.complete(claim));
   CACHESHIM_TRY(base, overlay.find_in_base(path));
   return name_copy(overlay, path, claim.copy, base, parent.get());
@@ -192,8 +194,8 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
 // Does what prepare_copy_up() does, for one object. Adds the paths of the objects in a directory to
 // `further`. Ignores objects that cannot be found: the change itself will return the error.
 Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
-                   PreparedCopies& copies, std::vector<std::string>& further)
-    EXCLUDES(overlay.mutex()) {
+                   StagedCopies::Keep keep, PreparedCopies& copies,
+                   std::vector<std::string>& further) EXCLUDES(overlay.mutex()) {
   std::optional<StagedCopies::Claim> claim;
   {
     const ReaderLock lock(overlay.state.mutex);
@@ -206,7 +208,7 @@ Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
       for (const ListedEntry& child : *listed) further.push_back(join_path(path, child.name));
     } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
                std::min(found->st.st_size, keep_bytes) > 0) {
-      auto begun = begin_copy(overlay, path, keep_bytes);
+      auto begun = begin_copy(overlay, path, keep_bytes, keep);
       if (!begun) return {};
       copies.push_back(begun->copy);
       claim = *std::move(begun);
@@ -259,7 +261,10 @@ Status copy_up_found(Overlay& overlay, const std::string& path, const Located& f
                      off_t keep_bytes) {
   if (found.where == Where::kUpper || found.where == Where::kLock) return {};
   if (found.where == Where::kIndex) return link_up(overlay, path, found);
-  if (S_ISREG(found.st.st_mode)) return copy_up_file(overlay, path, found.st, keep_bytes);
+  if (S_ISREG(found.st.st_mode)) {
+    const auto copy = copy_up_file(overlay, path, found.st, keep_bytes);
+    return copy ? Status() : copy.error();
+  }
   if (!S_ISDIR(found.st.st_mode)) return copy_up_special(overlay, path, found.st);
   return ensure_directory(overlay, path);
 }
@@ -298,17 +303,31 @@ Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path
                                        off_t keep_bytes) {
   PreparedCopies copies;
   std::vector<std::string> paths{path};
+  auto keep = StagedCopies::Keep::kOpen;
   while (!paths.empty()) {  // no recursion: the base may have trees of any depth
     const std::string next = std::move(paths.back());
     paths.pop_back();
-    CACHESHIM_CHECK(prepare_one(overlay, next, keep_bytes, copies, paths));
+    CACHESHIM_CHECK(prepare_one(overlay, next, keep_bytes, keep, copies, paths));
+    keep = StagedCopies::Keep::kClosed;  // the next objects are in a directory
   }
   return copies;
 }
 
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags) {
-  if (is_shared_lock(overlay, path)) return overlay.state.locks.files.open(path, flags);
-  CACHESHIM_CHECK(copy_up(overlay, path, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
+  CACHESHIM_TRY(found, overlay.locate(path));
+  return open_writable_found(overlay, path, found, flags);
+}
+
+Result<UniqueFd> open_writable_found(Overlay& overlay, const std::string& path,
+                                     const Located& found, int flags) {
+  if (found.where == Where::kLock) return overlay.state.locks.files.open(path, flags);
+  const off_t keep_bytes = (flags & O_TRUNC) != 0 ? 0 : kWholeFile;
+  if (found.where == Where::kLowers && S_ISREG(found.st.st_mode)) {
+    CACHESHIM_TRY(copy, copy_up_file(overlay, path, found.st, keep_bytes));
+    if (copy && flags == O_RDWR) return copy;  // it is open for reading and writing
+  } else {
+    CACHESHIM_CHECK(copy_up_found(overlay, path, found, keep_bytes));
+  }
   return sys::open_beneath(overlay.state.upper.get(), path, flags | O_NOFOLLOW | O_NONBLOCK);
 }
 

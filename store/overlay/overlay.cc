@@ -104,9 +104,8 @@ Result<Located> Overlay::locate_linked(const std::string& path, const struct sta
 Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
   if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_directory_links(path, located);
-  const bool in_upper = located.where == Where::kUpper || located.where == Where::kIndex;
-  auto origin = in_upper ? state.origins.find(located.st.st_ino) : std::nullopt;
-  return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
+  auto origin = located.in_upper() ? state.origins.find(located.st.st_ino) : std::nullopt;
+  return Found{located.st, located.in_upper(), std::move(origin), std::move(located.lock)};
 }
 
 // If only the base or only the layer has a directory, the file system's count of its subdirectories is right: if the

@@ -29,6 +29,7 @@ struct Opened {
   bool in_upper;
   bool is_lock = false;  // belongs to the base and is never copied up (LockFiles)
   off_t most_bytes = 0;  // the maximum size of a lock file; 0 for other files
+  bool is_new_copy = false;  // a file of a lower that this open has copied up
 };
 
 // Where the object behind a name is.
@@ -38,6 +39,8 @@ struct Located {
   Where where;      // kIndex: the base has the name, and LinkIndex has a copy of its file
   std::string key;  // the file's key in LinkIndex; empty if none was needed
   UniqueFd lock;    // kLock: the lock file's O_PATH descriptor
+
+  bool in_upper() const { return where == Where::kUpper || where == Where::kIndex; }
 };
 
 using ListedEntry = sys::DirEntry;

@@ -59,7 +59,7 @@ StagedCopies::Ticket StagedCopies::find_ready(const struct stat& st, off_t keep_
   return copy && copy->is_done_ ? copy : nullptr;
 }
 
-Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_bytes) {
+Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_bytes, Keep keep) {
   CACHESHIM_TRY(st, sys::stat_fd(source.get()));
   if (!S_ISREG(st.st_mode)) return Errno(ESTALE);
   const off_t bytes = std::min(st.st_size, keep_bytes);
@@ -69,15 +69,17 @@ Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_byte
   if (Ticket other = find(state, bytes)) return Claim{std::move(other), false, {}};
   auto copy = std::make_shared<StagedCopy>(work_, new_name(), bytes);
   copies_.emplace(state, copy);
-  return Claim{std::move(copy), true, std::move(source), st};
+  return Claim{std::move(copy), true, std::move(source), st, keep};
 }
 
 Status StagedCopies::complete(const Claim& claim) {
   if (claim.is_maker) {
     try {
-      const Status made = make(claim);
-      finish(claim.copy, made);
-      return made;
+      auto made = make(claim);
+      const Status outcome = made ? Status() : made.error();
+      finish(claim.copy, outcome,
+             made && claim.keep == Keep::kOpen ? *std::move(made) : UniqueFd());
+      return outcome;
     } catch (...) {  // no memory
       finish(claim.copy, Errno(ENOMEM));
       throw;
@@ -88,7 +90,7 @@ Status StagedCopies::complete(const Claim& claim) {
   return claim.copy->outcome_;
 }
 
-Status StagedCopies::make(const Claim& claim) const {
+Result<UniqueFd> StagedCopies::make(const Claim& claim) const {
   const StagedCopy& copy = *claim.copy;
   if (observer_ != nullptr)
     CACHESHIM_CHECK(observer_->grow(size_of_copy(claim.st, copy.keep_bytes()), 1));
@@ -97,25 +99,28 @@ Status StagedCopies::make(const Claim& claim) const {
   CACHESHIM_CHECK(at_step(CopyUpStep::kBegun));
   CACHESHIM_CHECK(copy_file(claim.source.get(), target.get(),
                             {.keep_bytes = copy.keep_bytes(), .keep_owner = keep_owner_}));
-  return at_step(CopyUpStep::kFilled);
+  CACHESHIM_CHECK(at_step(CopyUpStep::kFilled));
+  return target;
 }
 
 void StagedCopies::forget(const Ticket& copy) {
   std::erase_if(copies_, [&](const auto& entry) { return entry.second.lock() == copy; });
 }
 
-void StagedCopies::finish(const Ticket& copy, Status outcome) {
+void StagedCopies::finish(const Ticket& copy, Status outcome, UniqueFd file) {
   const MutexLock lock(mutex_);
   copy->outcome_ = outcome;
+  copy->file_ = std::move(file);
   copy->is_done_ = true;
   if (!outcome) forget(copy);  // a later request tries again
   done_.notify_all();
 }
 
-void StagedCopies::set_taken(const Ticket& copy) {
+UniqueFd StagedCopies::set_taken(const Ticket& copy) {
   const MutexLock lock(mutex_);
   copy->taken_ = true;
   forget(copy);
+  return std::move(copy->file_);
 }
 
 }  // namespace cacheshim

@@ -38,8 +38,10 @@ class StagedCopy {
   const std::string name_;
   const off_t keep_bytes_;
   bool taken_ = false;
-  bool is_done_ = false;  // StagedCopies' mutex protects this member and the next one
+  // ---- StagedCopies' mutex protects the next members.
+  bool is_done_ = false;
   Status outcome_;
+  UniqueFd file_;  // open for reading and writing, if Keep::kOpen was wanted
 };
 
 // The copies that are being made, or are complete and not yet renamed into the layer. The key is the
@@ -48,11 +50,15 @@ class StagedCopy {
 class StagedCopies {
  public:
   using Ticket = std::shared_ptr<StagedCopy>;
+  // Whether a complete copy stays open until it is taken. A change that needs many copies would need as many
+  // descriptors.
+  enum class Keep { kClosed, kOpen };
   struct Claim {
     Ticket copy;
     bool is_maker;      // false: another request makes the copy, and the next members are not set
     UniqueFd source;    // open for reading
     struct stat st {};  // of the source
+    Keep keep = Keep::kClosed;
   };
 
   // `observer` is notified of each step of a copy; it may be null.
@@ -65,14 +71,15 @@ class StagedCopies {
   // `keep_bytes` of its data: a copy that another request makes or has made, otherwise a new copy. The
   // caller must then call complete(), because other requests may wait for the copy. Requires: a work
   // directory. Errors: ESTALE if `source` is not a regular file.
-  Result<Claim> begin(UniqueFd source, off_t keep_bytes);
+  Result<Claim> begin(UniqueFd source, off_t keep_bytes, Keep keep = Keep::kClosed);
   // Returns a complete copy of the file in the state `st`, with at least the first `keep_bytes` of its
   // data; null if there is none.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the thread that makes it; returns the result.
   Status complete(const Claim& claim);
-  // Call when the copy has received its name in the layer. No other request can then use the copy.
-  void set_taken(const Ticket& copy);
+  // Call when the copy has received its name in the layer. No other request can then use the copy. Returns the copy,
+  // open for reading and writing, or no descriptor (Keep).
+  UniqueFd set_taken(const Ticket& copy);
   // Returns a new name in the work directory.
   std::string new_name();
   // Notifies the observer, and returns the observer's error.
@@ -88,9 +95,9 @@ class StagedCopies {
     explicit State(const struct stat& st);
     bool operator<(const State& other) const;
   };
-  Status make(const Claim& claim) const;
+  Result<UniqueFd> make(const Claim& claim) const;
   Ticket find(const State& state, off_t bytes) const REQUIRES(mutex_);
-  void finish(const Ticket& copy, Status outcome);
+  void finish(const Ticket& copy, Status outcome, UniqueFd file = {});
   void forget(const Ticket& copy) REQUIRES(mutex_);
 
   OverlayObserver* const observer_;

@@ -63,6 +63,19 @@ def test_a_waiter_gets_the_lock_that_a_close_releases(lock_mount, workers, place
     two.result(timeout=10)
 
 
+def test_a_lock_through_the_open_that_copies_a_file_up_ends_with_any_close(lock_mount, workers):
+    """The kernel does not report the closes of such an open."""
+    one, two = workers(2)
+    path = one.path(NAMES["base"])
+    fd = one("os.open", path, os.O_RDWR)
+    other = one("os.dup", fd)
+    one("set_record", fd)
+    assert not two("try_record", path)
+    start_waiting(lock_mount, two, two("os.open", path, os.O_RDWR))
+    one("os.close", other)
+    two.result(timeout=10)
+
+
 @pytest.mark.parametrize("place", ["base", "layer"])
 def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, workers, place):
     """The process closes a descriptor of the base's file itself, which has the inode number that the view shows."""

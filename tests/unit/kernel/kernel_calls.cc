@@ -71,7 +71,8 @@ Result<OpenNode> KernelCalls::open(std::uint64_t node, int flags) const {
   body.flags = static_cast<std::uint32_t>(flags);
   const FuseReply reply = kernel_.call(FUSE_OPEN, node, bytes_of(body));
   if (reply.error != 0) return Errno(reply.error);
-  return OpenNode{node, reply.as<fuse_open_out>().fh};
+  const auto opened = reply.as<fuse_open_out>();
+  return OpenNode{node, opened.fh, opened.open_flags};
 }
 
 Result<std::string> KernelCalls::read(const OpenNode& file, std::uint32_t size) const {

@@ -14,6 +14,7 @@ namespace cacheshim {
 struct OpenNode {
   std::uint64_t node = 0;
   std::uint64_t fh = 0;
+  std::uint32_t flags = 0;  // FOPEN_…
 };
 
 // Sends the FUSE requests that the kernel would send for a process's calls. Each function returns

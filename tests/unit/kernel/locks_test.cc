@@ -106,6 +106,33 @@ TEST_F(FuseKernelLocks, AnUnlockGrantsTheLockToTheWaiter) {
   }
 }
 
+// A FLUSH costs a round trip.
+TEST_F(FuseKernelLocks, ClosesAreReportedIfALockIsLikely) {
+  scratch_.write("store/fam/finished", "text");
+  const auto node = calls_.lookup(directory_, "finished");
+  ASSERT_TRUE(node);
+  const auto reports_closes = [&](int flags) {
+    const auto file = calls_.open(*node, flags);
+    return file && (file->flags & FOPEN_NOFLUSH) == 0;
+  };
+  EXPECT_FALSE(reports_closes(O_RDONLY));
+  EXPECT_FALSE(reports_closes(O_RDWR)) << "this open has copied the file up";
+  EXPECT_TRUE(reports_closes(O_RDWR));
+  EXPECT_FALSE(reports_closes(O_WRONLY));
+}
+
+TEST_F(FuseKernelLocks, ClosesOfALockedFileAreReportedAlsoAfterItsCopyUp) {
+  scratch_.write("store/fam/locked", "text");
+  const auto node = calls_.lookup(directory_, "locked");
+  ASSERT_TRUE(node);
+  const auto reader = calls_.open(*node, O_RDONLY);
+  ASSERT_TRUE(reader);
+  ASSERT_EQ(lock(*reader, F_RDLCK), 0);
+  const auto writer = calls_.open(*node, O_RDWR);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->flags & FOPEN_NOFLUSH, 0U);
+}
+
 TEST_F(FuseKernelLocks, AFlushReleasesRecordLocksAndAReleaseBothKinds) {
   OpenNode holder = open_again();
   const OpenNode other = open_again();

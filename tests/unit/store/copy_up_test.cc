@@ -119,6 +119,31 @@ TEST_F(CopyUp, AnOutdatedCopyIsMadeAgain) {
   EXPECT_EQ(left_in_work(), Names{});
 }
 
+TEST_F(CopyUp, TheFileOfAPreparedCopyIsTheOneInTheLayer) {
+  scratch_.write("base/a/x", "text");
+  const auto prepared = prepare_copy_up(overlay_, "a/x");
+  ASSERT_TRUE(prepared);
+  const auto fd = open_writable("a/x");
+  ASSERT_TRUE(fd);
+  const auto named = sys::open_path(scratch_ / "upper/a/x", O_PATH);
+  ASSERT_TRUE(named);
+  EXPECT_EQ(sys::stat_fd(fd->get())->st_ino, sys::stat_fd(named->get())->st_ino);
+  EXPECT_TRUE(sys::write_all(fd->get(), "TE"));
+  EXPECT_EQ(get("a/x"), "TExt");
+}
+
+TEST_F(CopyUp, CopiesOfADirectorysFilesDoNotStayOpen) {
+  for (int i = 0; i < 20; ++i) scratch_.write("base/a/" + std::to_string(i), "text");
+  const auto open_files = [] {
+    return sys::read_dir(sys::open_path("/proc/self/fd", O_RDONLY)->get())->size();
+  };
+  const auto before = open_files();
+  const auto prepared = prepare_copy_up(overlay_, "a");
+  ASSERT_TRUE(prepared);
+  EXPECT_EQ(prepared->size(), 20U);
+  EXPECT_EQ(open_files(), before);
+}
+
 TEST_F(CopyUp, AnUnusedCopyLeavesNothing) {
   scratch_.write("base/a/x", "text");
   auto prepared = prepare_copy_up(overlay_, "a/x");
@@ -158,8 +183,9 @@ class StagedCopiesTest : public ::testing::Test {
     scratch_.write("source", "0123456789");
     copies_.set_work(std::make_shared<const UniqueFd>(scratch_.open_dir("work")));
   }
-  Result<StagedCopies::Claim> begin(off_t keep_bytes) {
-    return copies_.begin(*sys::open_path(scratch_ / "source", O_RDONLY), keep_bytes);
+  Result<StagedCopies::Claim> begin(off_t keep_bytes,
+                                    StagedCopies::Keep keep = StagedCopies::Keep::kClosed) {
+    return copies_.begin(*sys::open_path(scratch_ / "source", O_RDONLY), keep_bytes, keep);
   }
 
   Scratch scratch_;
@@ -197,8 +223,17 @@ TEST_F(StagedCopiesTest, ShorterCopyIsNotUsedForALongerRequest) {
 TEST_F(StagedCopiesTest, CopyThatIsTakenIsNotUsedAgain) {
   const auto first = begin(10);
   ASSERT_TRUE(copies_.complete(*first));
-  copies_.set_taken(first->copy);
+  EXPECT_FALSE(copies_.set_taken(first->copy)) << "the copy was not to stay open";
   EXPECT_TRUE(begin(10)->is_maker);
+}
+
+TEST_F(StagedCopiesTest, CopyStaysOpenIfItsMakerWantsThat) {
+  const auto claim = begin(10, StagedCopies::Keep::kOpen);
+  ASSERT_TRUE(copies_.complete(*claim));
+  const UniqueFd copy = copies_.set_taken(claim->copy);
+  ASSERT_TRUE(copy);
+  EXPECT_TRUE(sys::write_all(copy.get(), "x"));
+  EXPECT_EQ(scratch_.read("work/" + claim->copy->name()), "x123456789");
 }
 
 // Kills a daemon at each step of a copy-up. The next daemon then takes over the layer.
