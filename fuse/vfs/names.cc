@@ -287,6 +287,11 @@ void Names::rmdir(const Request& request, NodeId parent, const char* name,
 // themselves, as mv(1) does.
 bool Names::copies_too_much(Job& job, NodeRef directory, const std::string& name) {
   constexpr CopyBound kBound{.objects = 256, .bytes = std::uint64_t{16} << 20};
+  const NodeIndex node = mount_.nodes.names().find(directory.node, name);
+  if (node != 0) {
+    const NodeInfo info = mount_.nodes.info(node);
+    if (info.in_upper && !info.is_dir) return false;
+  }
   const Result<std::string> path = [&] {
     const ReaderLock lock(job.overlay.mutex());
     return objects_.child_path(job, directory, name);

@@ -43,24 +43,30 @@ bool try_remove_own_dir(Overlay& overlay, const std::string& path)
   return true;
 }
 
-Status move_over(Overlay& overlay, const std::string& from, const std::string& to, bool is_dir)
+Status move_onto(Overlay& overlay, const std::string& from, const std::string& to)
     REQUIRES_SHARED(overlay.mutex()) {
+  Status renamed = overlay.state.upper_paths->rename(from, to);
+  if (!renamed.failed_with(ENOTEMPTY) && !renamed.failed_with(EEXIST)) return renamed;
+  // The target is empty in the merged view but contains whiteouts in the layer.
+  CACHESHIM_TRY(old_parent, open_upper_parent(overlay, from));
+  CACHESHIM_TRY(new_parent, open_upper_parent(overlay, to));
+  const std::string staged = overlay.state.staged.new_name();
+  CACHESHIM_CHECK(sys::displace_at({old_parent.get(), std::string(base_name(from))},
+                                   {new_parent.get(), std::string(base_name(to))},
+                                   {overlay.state.work->get(), staged}));
+  (void)sys::remove_tree(overlay.state.work->get(),
+                         staged);  // if this fails, the next daemon removes it
+  return {};
+}
+
+// `replaces`: the view shows an object at `to`.
+Status move(Overlay& overlay, const std::string& from, const std::string& to, bool is_dir,
+            bool replaces) REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(ensure_directory(overlay, std::string(parent_path(to))));
-  const Status moved =
-      remove_last_name(overlay, to, [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
-        Status renamed = overlay.state.upper_paths->rename(from, to);
-        if (!renamed.failed_with(ENOTEMPTY) && !renamed.failed_with(EEXIST)) return renamed;
-        // The target is empty in the merged view but contains whiteouts in the layer.
-        CACHESHIM_TRY(old_parent, open_upper_parent(overlay, from));
-        CACHESHIM_TRY(new_parent, open_upper_parent(overlay, to));
-        const std::string staged = overlay.state.staged.new_name();
-        CACHESHIM_CHECK(sys::displace_at({old_parent.get(), std::string(base_name(from))},
-                                         {new_parent.get(), std::string(base_name(to))},
-                                         {overlay.state.work->get(), staged}));
-        (void)sys::remove_tree(overlay.state.work->get(),
-                               staged);  // if this fails, the next daemon removes it
-        return {};
-      });
+  const auto rename = [&]() REQUIRES_SHARED(overlay.state.mutex) {
+    return move_onto(overlay, from, to);
+  };
+  const Status moved = replaces ? remove_last_name(overlay, to, rename) : rename();
   if (!moved || !is_dir) return moved;
   overlay.state.index.erase_tree(to);
   overlay.state.index.move_tree(from, to);
@@ -245,7 +251,7 @@ Status rename(Overlay& overlay, const std::string& from, const std::string& to, 
   const bool base_has_source = static_cast<bool>(overlay.find_in_base(from));
   if (target) CACHESHIM_CHECK(hide_in_base(overlay, to, *target));
   if (!is_dir) begin_entry(overlay, to);
-  CACHESHIM_CHECK(move_over(overlay, from, to, is_dir));
+  CACHESHIM_CHECK(move(overlay, from, to, is_dir, /*replaces=*/static_cast<bool>(target)));
   if (target) forget_link_if_gone(overlay, target->st);
   if (base_has_source) CACHESHIM_CHECK(add_whiteout(overlay, from));
   remove_whiteout(overlay, to);

@@ -42,6 +42,25 @@ bool base_has_part_of(const Overlay& overlay, const std::string& entry)
   });
 }
 
+struct OpaqueOptions {
+  bool keep_times;  // of the directory; not needed if a new name in it will change them anyway
+};
+
+Status make_opaque(Overlay& overlay, const std::string& path, OpaqueOptions options)
+    REQUIRES_SHARED(overlay.mutex()) {
+  if (overlay.state.index.is_opaque(path)) return {};
+  overlay.state.shadow(path, true);
+  CACHESHIM_CHECK(ensure_directory(overlay, path));
+  CACHESHIM_CHECK(
+      overlay.state.upper_paths->at(marker_in(path), [&](int dir, const std::string& marker) {
+        std::optional<KeepTimes> times;
+        if (options.keep_times) times.emplace(dir, std::string(parent_path(marker)));
+        return make_marker(dir, marker);
+      }));
+  overlay.state.index.add_opaque(path);
+  return {};
+}
+
 }  // namespace
 
 Status prepare_new_name(Overlay& overlay, const std::string& path) {
@@ -64,20 +83,11 @@ void begin_entry(Overlay& overlay, const std::string& path) {
   const std::string entry(ref->entry);
   if (overlay.state.index.is_opaque(entry) || base_has_part_of(overlay, entry)) return;
   // Ignores errors: without the marker the entry is merged like any other directory.
-  (void)mark_opaque(overlay, entry);
+  (void)make_opaque(overlay, entry, {.keep_times = parent_path(path) != entry});
 }
 
 Status mark_opaque(Overlay& overlay, const std::string& path) {
-  if (overlay.state.index.is_opaque(path)) return {};
-  overlay.state.shadow(path, true);
-  CACHESHIM_CHECK(ensure_directory(overlay, path));
-  CACHESHIM_CHECK(
-      overlay.state.upper_paths->at(marker_in(path), [](int dir, const std::string& marker) {
-        const KeepTimes times(dir, std::string(parent_path(marker)));
-        return make_marker(dir, marker);
-      }));
-  overlay.state.index.add_opaque(path);
-  return {};
+  return make_opaque(overlay, path, {.keep_times = true});
 }
 
 Status clear_opaque(Overlay& overlay, const std::string& path) {
