@@ -13,7 +13,7 @@ void NodeNames::add_link(NodeIndex index, NodeIndex parent, std::string_view com
   if (const NodeIndex old = tree_.find(name); old != 0) tree_.detach(old, name);
   tree_.attach(index, name);
   Node& node = tree_.at(index);
-  tree_.ids.set(node, st);
+  tree_.ids.set(index, node, st);
   node.in_upper = true;
   tree_.ids.add_linked(index, node);
 }

@@ -27,7 +27,7 @@ void NodeObjects::make_root_view(Job* job, const struct stat& st, bool in_upper)
   Node& root = tree_.at(kRootNode);
   root.kind = NodeKind::kObject;
   root.job = job;
-  tree_.ids.set(root, st);
+  tree_.ids.set_first(root, st);
   root.ino = ObjectIds::number_of(root);
   root.in_upper = in_upper;
 }
@@ -48,7 +48,7 @@ void NodeObjects::published(NodeIndex parent, std::string_view component, const 
   if (index == 0) return;
   Node& node = tree_.at(index);
   if (node.has_further_names()) return tree_.detach(index, name);
-  tree_.ids.set(node, base);
+  tree_.ids.set(index, node, base);
   node.in_upper = false;
   node.state.begin_epoch();
 }
@@ -71,7 +71,7 @@ void NodeObjects::copied_nameless(NodeIndex index, const struct stat& st, Unique
   Node& node = tree_.at(index);
   before = std::exchange(node.ensure_extra().object.fd,
                          std::make_shared<const UniqueFd>(std::move(object)));
-  tree_.ids.set(node, st);
+  tree_.ids.set(index, node, st);
   node.in_upper = true;
   node.state.begin_epoch();
 }

@@ -159,7 +159,7 @@ NodeIndex NodeTable::intern_locked(const NodeName& name, Job* job, const Found& 
     Node& node = tree_.at(index);
     node.common = kind;
     node.is_dir = is_dir;
-    tree_.ids.set(node, st);
+    tree_.ids.set_first(node, st);
     node.ino = found.origin ? tree_.ids.number(found.origin->device, found.origin->inode)
                             : ObjectIds::number_of(node);
     if (has_links) tree_.ids.add_linked(index, node);
@@ -177,7 +177,7 @@ NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, ChargedFd 
   Node& node = tree_.at(index);
   node.in_upper = true;
   node.lookups = 1;
-  tree_.ids.set(node, st);
+  tree_.ids.set_first(node, st);
   node.ino = ObjectIds::number_of(node);
   tree_.held.hold(node.ensure_extra().object, std::move(object));
   return index;

@@ -31,16 +31,20 @@ class ObjectIds {
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);
   }
 
-  void set(Node& node, const struct stat& st) {
+  // Call for a new node.
+  void set_first(Node& node, const struct stat& st) {
     node.device = numbers_.find_or_add(st.st_dev);
     node.inode = st.st_ino;
   }
+  // Makes the node stand for another object. The node no longer represents the names of the former one.
+  void set(NodeIndex index, Node& node, const struct stat& st) {
+    drop_linked(index, node);
+    set_first(node, st);
+  }
   // As set(), for a file that may have several names: the node continues to represent all of them.
   void move(NodeIndex index, Node& node, const struct stat& st) {
-    const auto before = find(index, node);
-    const bool is_linked = before != linked_.end();
-    if (is_linked) linked_.erase(before);
-    set(node, st);
+    const bool is_linked = find(index, node) != linked_.end();
+    set(index, node, st);
     if (is_linked) add_linked(index, node);
   }
 

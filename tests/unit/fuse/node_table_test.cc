@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "fuse/nodes/node_table.h"
+#include "store/sys/sys.h"
 #include "tests/unit/support/scratch.h"
 
 namespace cacheshim {
@@ -53,6 +55,40 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
   EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
+}
+
+// A node that stands for another object than before must not be found as a further name of the former object: the node
+// may be freed by then.
+class NodeThatChangesItsObject : public NodeTableTest {
+ protected:
+  // Frees the node, and then looks up another name of the object that it stood for at first.
+  void expect_not_found_again(NodeIndex node, ino_t first) {
+    nodes_.forget(node, 1);
+    EXPECT_EQ(path(file("other", first, true, 2)), "d/other");
+    EXPECT_EQ(nodes_.size(), size_);
+  }
+
+  const NodeIndex node_ = file("x", 2, true, 2);
+  const std::uint32_t size_ = nodes_.size();
+};
+
+TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterPublishing) {
+  nodes_.objects().published(directory_, "x", object(S_IFREG, 3));
+  expect_not_found_again(node_, 2);
+}
+
+TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterACopyWithoutName) {
+  nodes_.names().remove(directory_, "x", {});
+  const Scratch scratch;
+  scratch.write("copy", "");
+  nodes_.objects().copied_nameless(node_, object(S_IFREG, 3),
+                                   *sys::open_path(scratch / "copy", O_PATH));
+  expect_not_found_again(node_, 2);
+}
+
+TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterALink) {
+  nodes_.names().add_link(node_, directory_, "link", object(S_IFREG, 3, 2));
+  expect_not_found_again(node_, 2);
 }
 
 TEST_F(NodeTableTest, CopyUpKeepsNodeAndInodeNumber) {
