@@ -41,8 +41,10 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   if (answer.advice != Flights::Advice::kLead) return nothing;
   // Another machine may have published the entry and released the lease since the miss.
   job.overlay.expect_in_base(lease_request.path);
-  const ReaderLock lock(job.overlay.mutex());
-  auto again = answers_.find_entry(job, parent, name);
+  auto again = [&] {
+    const ReaderLock lock(job.overlay.mutex());
+    return answers_.find_entry(job, parent, name);
+  }();
   if (!again || again->ino == 0) return nothing;
   mount_.single_flight.flights()->give_up(lease_request);
   return again;
