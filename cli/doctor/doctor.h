@@ -57,10 +57,10 @@ void check_machine(Findings& findings);
 void check_mount(DoctorContext& context, Findings& findings);
 // Checks the daemon's counts of entries that jobs reject. Called by check_mount().
 void check_rejected(const DoctorContext& context, Findings& findings);
-// Reports entries that name files outside `mount_path`. The search ends after 2 s, so it may miss
-// entries. Called by check_store().
-void check_recorded_paths(const DoctorContext& context, int base, const std::string& mount_path,
-                          Findings& findings);
+// Reports entries that name files outside `mount_path`, and entries that not every user may read. The search ends after
+// 2 s, so it may miss entries. Called by check_store().
+void check_entries(const DoctorContext& context, int base, const std::string& mount_path,
+                   Findings& findings);
 // Checks the store's directory, its file system, records and permissions.
 void check_store(DoctorContext& context, Findings& findings);
 // Checks configuration, profiles and library.

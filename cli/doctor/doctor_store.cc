@@ -322,7 +322,7 @@ void check_store(DoctorContext& context, Findings& findings) {
   check_reflink(context, store, findings);
   check_layers(context, store, findings);
   check_left_over(context, store, findings);
-  check_recorded_paths(context, store.base.get(), recorded_mount_path(store), findings);
+  check_entries(context, store.base.get(), recorded_mount_path(store), findings);
 }
 
 }  // namespace cacheshim::cli

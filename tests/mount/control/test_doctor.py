@@ -156,6 +156,20 @@ def test_entries_that_name_files_which_no_job_can_use(mount, doctor, store):
     assert doctor("--mount", mount.path).of("recorded paths", "ok")
 
 
+def test_entries_that_other_users_may_not_read(mount, doctor, store, job_of):
+    (store / "triton/KEY").mkdir(parents=True)
+    (store / "triton/KEY/k.cubin").write_bytes(b"cubin")
+    assert doctor("--mount", mount.path).of("closed entries", "ok")
+    (store / "triton/KEY/k.cubin").chmod(0o600)
+    job = job_of(mount, "one", 20001)
+    with pytest.raises(PermissionError):
+        job("os.open", job.path("triton/KEY/k.cubin"), os.O_RDONLY)
+    report = doctor("--mount", mount.path)
+    check_finding(report, "closed entries", "warning", store, "1 is closed", "triton/KEY", "EACCES",
+                  f"chmod -R a+rX {store}/triton")
+    assert report.returncode == 0
+
+
 def test_a_store_that_is_recorded_for_another_mount_path(mount, doctor, store):
     (store / ".cacheshim/format").write_text("1\nmount /somewhere-else\n")
     report = doctor("--mount", mount.path)

@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "store/base/path_sample.h"
+#include "store/base/entry_sample.h"
 #include "store/overlay/changes.h"
 #include "store/overlay/copy_up.h"
 #include "store/overlay/layer_upkeep.h"
@@ -345,22 +348,38 @@ TEST_F(RejectedEntriesTest, NothingIsRecordedWhileAllRecordsAreOfReplacedEntries
   EXPECT_TRUE(rejected.find("fam/K"));
 }
 
-using PathSampleTest = RejectedEntriesTest;
+using EntrySampleTest = RejectedEntriesTest;
 
-TEST_F(PathSampleTest, FindsEntriesThatNameFilesElsewhere) {
+TEST_F(EntrySampleTest, FindsEntriesThatNameFilesElsewhere) {
   scratch_.write("base/fam/L/done-a", R"({"child": {"a.cubin": "cache/fam/L/a.cubin"}})");
   scratch_.write("base/fam/M/done-a", R"({"child": {"a.cubin": "/ci-cache/fam/M/a.cubin"}})");
   const auto later = std::chrono::steady_clock::now() + std::chrono::hours(1);
-  const PathSample sample = sample_recorded_paths(base_.get(), "/ci-cache", entries_, later);
+  const EntrySample sample = sample_entries(base_.get(), "/ci-cache", entries_, later);
   EXPECT_TRUE(sample.is_whole);
   EXPECT_EQ(sample.entries, 3U);
   ASSERT_EQ(sample.damaged.size(), 1U);
   EXPECT_EQ(sample.damaged.front().path, "fam/L/done-a");
 }
 
-TEST_F(PathSampleTest, StopsWhenItsTimeIsOver) {
+TEST_F(EntrySampleTest, FindsEntriesThatNotEveryUserMayRead) {
+  for (const char* key : {"open", "file", "directory"})
+    scratch_.write(fmt::format("base/fam/{}/x", key), "text");
+  ASSERT_EQ(::chmod((scratch_ / "base/fam/file/x").c_str(), 0640), 0);
+  ASSERT_EQ(::chmod((scratch_ / "base/fam/directory").c_str(), 0711), 0);
+  const auto later = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  const auto closed = [&] {
+    auto found = sample_entries(base_.get(), "/ci-cache", entries_, later).closed;
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  EXPECT_EQ(closed(), (std::vector<std::string>{"fam/directory", "fam/file"}));
+  ASSERT_EQ(::chmod((scratch_ / "base/fam").c_str(), 0700), 0);
+  EXPECT_EQ(closed(), (std::vector<std::string>{"fam", "fam/directory", "fam/file"}));
+}
+
+TEST_F(EntrySampleTest, StopsWhenItsTimeIsOver) {
   const auto now = std::chrono::steady_clock::now();
-  const PathSample sample = sample_recorded_paths(base_.get(), "/ci-cache", entries_, now);
+  const EntrySample sample = sample_entries(base_.get(), "/ci-cache", entries_, now);
   EXPECT_FALSE(sample.is_whole);
   EXPECT_EQ(sample.entries, 0U);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/base/path_sample.h"
+#include "store/base/entry_sample.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <memory>
@@ -17,18 +18,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Whether every user may read the object, and enter it if it is a directory.
+bool is_open_to_all(const struct stat& st) {
+  if (S_ISDIR(st.st_mode)) return (st.st_mode & 0555) == 0555;
+  return !S_ISREG(st.st_mode) || (st.st_mode & 0444) == 0444;
+}
+
 class Sampler {
  public:
   Sampler(int base, const std::string& mount_path, const EntryMap& entries,
           Clock::time_point deadline)
       : base_(base), mount_path_(mount_path), entries_(entries), deadline_(deadline) {}
 
-  PathSample take() {
+  EntrySample take() {
     // Spends at most half of the time on listing names, so that the rest is left for reading files.
     const auto now = Clock::now();
     const auto half = now + (deadline_ - now) / 2;
     for (const Profile& profile : entries_.profiles()) {
-      if (names_paths(profile)) directories_.push_back(profile.name);
+      if (has_directories(profile)) directories_.push_back(profile.name);
     }
     while (!directories_.empty()) {  // no recursion: a store may hold trees of any depth
       const std::string directory = std::move(directories_.back());
@@ -47,15 +54,16 @@ class Sampler {
   }
 
  private:
-  static bool names_paths(const Profile& profile) {
-    return std::any_of(profile.entries.begin(), profile.entries.end(), [](const EntryRule& rule) {
-      return rule.is_directory() && !rule.paths_in.empty();
-    });
+  static bool has_directories(const Profile& profile) {
+    return std::any_of(profile.entries.begin(), profile.entries.end(),
+                       [](const EntryRule& rule) { return rule.is_directory(); });
   }
 
   void list(const std::string& directory, Clock::time_point deadline) {
     auto opened = sys::open_beneath(base_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!opened) return;
+    if (const auto st = sys::stat_fd(opened->get()); st && !is_open_to_all(*st))
+      sample_.closed.push_back(directory);
     const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(opened->get()), ::closedir);
     if (!dir) return;
     (void)opened->release();
@@ -77,7 +85,7 @@ class Sampler {
     const auto ref = entries_.find(path);
     if (!ref || !ref->is_entry_directory()) {
       if (!entries_.is_beside_entry(path)) directories_.push_back(std::move(path));
-    } else if (!ref->rule->paths_in.empty()) {
+    } else {
       found_.push_back(std::move(path));
     }
   }
@@ -87,6 +95,17 @@ class Sampler {
     const auto names = directory ? sys::list_dir(directory->get()) : directory.error();
     if (!names) return;
     ++sample_.entries;
+    const auto is_closed = [&](const Result<struct stat>& st) {
+      return st && !is_open_to_all(*st);
+    };
+    if (is_closed(sys::stat_fd(directory->get())) ||
+        std::any_of(names->begin(), names->end(), [&](const sys::DirEntry& name) {
+          return is_closed(sys::stat_at(directory->get(), name.name));
+        })) {
+      sample_.closed.push_back(entry);
+    }
+    const auto ref = entries_.find(entry);
+    if (!ref || ref->rule->paths_in.empty()) return;
     for (const sys::DirEntry& name : *names) {
       const std::string path = join_path(entry, name.name);
       std::string fault = path_fault_of(base_, mount_path_, entries_, path);
@@ -100,13 +119,13 @@ class Sampler {
   const Clock::time_point deadline_;
   std::vector<std::string> directories_;  // directories that are still to be listed
   std::vector<std::string> found_;    // the entries found so far
-  PathSample sample_;
+  EntrySample sample_;
 };
 
 }  // namespace
 
-PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
-                                 Clock::time_point deadline) {
+EntrySample sample_entries(int base, const std::string& mount_path, const EntryMap& entries,
+                           Clock::time_point deadline) {
   return Sampler(base, mount_path, entries, deadline).take();
 }
 
