@@ -131,6 +131,8 @@ bool each_component(std::string_view path, Visit visit) {
   }
 }
 
+alignas(64) constinit PathMarks marks;
+
 // Computes the keys of the path. Returns false if only the mount can answer for this path, for
 // example because it contains "..".
 bool Attempt::take_path() {

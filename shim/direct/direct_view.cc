@@ -3,7 +3,6 @@
 
 #include "shim/direct/direct_directory.h"
 #include "shim/direct/direct_view.h"
-#include "shim/direct/path_marks.h"
 
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
@@ -145,15 +144,6 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
   return view.filter && !view.filter.is_retired();
 }
 
-// Begins the job, as the process's call would do through the mount with some ten requests. The base can then answer the
-// call.
-bool begin_job(const Routes& routes, std::string_view job) {
-  PathBuffer path;
-  if (join_path(path, {routes.mount(), "/", kJobsName, "/", job}) == 0) return false;
-  struct statx st;
-  return real::statx(AT_FDCWD, path.text, AT_STATX_SYNC_AS_STAT, STATX_TYPE, &st) == 0;
-}
-
 // Returns true if the symlinks in the mount's root lead root to the view of `job`: root's paths go
 // through these symlinks (Router::leave_view()). The daemon chooses their target by the job in the
 // process's environment, and chooses another job's view if it cannot read that environment. Returns
@@ -184,8 +174,7 @@ bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const std::size_t size = run_directory_of(routes.mount(), run_base, directory);
   const std::string_view path(directory.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
-         (take_filter(path, job, view, mappings.filter) ||
-          (begin_job(routes, job) && take_filter(path, job, view, mappings.filter))) &&
+         take_filter(path, job, view, mappings.filter) &&
          take_counters(path, job, view, mappings.counters) && is_view_of_links(routes, job);
 }
 
@@ -198,7 +187,6 @@ const View* map_anew() {
     Mappings mappings;
     if (!map_view(base, view, mappings)) continue;
     for (Mapped* mapped : {&mappings.state, &mappings.counters, &mappings.filter}) mapped->keep();
-    if (view_count == 0) marks.populate();
     ++view_count;
     return &view;
   }
@@ -248,7 +236,6 @@ CounterSlot& own_slot(CounterSlot* slots) {
 }  // namespace
 
 static_assert(kCounterSlots == 64);
-constinit PathMarks marks;
 
 void View::count_open() const {
   __atomic_fetch_add(&own_slot(counters).opens, 1, __ATOMIC_RELAXED);

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "common/direct_filter.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
 
 namespace cacheshim::direct {
 
@@ -41,21 +35,15 @@ class PathMarks {
   void set(What what, FilterKey path, std::uint64_t state) {
     slots_[path % kSlots][what].store(mark(path, state), std::memory_order_relaxed);
   }
-  // Gets the memory of all slots at once. Otherwise the first path in each page causes two page faults, one by has() and
-  // one by set(). Without effect before Linux 5.14.
-  void populate() { (void)::madvise(slots_, sizeof slots_, MADV_POPULATE_WRITE); }
 
  private:
-  static constexpr std::size_t kSlots = 8192;
-  static constexpr std::size_t kPageBytes = 4096;
+  static constexpr std::size_t kSlots = 16384;
   // Never returns 0, because 0 means no mark. "| 1" loses the last bit of the key, but all keys of a
   // slot have the same last bit. So for one state, two keys of a slot have different marks.
   static std::uint64_t mark(FilterKey path, std::uint64_t state) {
     return (path + state * 0x9e3779b97f4a7c15) | 1;
   }
-  alignas(kPageBytes) std::atomic<std::uint64_t> slots_[kSlots][2] = {};
+  std::atomic<std::uint64_t> slots_[kSlots][2] = {};
 };
-
-extern PathMarks marks;  // this process's
 
 }  // namespace cacheshim::direct

@@ -44,7 +44,7 @@ def test_root_that_maps_its_view_while_the_jobs_user_comes_keeps_a_view_of_its_o
         mount, turns, job_of, file):
     root = turns.job("k", 0)
     path = root.path(KEY, "file")
-    job_of(mount, "k", 0).exists("none")  # begins the job; `root` maps the view at its first call
+    root.exists("none")  # this lookup begins the job
     with turns.held(root, "before", file, "look", path):
         user = job_of(mount, "k", UID)
         assert user.read(f"{KEY}/file") == b"of the base"

@@ -13,12 +13,6 @@ from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 
-def test_the_first_call_of_a_job_begins_it_and_is_answered_from_the_base(mount, base, shimmed_job_of):
-    process = shimmed_job_of(mount, "new", UID)
-    assert process.read(f"{KEY}/file") == b"of the base"
-    assert mount.job("new")["direct_opens"] == 1
-
-
 def test_another_user_is_served_nothing_of_a_job(mount, shimmed, shimmed_job_of):
     shimmed("write_file", shimmed.path(KEY, "own"), b"x")
     intruder = shimmed_job_of(mount, "j", 20002)  # works in the job uid-20002.j
