@@ -82,8 +82,7 @@ void check_entries(const DoctorContext& context, int base, const std::string& mo
           ? ""
           : fmt::format(" (a sample, limited to {} s; 'cacheshim verify' reads all)", kSampleTime.count()));
   check_recorded_paths(context, sample, read, findings);
-  // Without root's rights, this process cannot read what is closed to others. The only user of a mount of his own needs
-  // no rights for others.
+  // Without root's rights, this process cannot read what is closed to others, and a user's own mount has no other users.
   if (::geteuid() == 0) check_closed(context, sample, read, findings);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/names.h"
+#include "common/open_to_all.h"
 #include "shim/direct/path_marks.h"
 #include "shim/routing/path_match.h"
 
@@ -190,14 +191,6 @@ bool Attempt::is_awaited() const {
     family = view_->rules.find(name);
     return true;
   });
-}
-
-// Whether every user may read the object, and enter it if it is a directory. If so, the view shows the
-// object to all users in the same way.
-bool is_open_to_all(mode_t mode) {
-  if (S_ISLNK(mode)) return true;
-  if (S_ISDIR(mode)) return (mode & 0555) == 0555;
-  return S_ISREG(mode) && (mode & 0444) == 0444;
 }
 
 // Returns true for a directory. The application must not get a directory of the base, because its

@@ -10,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "common/open_to_all.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -18,11 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether every user may read the object, and enter it if it is a directory.
-bool is_open_to_all(const struct stat& st) {
-  if (S_ISDIR(st.st_mode)) return (st.st_mode & 0555) == 0555;
-  return !S_ISREG(st.st_mode) || (st.st_mode & 0444) == 0444;
-}
+bool is_closed(const Result<struct stat>& st) { return st && !is_open_to_all(st->st_mode); }
 
 class Sampler {
  public:
@@ -62,8 +59,7 @@ class Sampler {
   void list(const std::string& directory, Clock::time_point deadline) {
     auto opened = sys::open_beneath(base_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!opened) return;
-    if (const auto st = sys::stat_fd(opened->get()); st && !is_open_to_all(*st))
-      sample_.closed.push_back(directory);
+    if (is_closed(sys::stat_fd(opened->get()))) sample_.closed.push_back(directory);
     const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(opened->get()), ::closedir);
     if (!dir) return;
     (void)opened->release();
@@ -95,13 +91,12 @@ class Sampler {
     const auto names = directory ? sys::list_dir(directory->get()) : directory.error();
     if (!names) return;
     ++sample_.entries;
-    const auto is_closed = [&](const Result<struct stat>& st) {
-      return st && !is_open_to_all(*st);
+    const auto is_closed_part = [&](const sys::DirEntry& name) {
+      return !entries_.is_beside_entry(join_path(entry, name.name)) &&
+             is_closed(sys::stat_at(directory->get(), name.name));
     };
     if (is_closed(sys::stat_fd(directory->get())) ||
-        std::any_of(names->begin(), names->end(), [&](const sys::DirEntry& name) {
-          return is_closed(sys::stat_at(directory->get(), name.name));
-        })) {
+        std::any_of(names->begin(), names->end(), is_closed_part)) {
       sample_.closed.push_back(entry);
     }
     const auto ref = entries_.find(entry);

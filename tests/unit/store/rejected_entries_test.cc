@@ -377,6 +377,15 @@ TEST_F(EntrySampleTest, FindsEntriesThatNotEveryUserMayRead) {
   EXPECT_EQ(closed(), (std::vector<std::string>{"fam", "fam/directory", "fam/file"}));
 }
 
+TEST_F(EntrySampleTest, IgnoresScratchNames) {
+  scratch_.write("base/fam/open/tmp.left", "");
+  ASSERT_EQ(::chmod((scratch_ / "base/fam/open/tmp.left").c_str(), 0600), 0);
+  const auto later = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  const auto sample = sample_entries(base_.get(), "/ci-cache", entries_, later);
+  EXPECT_EQ(sample.closed, std::vector<std::string>());
+  EXPECT_EQ(sample.entries, 2U);
+}
+
 TEST_F(EntrySampleTest, StopsWhenItsTimeIsOver) {
   const auto now = std::chrono::steady_clock::now();
   const EntrySample sample = sample_entries(base_.get(), "/ci-cache", entries_, now);
