@@ -45,7 +45,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
   CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
-  // A write through a mapping does not update the attributes that the kernel has cached. Of a new copy it has none.
+  // A write through a mapping does not update the attributes that the kernel has cached. The copy-up of a new copy has
+  // invalidated them already (Job::copied_up()).
   if (handle->may_be_mapped_for_writing() && !opened.is_new_copy)
     mount_.invalidation.notifier().invalidate_attributes({encode(ref)});
   mount_.nodes.state(ref.node).add_silent_handle();  // before `tells_close`: see NodeState

@@ -290,7 +290,7 @@ bool Names::copies_too_much(Job& job, NodeRef directory, const std::string& name
   const NodeIndex node = mount_.nodes.names().find(directory.node, name);
   if (node != 0) {
     const NodeInfo info = mount_.nodes.info(node);
-    if (info.in_upper && !info.is_dir) return false;
+    if (info.in_upper && !info.is_dir) return false;  // a file of the layer needs no copy
   }
   const Result<std::string> path = [&] {
     const ReaderLock lock(job.overlay.mutex());
