@@ -162,7 +162,6 @@ void add_noatime_cases(CaseList& list) {
   } kChanges[] = {
       {"read without noatime", O_RDONLY, 0},
       {"read with noatime", O_RDONLY | O_NOATIME, O_NOATIME},
-      {"noatime set for reads", O_RDONLY, O_NOATIME},
       {"noatime cleared for reads", O_RDONLY | O_NOATIME, 0},
       {"noatime kept for both", O_RDWR | O_NOATIME, O_NOATIME},
       {"noatime cleared for both", O_RDWR | O_NOATIME, 0},
@@ -172,6 +171,20 @@ void add_noatime_cases(CaseList& list) {
       set_noatime(side, name, change.opened_with, change.set);
     });
   }
+  // Only files that have had no writer: the daemon may not know yet that the writer has closed the file. Then the open
+  // makes it a passthrough file, for which F_SETFL cannot set O_NOATIME (docs/semantics.md).
+  const std::vector<std::string> never_written = {"base_file",   "base_readonly",  "moved_file",
+                                                  "base_dir/a",  "both_dir/a",     "base_dir/sub/b",
+                                                  "moved_dir/a", "moved_dir/sub/b"};
+  const auto set_for_reads = [](Side& side, const std::string& name) {
+    set_noatime(side, name, O_RDONLY, O_NOATIME);
+  };
+  list.add_for_each("noatime set for reads", never_written, set_for_reads);
+  list.add_for_each("noatime set for reads of a copy", never_written,
+                    [=](Side& side, const std::string& name) {
+                      side.did("chmod", ::fchmodat(side.dir(), name.c_str(), 0600, 0));
+                      set_for_reads(side, name);
+                    });
 }
 
 // Sets O_DIRECT after the open. Buffers, sizes and offsets must then be aligned on both sides.
