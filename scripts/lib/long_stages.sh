@@ -109,34 +109,34 @@ stage_system_calls() {
 
 stage_sanitized() {
     _build_daemon sanitized "${sanitizers[@]}" || die 'cannot build with the sanitizers'
-    stage 'real mounts, sanitized daemon' "$results/mount-sanitized.xml" \
-        without_rings _sanitized_mounts "$results/mount-sanitized.xml"
+    stage 'real mounts, sanitized daemon' "$results/mount-sanitized" \
+        without_rings _sanitized_mounts "$results/mount-sanitized"
 }
 
 stage_sanitized_rings() {
     _require_rings
     _build_daemon sanitized "${sanitizers[@]}" || die 'cannot build with the sanitizers'
-    stage 'several clients, sanitized daemon, by io_uring' "$results/mount-sanitized-rings.xml" \
-        with_rings _sanitized_mounts "$results/mount-sanitized-rings.xml" "$several_clients"
+    stage 'several clients, sanitized daemon, by io_uring' "$results/mount-sanitized-rings" \
+        with_rings _sanitized_mounts "$results/mount-sanitized-rings" "$several_clients"
 }
 
 stage_thread_sanitizer() {
     _build_daemon threads "${thread_sanitizer[@]}" || die 'cannot build with ThreadSanitizer'
-    stage 'several clients under ThreadSanitizer' "$results/threads.xml" \
-        without_rings _thread_tests "$results/threads.xml"
+    stage 'several clients under ThreadSanitizer' "$results/threads" \
+        without_rings _thread_tests "$results/threads"
 }
 
 stage_thread_sanitizer_rings() {
     _require_rings
     _build_daemon threads "${thread_sanitizer[@]}" || die 'cannot build with ThreadSanitizer'
-    stage 'several clients under ThreadSanitizer, by io_uring' "$results/threads-rings.xml" \
-        with_rings _thread_tests "$results/threads-rings.xml"
+    stage 'several clients under ThreadSanitizer, by io_uring' "$results/threads-rings" \
+        with_rings _thread_tests "$results/threads-rings"
 }
 
 stage_rings() {
     _require_rings
-    stage 'real mounts, by io_uring' "$results/mount-by-rings.xml" \
-        with_rings mount_tests mount 'not long' "$results/mount-by-rings.xml"
+    stage 'real mounts, by io_uring' "$results/mount-by-rings" \
+        with_rings mount_tests_in_two_labs mount 'not long' "$results/mount-by-rings"
 }
 
 _require_rings() {
@@ -152,23 +152,23 @@ _build_daemon() { # VARIANT MESON OPTION…
     install -D "$dist/lib/libcacheshim.so" "$repo/build/variants/$variant/dist/lib/libcacheshim.so"
 }
 
-_sanitized_mounts() { # JUNIT [VARIABLE=VALUE…]
+_sanitized_mounts() { # RESULTS [VARIABLE=VALUE…]
     local junit=$1
     shift
-    mount_tests mount 'not long and not preloads_program' "$junit" \
+    mount_tests_in_two_labs mount 'not long and not preloads_program' "$junit" \
         CACHESHIM_BIN=@repo@/build/variants/sanitized/dist/bin/cacheshim \
         CACHESHIM_LIB=@repo@/build/dist/lib/libcacheshim.so "$@"
 }
 
 # ThreadSanitizer continues after a report, so the stage fails if there is a report, even if all tests pass.
-_thread_tests() { # JUNIT
-    local junit=$1 reports=$results/threads status=0
+_thread_tests() { # RESULTS
+    local junit=$1 reports=$1/reports status=0
     mkdir -p "$reports"
     chmod 1777 "$reports"
-    mount_tests mount 'not long' "$junit" \
+    mount_tests_in_two_labs mount 'not long' "$junit" \
         CACHESHIM_BIN=@repo@/build/variants/threads/dist/bin/cacheshim \
         CACHESHIM_LIB=@repo@/build/dist/lib/libcacheshim.so \
-        TSAN_OPTIONS=log_path=@repo@/build/results/threads/report "$several_clients" || status=$?
+        TSAN_OPTIONS=log_path="@repo@${reports#"$repo"}/report" "$several_clients" || status=$?
     if compgen -G "$reports/report*" > /dev/null; then
         cat "$reports"/report* >&2
         status=1

@@ -13,7 +13,8 @@ begin_results() {
     : > "$stages"
 }
 
-stage() { # NAME JUNIT COMMAND…: runs the command and records its result for the tally
+# Runs the command and records its result for the tally. JUNIT: a file, or a directory of such files.
+stage() { # NAME JUNIT COMMAND…
     local name=$1 junit=$2 status=0
     shift 2
     say "== $name"
@@ -39,10 +40,21 @@ meson_tests() { # DIRECTORY JUNIT [ARGUMENT…]
 mount_tests() { # DIRECTORY MARK JUNIT [VARIABLE=VALUE…]
     local directory=$1 mark=$2 junit=$3
     shift 3
-    with_repo_for_all env PYTHONDONTWRITEBYTECODE=1 "$@" @repo@/build/venv/pytest/bin/python \
-        -m pytest "@repo@/tests/$directory" -m "$mark" -p no:cacheprovider -q -ra \
+    with_repo_for_all env "$@" "${_pytest[@]}" "@repo@/tests/$directory" -m "$mark" \
         --junitxml="$junit" < /dev/null
 }
+
+# Like mount_tests, but divides the test files between two labs, because most tests wait more than they compute.
+# RESULTS: a new directory for both labs' JUnit files.
+mount_tests_in_two_labs() { # DIRECTORY MARK RESULTS [VARIABLE=VALUE…]
+    local directory=$1 mark=$2 junit=$3
+    shift 3
+    mkdir -p "$junit/begun"
+    with_repo_in_two_labs "$junit/lab-2.log" env "$@" "${_pytest[@]}" "@repo@/tests/$directory" -m "$mark" \
+        --begun-files="$junit/begun" --lab=@lab@ --junitxml="$junit/lab-@lab@.xml" < /dev/null
+}
+
+readonly _pytest=(PYTHONDONTWRITEBYTECODE=1 @repo@/build/venv/pytest/bin/python -m pytest -p no:cacheprovider -q -ra)
 
 variant_tests() { # NAME JUNIT [MESON OPTION…]: builds another variant and runs its unit tests
     local name=$1 junit=$2

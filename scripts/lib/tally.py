@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up the test cases of all stages of scripts/test.
 
-Reads a table with one line per stage: name, exit status and JUnit file, separated by tabs. Counts a stage as one
-failure if it failed without a failed case, ran no test, or left no results, so that no failure is lost. The last line
-printed is `N passed, N failed`, followed by `, N skipped` if any test was skipped.
+Reads a table with one line per stage: name, exit status, and JUnit file or directory of JUnit files, separated by tabs.
+Counts a stage as one failure if it failed without a failed case, ran no test, or left no results, so that no failure is
+lost. The last line printed is `N passed, N failed`, followed by `, N skipped` if any test was skipped.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Tally:
 
     def add_stage(self, stage: str, status: int, results: Path) -> None:
         failed_before = len(self.failed)
+        files = sorted(results.glob("*.xml")) if results.is_dir() else [results]
         try:
-            cases = list(ElementTree.parse(results).iter("testcase"))
+            cases = [case for file in files for case in ElementTree.parse(file).iter("testcase")]
         except (OSError, ElementTree.ParseError) as error:
             self.failed.append(f"{stage}: ended with status {status} and no results: {error}")
             return
