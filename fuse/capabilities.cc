@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/capabilities.h"
 
+#include <linux/securebits.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
 
@@ -58,6 +59,12 @@ void limit_bounding_set(const Needed& needed) {
   }
 }
 
+// Has no effect without CAP_SETPCAP.
+void keep_capabilities_at_setfsuid() {
+  const int bits = ::prctl(PR_GET_SECUREBITS);
+  if (bits >= 0) (void)::prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0);
+}
+
 // Copies one set (`flag`: permitted or effective) of the needed capabilities from `from` to `to`. The two libcap
 // functions fail only for invalid arguments.
 void copy_needed(const Needed& needed, cap_t from, cap_t to, cap_flag_t flag) {
@@ -73,6 +80,7 @@ void copy_needed(const Needed& needed, cap_t from, cap_t to, cap_flag_t flag) {
 Status drop_capabilities(const OwnerMode& owners) {
   const Needed needed = needed_with(owners);
   limit_bounding_set(needed);
+  keep_capabilities_at_setfsuid();
   const CapabilitySet current(::cap_get_proc());
   const CapabilitySet kept(::cap_init());  // empty
   if (!current || !kept) return Errno::last();

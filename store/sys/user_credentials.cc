@@ -2,7 +2,9 @@
 #include "store/sys/user_credentials.h"
 
 #include <linux/magic.h>
+#include <linux/securebits.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -27,6 +29,12 @@ bool keeps_blocks(int fd) {
 
 __user_cap_header_struct header() { return {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0}; }
 
+// Whether setfsuid(2) keeps the thread's capabilities. Only the main thread changes this, before it starts any other.
+bool setfsuid_keeps_capabilities() {
+  thread_local const bool keeps = (::prctl(PR_GET_SECUREBITS) & SECBIT_NO_SETUID_FIXUP) != 0;
+  return keeps;
+}
+
 // A failure leaves the thread's capabilities as they are.
 void set_capabilities(const std::array<__user_cap_data_struct, 2>& sets) {
   __user_cap_header_struct mine = header();
@@ -40,15 +48,18 @@ UserCredentials::UserCredentials(int fd) {
   __user_cap_header_struct mine = header();
   if (::syscall(SYS_capget, &mine, before_.data()) == -1) return;
   is_changed_ = true;
-  (void)::setfsuid(kNobody);  // affects only this thread, reports no errors, and drops capabilities
+  // Affects only this thread, reports no errors, and may drop capabilities.
+  (void)::setfsuid(kNobody);
   auto sets = before_;
   sets[0].effective &= ~kResource;
-  set_capabilities(sets);
+  if (sets[0].effective != before_[0].effective || !setfsuid_keeps_capabilities())
+    set_capabilities(sets);
 }
 
 UserCredentials::~UserCredentials() {
   if (!is_changed_) return;
-  // Also gives the thread all capabilities for file systems that it is permitted to have (capabilities(7)).
+  // If setfsuid(2) has dropped capabilities, this gives the thread all capabilities for file systems that it is permitted
+  // to have (capabilities(7)).
   (void)::setfsuid(0);
   if ((before_[0].effective & kResource) != 0) set_capabilities(before_);
 }
