@@ -143,13 +143,14 @@ std::string describe_users(const std::vector<MountUser>& users) {
   return text;
 }
 
-std::vector<pid_t> processes_of_this_namespace() {
+std::vector<MountUser> processes_of_this_namespace() {
   const std::string own = mount_namespace("self");
-  std::vector<pid_t> pids;
+  std::vector<MountUser> found;
   for (const pid_t pid : all_processes()) {
-    if (mount_namespace(std::to_string(pid)) == own) pids.push_back(pid);
+    if (mount_namespace(std::to_string(pid)) == own)
+      found.push_back({pid, name_of(pid), "running", /*is_client=*/false});
   }
-  return pids;
+  return found;
 }
 
 }  // namespace cacheshim::cli

@@ -13,7 +13,7 @@ namespace cacheshim::cli {
 struct MountUser {
   pid_t pid;
   std::string name;        // as in /proc/PID/comm
-  std::string how;         // "current directory", "open file", …
+  std::string how;  // "current directory", "open file", …; "running" if it need not use the mount
   bool is_client = false;  // uses the mount only for a pending request to the daemon
 };
 
@@ -27,7 +27,7 @@ std::vector<MountUser> find_other_namespaces(const MountEntry& mount);
 // Returns, for example, "python3 (pid 12, open file), bash (pid 9, current directory) and 3 more".
 std::string describe_users(const std::vector<MountUser>& users);
 
-// Returns the other processes in this process's mount namespace.
-std::vector<pid_t> processes_of_this_namespace();
+// Returns the other processes in this process's mount namespace, whether they use a mount or not.
+std::vector<MountUser> processes_of_this_namespace();
 
 }  // namespace cacheshim::cli

@@ -58,30 +58,40 @@ void signal_all(const std::vector<pid_t>& pids, int signal) {
   for (const pid_t pid : pids) (void)::kill(pid, signal);  // a process may have exited already
 }
 
+std::vector<pid_t> pids_of(const std::vector<MountUser>& processes) {
+  std::vector<pid_t> pids;
+  for (const MountUser& one : processes) pids.push_back(one.pid);
+  return pids;
+}
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid));
   return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
 }
 
 // Returns the processes that the command left running.
-std::vector<pid_t> leftovers(pid_t daemon) {
-  std::vector<pid_t> left = processes_of_this_namespace();
-  std::erase(left, daemon);
-  for (const pid_t guard : children_of(daemon)) std::erase(left, guard);  // not a leftover: ConnectionGuard
+std::vector<MountUser> leftovers(pid_t daemon) {
+  std::vector<pid_t> own = children_of(daemon);  // ConnectionGuard
+  own.push_back(daemon);
+  std::vector<MountUser> left = processes_of_this_namespace();
+  std::erase_if(left, [&](const MountUser& one) {
+    return std::find(own.begin(), own.end(), one.pid) != own.end();
+  });
   return left;
 }
 
 // Kills processes that the command left running, because they would keep the file system busy.
 void end_leftovers(pid_t daemon) {
-  std::vector<pid_t> left = leftovers(daemon);
+  const std::vector<MountUser> left = leftovers(daemon);
   if (left.empty()) return;
   print_line(fmt::format(
-      "the command left {} process(es) running on its private mount; ending them", left.size()));
-  signal_all(left, SIGTERM);
-  for (const pid_t pid : left) {
-    if (!is_gone_within(pid, kLeftoverMs)) break;
+      "the command has ended, but not its processes on the private mount: {}; ending them",
+      describe_users(left)));
+  signal_all(pids_of(left), SIGTERM);
+  for (const MountUser& one : left) {
+    if (!is_gone_within(one.pid, kLeftoverMs)) break;
   }
-  signal_all(leftovers(daemon), SIGKILL);
+  signal_all(pids_of(leftovers(daemon)), SIGKILL);
 }
 
 void end_daemon(const std::string& mount_point, pid_t daemon) {

@@ -85,3 +85,18 @@ def test_run_returns_the_commands_own_exit_code(program, users_store, runtime):
     result = as_user(USER, [program, "run", "--store", users_store, "--", "sh", "-c", "exit 7"],
                      env=runtime)
     assert result.returncode == 7, result.stderr
+
+
+@pytest.mark.usefixtures("device")
+def test_what_the_command_leaves_running_is_named_and_ended(program, users_store, runtime, scratch):
+    """Otherwise the private mount would stay busy. The command's own exit code counts."""
+    script = "sleep 1000 > /dev/null 2>&1 & echo $! > pid; exit 3"
+    own = scratch / "own"
+    own.mkdir()
+    os.chown(own, USER, USER)
+    result = as_user(USER, [program, "run", "--store", users_store, "--", "sh", "-c", f"cd {own}; {script}"],
+                     env=runtime)
+    assert result.returncode == 3
+    assert len(result.stderr.splitlines()) == 1
+    assert f"sleep (pid {(own / 'pid').read_text().strip()}, running); ending them" in result.stderr
+    assert not os.path.exists(f"/proc/{(own / 'pid').read_text().strip()}")
