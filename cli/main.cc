@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cacheshim_version.h"
+#include "cacheshim_build.h"
 #include "cli/commands/commands.h"
 #include "cli/failure.h"
 #include "cli/mounting/mount_helper.h"
@@ -111,6 +111,8 @@ int run_program(std::vector<std::string> words) {
   add_profile(app, command, exit_code);
   add_gc(app, exit_code);
   add_doctor(app, exit_code);
+  add_preload_path(app, exit_code);
+  add_completion(app, exit_code);
   app.footer(kFooter);  // last, so that the commands do not inherit it
   try {
     app.parse(words);

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "cacheshim_build.h"
 #include "cli/failure.h"
 #include "cli/run_environment.h"
 #include "common/exit_codes.h"
@@ -69,7 +70,7 @@ Installation find_installation() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path prefix = program.parent_path().parent_path();
-  return {prefix / "lib" / "libcacheshim.so", prefix / "share" / "cacheshim" / "profiles"};
+  return {prefix / CACHESHIM_LIBDIR / "libcacheshim.so", prefix / "share" / "cacheshim" / "profiles"};
 }
 
 std::optional<std::string> find_variable(std::string_view name) {

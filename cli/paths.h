@@ -11,7 +11,7 @@ namespace cacheshim::cli {
 // The files that were installed with the running program. They are found relative to the program's
 // own path, so the whole prefix may be moved.
 struct Installation {
-  std::string library;   // PREFIX/lib/libcacheshim.so
+  std::string library;   // PREFIX/LIBDIR/libcacheshim.so; LIBDIR is Meson's option, for example "lib"
   std::string profiles;  // PREFIX/share/cacheshim/profiles
 };
 

@@ -26,6 +26,9 @@ void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& 
 void add_explain(CLI::App& app, int& exit_code);
 void add_gc(CLI::App& app, int& exit_code);  // adds gc and verify
 void add_doctor(CLI::App& app, int& exit_code);
+void add_preload_path(CLI::App& app, int& exit_code);
+// Adds a command that describes `app` as it is when the command runs.
+void add_completion(CLI::App& app, int& exit_code);
 
 // Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments,
 // and returns it. COMMAND begins after "--", otherwise with the first word that is not an option, the

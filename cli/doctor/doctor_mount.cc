@@ -6,7 +6,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "cacheshim_version.h"
+#include "cacheshim_build.h"
 #include "cli/control_client.h"
 #include "cli/doctor/doctor.h"
 #include "cli/failure.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "cacheshim_version.h"
+#include "cacheshim_build.h"
 #include "common/counters.h"
 #include "common/names.h"
 #include "fuse/control/control_requests.h"

@@ -10,7 +10,7 @@ readonly dist=$repo/build/dist
 _configure() { # DIRECTORY [MESON OPTION…]
     local directory=$1
     shift
-    local options=(--prefix "$dist" --libdir lib "$@")
+    local options=(--prefix "$dist" --libdir lib -Dtests=true "$@")
     if [ -f "$directory/meson-private/coredata.dat" ]; then
         # The directory may already be configured with another prefix.
         meson configure "$directory" "${options[@]}" 2> /dev/null && return 0
@@ -32,7 +32,8 @@ build() { # TARGET…: ninja targets
     [ -f "$dist/lib/libcacheshim.so" ] || die 'the build made no build/dist/lib/libcacheshim.so'
 }
 
-# Builds a variant in build/variants/NAME, with other options or another compiler than build().
+# Builds a variant in build/variants/NAME, with other options or another compiler than build(). The installed programs
+# keep their symbols, which the sanitizers print.
 build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: all targets if none is named
     local name=$1 directory=$repo/build/variants/$1 options=()
     shift
@@ -43,7 +44,7 @@ build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: all targets if none i
     if [ $# -gt 0 ]; then shift; fi
     mkdir -p "$repo/build/logs" "$directory"
     quietly "configuring the $name build" "$repo/build/logs/$name-configure.log" \
-        _configure "$directory" --prefix "$directory/dist" "${options[@]}" || return 1
+        _configure "$directory" --prefix "$directory/dist" -Dstrip=false "${options[@]}" || return 1
     quietly "building the $name build" "$repo/build/logs/$name-build.log" \
         ninja -C "$directory" "$@"
 }

@@ -7,6 +7,7 @@ build_packages=(
     libfuse3-dev liburing-dev libcap-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
     libxxhash-dev libgtest-dev libbenchmark-dev
 )
+deb_packages=(dpkg-dev debhelper debootstrap lintian)
 run_packages=(
     fuse3       # fusermount3, for mounts without root
     util-linux  # unshare, setpriv
@@ -21,6 +22,7 @@ test_packages=(
     runc                                                           # real containers for tests/mount/mounting/test_runc.py
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
+    zsh fish                                                       # complete the commands, as bash does
     clang                                                          # checks the lock annotations; builds the fuzzers
 )
 long_test_packages=(python3-gdbm

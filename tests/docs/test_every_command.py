@@ -52,6 +52,8 @@ ROWS = {
     "gc": Row("", user=FAILED),
     "verify": Row("", user=FAILED),
     "doctor": Row(""),
+    "preload-path": Row("", none=0),
+    "completion": Row("bash", none=0),
 }
 # `doctor` also reports problems of this machine, which the tests cannot prevent.
 MAY_FIND_A_PROBLEM = {"doctor"}
@@ -61,7 +63,7 @@ def commands_of(program, *words):
     """Returns the names of all commands without subcommands, as `--help` lists them: "status", "job end"."""
     text = mounts.run(program, *words, "--help").stdout
     listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", text, re.MULTILINE | re.IGNORECASE)
-    names = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
+    names = re.findall(r"^ {2}([a-z-]+)(?= |$)", listed[1] if listed else "", re.MULTILINE)
     if not names:
         return [" ".join(words)]
     return [one for name in names for one in commands_of(program, *words, name)]

@@ -27,7 +27,7 @@ class Help:
         found = re.findall(r"^ +(?=-)(?:(-\w)\b)?,? *(--[a-z][\w-]*)?", self.text, re.MULTILINE)
         self.options = {option for pair in found for option in pair if option}
         listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", self.text, re.MULTILINE | re.IGNORECASE)
-        self.commands = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
+        self.commands = re.findall(r"^ {2}([a-z-]+)(?= |$)", listed[1] if listed else "", re.MULTILINE)
         usage = re.search(r"^usage:\s*(.*)", self.text, re.MULTILINE | re.IGNORECASE)[1]
         self.operands = set(re.findall(r"\b[A-Z]{2,}\b", usage)) - {"OPTIONS", "SUBCOMMAND"}
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts that `cacheshim completion` prints, each in its shell."""
+
+import subprocess
+
+import mounts
+import pytest
+
+
+def bash(script, words):
+    return ["bash", "--norc", "-c", f'. "$0" && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) && '
+            'printf complete: && complete -p cacheshim && _cacheshim cacheshim "${@: -1}" && '
+            'printf "%s\\n" "${COMPREPLY[@]}"', script, *words]
+
+
+def zsh(script, words):
+    # The completion system calls the script as a function, which hands its candidates to _describe.
+    return ["zsh", "-f", "-c", "_describe() { print -rl -- $candidates }; script=$1; shift; words=($@) CURRENT=$#; "
+            "_cacheshim() { . $script }; _cacheshim", "zsh", script, *words]
+
+
+def fish(script, words):
+    return ["fish", "--no-config", "-c", "source $argv[1]; complete -C (string join ' ' -- $argv[2..])", script, *words]
+
+
+@pytest.fixture(params=[bash, zsh, fish], ids=lambda shell: shell.__name__)
+def completed(request, program, scratch):
+    """completed(WORD…) returns the lines that the shell offers for the last word."""
+    script = scratch / "script"
+    script.write_text(mounts.run(program, "completion", request.param.__name__).stdout)
+
+    def complete(*words):
+        argv = [str(part) for part in request.param(script, ["cacheshim", *words])]
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+        return result.stdout
+
+    return complete
+
+
+def test_commands_are_completed(completed):
+    offered = completed("")
+    assert "status" in offered and "doctor" in offered
+    assert "umount-as-helper" not in offered
+
+
+def test_subcommands_are_completed(completed):
+    offered = completed("job", "")
+    assert "start" in offered and "publish" in offered
+    assert "doctor" not in offered
+
+
+def test_options_of_a_subcommand_are_completed(completed):
+    offered = completed("job", "end", "--")
+    assert "success" in offered and "cycle" in offered
+    assert "dry-run" not in offered
+
+
+def test_an_unknown_shell_is_a_usage_error(program):
+    result = mounts.run(program, "completion", "tcsh")
+    assert result.returncode == 2
+    assert "tcsh" in result.stderr and len(result.stderr.splitlines()) == 1
