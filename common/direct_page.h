@@ -18,13 +18,13 @@ inline constexpr std::string_view kViewsDirectory = "views";
 inline constexpr std::string_view kCountersDirectory = "counters";
 inline constexpr std::string_view kBaseDirectory = "base";
 
-// Eviction depends on the access times of files. These times are renewed at most once in this
-// period: if the access time and the modification time of a file are both older, a process opens the
-// file through the mount, and the daemon renews the access time. For an entry, eviction uses the
-// latest access time of its files, so renewing the time of one file is enough.
+// Eviction depends on the access times of files. If the access time and the modification time of a file are both older
+// than this period, a process opens the file through the mount instead of directly, and the daemon renews the access
+// time. So an access time is renewed at most once per period. For an entry, eviction uses the latest access time of its
+// files, so renewing the time of one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// A process that repeatedly opens the same file, or files of one entry, checks the access time once
-// in each period of this length.
+// A process that repeatedly opens the same file, or files of one entry, checks the access time at most once per period
+// of this length.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"

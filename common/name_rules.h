@@ -34,8 +34,8 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // a pattern of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // All matching names begin with `first` and end with `last`; NUL if there is no such character. For most other names,
-  // a comparison with these characters makes a match against the pattern unnecessary.
+  // The first and the last character that all matching names share; NUL if there is none. Comparing them first avoids
+  // fnmatch(3) for most names that do not match.
   char first;
   char last;
 };

@@ -166,7 +166,8 @@ EventLoop::Clock::time_point Mount::tend() {
 
 void Mount::connected(const Protocol& agreed) {
   invalidation.notifier().set_protocol(agreed.minor);
-  // The kernel accepts files of FUSE file systems as backing files, but some of their writes then fail with EIO.
+  // Enables passthrough only if the layers are on a local file system: the kernel also accepts backing files on a FUSE
+  // file system, but some writes to such files then fail with EIO.
   if (agreed.can_pass_through && is_layer_local_) io_modes.enable(device_);
   uses_io_uring_ = agreed.uses_io_uring;
 }

@@ -236,7 +236,9 @@ void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& 
       ->add_option("--variable", arguments->variable,
                    "Variable that moves the cache; it is set for COMMAND")
       ->type_name("VAR");
-  learn->add_option("--cache", arguments->cache, "COMMAND's cache directory (default: a new one)")
+  learn
+      ->add_option("--cache", arguments->cache,
+                   "COMMAND's cache directory (default: a temporary directory)")
       ->type_name("DIR");
   learn->formatter(make_formatter_with_command());
   learn->footer(

@@ -104,7 +104,7 @@ void add_overlay(CLI::App& app, int& exit_code) {
       "  upperdir=U,workdir=W   the directory for changes, and an empty one on its file system (neither: read-only)\n"
       "  owner=keep             real owners, modes and ACLs, checked for each caller (default)\n"
       "  owner=squash           everything belongs to the user who mounts\n"
-      "  squash_to_root, squash_to_uid=N, squash_to_gid=N   everything is shown with this owner\n"
+      "  squash_to_root, squash_to_uid=N, squash_to_gid=N   show all objects with this owner or group\n"
       "  noacl                  ignore POSIX ACLs\n"
       "  ro, noexec, noatime, suid, dev and others of mount(8); nosuid and nodev are the default,\n"
       "                         and only root can turn them off\n"

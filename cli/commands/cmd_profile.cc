@@ -59,7 +59,7 @@ std::string completeness_text(const EntryRule& rule) {
   if (!rule.built_under.empty()) {
     ways.insert(ways.begin(), fmt::format("when {} is unlocked", rule.built_under));
   }
-  if (!rule.says_when_complete()) ways.push_back("at the job's success");
+  if (!rule.says_when_complete()) ways.push_back("if the job succeeds");
   return fmt::format("{}", fmt::join(ways, "; "));
 }
 
@@ -81,7 +81,7 @@ void show_profile(const std::string& name, const std::string& mount) {
                               mount.empty() ? "" : " --mount " + mount));
   }
   const Profile& profile = *found;
-  const char* early = profile.may_publish_early() ? "" : ": published at the job's success only";
+  const char* early = profile.may_publish_early() ? "" : ": published only if the job succeeds";
   const bool is_left = !profile.variable.empty() && !profile.sets_variable();
   const char* not_set = is_left ? ": users set it, the preloaded library does not" : "";
   std::vector<std::pair<std::string, std::string>> pairs = {

@@ -71,11 +71,11 @@ std::string why_not_published(const Mount& mount, const Job& job,
     return "the job publishes nothing: its policy is never";
   const std::string kept = job.publishing.why_kept(ref ? ref->unit() : path);
   if (!kept.empty()) return kept;
-  if (!ref) return "it belongs to no entry of a known cache: published at the job's success";
+  if (!ref) return "it belongs to no entry of a known cache: published if the job succeeds";
   const std::string reason = mount.publishing.publisher().why_not_due(job.overlay, *ref, false);
   if (!reason.empty()) return reason;
   if (job.policy.effective() == PublishPolicy::kEnd)
-    return "complete: published at the job's success";
+    return "complete: published if the job succeeds";
   return "complete: published as soon as the daemon detects this, at the latest at the job's end";
 }
 

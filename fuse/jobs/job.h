@@ -31,7 +31,7 @@ namespace cacheshim {
 
 class Invalidator;
 
-// The settings of a mount for its jobs.
+// The settings and services of a mount that its jobs use.
 struct JobSettings {
   OwnerMode owners;
   // Whether this is the only job of a plain overlay: its view has no owner, and the view's root is an ordinary

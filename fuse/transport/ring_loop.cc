@@ -32,7 +32,8 @@ namespace {
 constexpr unsigned kLeastOfCore = 2;
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr auto kMoment = std::chrono::milliseconds(1);
-constexpr unsigned kIdleTicks = 50;  // after this many ticks without progress, guests rest, and the watcher sleeps
+// After this many ticks without progress, the watcher ends the guests' stays (ClientCore::rest()) and sleeps.
+constexpr unsigned kIdleTicks = 50;
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
 
 // The request that this thread handles, if it came through a ring.
@@ -270,12 +271,11 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
 }
 
-// Interrupts the request if its client has received a signal that the kernel does not report to the daemon. The kernel
-// reports a signal that comes after the daemon has received the request. Over /dev/fuse, it also reports an earlier
-// signal (fuse_dev_do_read()); over io_uring, it does not, up to Linux 6.18. The client's state in /proc shows such a
-// signal: request_wait_answer() sleeps interruptibly until a signal comes, and in the state TASK_KILLABLE ('D') from
-// then on. A client that still runs ('R') has perhaps not checked yet whether the daemon has the request. Returns false
-// if the caller must check again.
+// Interrupts the request if its client received a signal before the daemon received the request. Over /dev/fuse, the
+// kernel reports such a signal (fuse_dev_do_read()); over io_uring, up to Linux 6.18, it does not. It always reports
+// later signals. The client's state in /proc shows the signal: request_wait_answer() sleeps in TASK_INTERRUPTIBLE ('S')
+// until a signal arrives, and in TASK_KILLABLE ('D') from then on. A client in state 'R' may not have checked yet
+// whether the daemon has the request. Returns false if the state is 'R': the caller must check again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);

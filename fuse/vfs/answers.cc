@@ -81,7 +81,8 @@ Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
 
 Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                         bool in_upper) {
-  {  // the staged copy's own name, in staging, does not count
+  {
+    // st_nlink must not count the staged copy's name in staging: show 1 if the file still has its own name, otherwise 0.
     const ReaderLock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
     CACHESHIM_TRY(opened, sys::stat_fd(object->get()));

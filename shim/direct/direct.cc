@@ -113,7 +113,8 @@ class Attempt {
 
 bool is_plain_component(std::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
-  return !is_reserved(name.data());  // reads no byte after the '/' or NUL that ends a shorter name
+  // Safe without a length: the comparison with ".wh." stops at the '/' or NUL that ends a shorter component.
+  return !is_reserved(name.data());
 }
 
 // Calls visit(component) for each component of the path, until a call returns false. Returns

@@ -26,14 +26,15 @@ bool lacks_ours(char* const* environment);
 // may have prepared that environment for it.
 bool has_dropped_library(char* const* environment);
 
-// Whether LD_PRELOAD names this library by a path without $LIB or another variable that the loader
-// expands. Returns false if CACHESHIM_EXEC=leave is set.
+// Whether LD_PRELOAD in `environment` names this library by a path without dynamic string tokens such as $LIB
+// (ld.so(8)). Returns false if CACHESHIM_EXEC=leave is set in `environment`.
 bool names_library(char* const* environment);
 
 enum class Library {
   kAsItIs,
-  kAdded,    // this library and our other variables are added
-  kDropped,  // this library is removed from LD_PRELOAD: the child's loader could only print an error
+  kAdded,  // this library and our other variables are added
+  // This library is removed from LD_PRELOAD: the child (for example, a 32-bit program) cannot load it.
+  kDropped,
 };
 
 // The change to an environment, and the space that it takes.

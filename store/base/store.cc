@@ -173,7 +173,8 @@ Result<UniqueFd> Store::try_lock_base() const {
   return lock;
 }
 
-// A file with content records a round. The lock alone creates an empty file.
+// If the lock file is not empty, its mtime is the time of the last eviction round. Taking the lock alone creates an empty
+// file.
 void Store::note_eviction(const UniqueFd& lock) {
   (void)!::pwrite(lock.get(), "1\n", 2, 0);  // after a failure, another daemon repeats the round
 }

@@ -203,8 +203,8 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // The new publish policy applies. But the layer still has the files that the previous record describes. So if that
-    // record refuses the layer, the layer stays refused, and the layer is vouched only if both records say so.
+    // The job's new publish policy applies. But the layer still contains files that were written under the previous
+    // record. So a refusal in that record stays in force, and the layer is vouched only if both records say so.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;

@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-// What a bound still allows after the objects counted so far.
+// The remainder of a bound after the objects counted so far.
 class Rest {
  public:
   explicit Rest(const CopyBound& bound) : rest_(bound) {}

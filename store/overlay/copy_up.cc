@@ -177,7 +177,7 @@ Result<UniqueFd> copy_up_file(Overlay& overlay, const std::string& path, const s
   return name_copy(overlay, path, claim.copy, base, parent.get());
 }
 
-// Copies up a further name of a file of which the layer already has a copy: links the copy to `path`.
+// Copies up another hard link of a file that has already been copied up: links the existing copy to `path`.
 Status link_up(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(overlay.state.grow(0, 1));

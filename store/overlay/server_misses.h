@@ -13,12 +13,11 @@
 
 namespace cacheshim {
 
-// Renews what the kernel believes of absent names in a base that other machines can change.
+// Makes names that other machines have created in the base visible to this machine.
 //
-// An NFS client believes for 30 s and more, by default, that a name that it has not found does not exist. It asks the
-// server again if the attributes of the name's directory have changed, but it also caches these attributes.
-// statx(2) of the directory with AT_STATX_FORCE_SYNC renews them. A stat or an open of the name itself does not.
-// Thread-safe.
+// By default, an NFS client caches a failed lookup for 30 s or more. It asks the server again if the attributes of the
+// name's directory have changed, but it also caches these attributes. statx(2) of the directory with
+// AT_STATX_FORCE_SYNC renews them; a stat or an open of the name itself does not. Thread-safe.
 class ServerMisses {
  public:
   using Clock = std::chrono::steady_clock;

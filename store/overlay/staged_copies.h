@@ -67,10 +67,10 @@ class StagedCopies {
   // Sets the work directory in which copies are made; null if there is none. Forgets all copies.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
-  // Claims a copy of the regular file `source` in its current state, with at least the first
-  // `keep_bytes` of its data: a copy that another request makes or has made, otherwise a new copy. The
-  // caller must then call complete(), because other requests may wait for the copy. Requires: a work
-  // directory. Errors: ESTALE if `source` is not a regular file.
+  // Claims a copy of the regular file `source` in its current state that has at least the first `keep_bytes` of its
+  // data. Reuses a copy that another request has made or is making; otherwise claims a new one. The caller must then
+  // call complete(), because other requests may be waiting for the copy. Requires: a work directory. Errors: ESTALE if
+  // `source` is not a regular file.
   Result<Claim> begin(UniqueFd source, off_t keep_bytes, Keep keep = Keep::kClosed);
   // Returns a complete copy of the file in the state `st`, with at least the first `keep_bytes` of its
   // data; null if there is none.

@@ -21,17 +21,17 @@ std::string rule_text(const EntryRule& rule) {
 std::string Publisher::why_not_due(const Overlay& overlay, const EntryRef& ref,
                                    bool job_succeeded) const {
   if (!ref.profile->may_publish_early()) {
-    return job_succeeded ? "" : "the profile is a guess: published at the job's success";
+    return job_succeeded ? "" : "the profile is a guess: published if the job succeeds";
   }
   if (!ref.rule->says_when_complete()) {
-    return job_succeeded
-               ? ""
-               : fmt::format("{} when its entry is complete: published at the job's success",
-                             ref.rule->built_under.empty() ? "nothing tells" : "no lock has told");
+    return job_succeeded ? ""
+                         : fmt::format("{} its entry is complete: published if the job succeeds",
+                                       ref.rule->built_under.empty() ? "nothing shows when"
+                                                                     : "no lock has shown that");
   }
   const ReaderLock lock(overlay.mutex());
   if (overlay.has_layer() && is_complete(overlay, ref, job_succeeded)) return "";
-  return fmt::format("its entry is not complete: what completes it is {}", rule_text(*ref.rule));
+  return fmt::format("its entry is not complete: it is completed by {}", rule_text(*ref.rule));
 }
 
 Result<UnitPlan> Publisher::try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
@@ -59,8 +59,7 @@ UnitPlan Publisher::plan(Overlay& overlay, const Candidate& candidate, PublishHo
   }
   if (!candidate.is_due) {
     const auto ref = entries_.find(candidate.unit);
-    if (!ref)
-      return kept("it belongs to no entry of a known cache: published at the job's success");
+    if (!ref) return kept("it belongs to no entry of a known cache: published if the job succeeds");
     std::string why = why_not_due(overlay, *ref, false);
     return kept(why.empty() ? "it has become complete just now" : std::move(why));
   }

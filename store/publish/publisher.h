@@ -84,8 +84,8 @@ class Publisher {
   std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                                  const Progress& progress, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
-  // Returns why the unit of `ref` is not published yet, judged by its names and its profile's rules,
-  // for messages; "" if it is due.
+  // Returns why the unit of `ref` may not be published yet, as text for messages; "" if it may. Considers only the
+  // names of the layer's files and the profile's rules.
   std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
       EXCLUDES(overlay.mutex());
   // Whether this file of a layer is used only as a lock and is therefore never published: a small `*.lock` in a cache

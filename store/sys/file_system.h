@@ -3,8 +3,8 @@
 
 namespace cacheshim {
 
-// Whether only this machine can change the file system of the descriptor `fd`, judged by its type (statfs(2)). Returns
-// false for types that the list does not name, and for FUSE, which may be sshfs, GlusterFS or virtiofs. Thread-safe.
+// Whether `fd` is on a file system that only this machine can change, according to the type that fstatfs(2) reports.
+// Returns false for unknown types, and for FUSE, which may be sshfs, GlusterFS or virtiofs. Thread-safe.
 bool is_local_file_system(int fd);
 
 }  // namespace cacheshim

@@ -26,11 +26,11 @@ struct ProcessOrigin {
 ProcessOrigin origin_of(pid_t process);
 bool is_alive(const ProcessOrigin& origin);
 
-// Returns the living processes that may descend from the dead process `origin`. When a process dies,
-// one of its ancestors (a subreaper, otherwise init) becomes the parent of its children. So for each
-// descendant, go up through the parents that did not start before `origin`: the last of them is a
-// child of one of `origin.ancestors`. Also returns unrelated processes that meet this condition, such
-// as newer children of an init that starts all processes itself.
+// Returns the living processes that may descend from the dead process `origin`. When a process dies, its children get
+// one of its ancestors (a subreaper, otherwise init) as their parent. So this function follows the parents of each
+// process up to the last one that did not start before `origin`; if that one is a child of one of `origin.ancestors`,
+// the process may be a descendant. Unrelated processes can meet this condition too, such as newer children of an init
+// that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
 // Whether the process has an open descriptor of `directory` or of an object below it, or has its

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-// Reads in /proc which descriptors of files of the mount other processes have. Nothing here calls
-// stat on a file of the mount: that would be a request to the daemon itself.
+// Finds, in /proc, the descriptors through which other processes have files of the mount open. Never calls stat on such
+// a file, because stat would send a request to this daemon.
 namespace cacheshim {
 
 // Whether a process has exited; false if unknown. A zombie has exited: it has no open files.
@@ -19,11 +19,11 @@ struct OpenDescriptor {
   std::uint64_t mount = 0;
   friend bool operator==(const OpenDescriptor&, const OpenDescriptor&) = default;
 };
-// Returns the descriptors that a process has of a file on a FUSE mount, by the file's st_ino. If only one descriptor
-// has this st_ino, returns it even if its file is on another file system. If the process has more than kMostSearched
-// descriptors of any files, checks only the one numbered `known`. Returns none if /proc does not show them (a process
-// outside the daemon's PID namespace, or Linux before 5.14).
 inline constexpr std::size_t kMostSearched = 256;
+// Returns the open descriptors of `process` whose file has the inode number `shown_inode`. If there are several,
+// returns only those on FUSE mounts; returns a single match whatever its file system. If the process has more than
+// kMostSearched descriptors, checks only the descriptor `known`. Returns none if /proc does not show the descriptors:
+// the process is outside the daemon's PID namespace, or Linux is older than 5.14.
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known);
 // Whether the process still has the descriptor: false when the descriptor, or the process, is gone.
 bool has_descriptor(pid_t process, const OpenDescriptor& descriptor);

@@ -26,7 +26,7 @@ namespace cacheshim {
 // Thread-safe.
 class SilentGrowth {
  public:
-  // Makes the kernel request the attributes of a node again. Takes no lock of a job.
+  // Makes the kernel request a node's attributes again. Must not take a job's lock; called with mutex_ held.
   using Invalidate = std::function<void(NodeId)>;
   // The work that may wait for a job's lock runs on `tasks`, which must outlive this object.
   SilentGrowth(TaskQueue& tasks, Invalidate invalidate)

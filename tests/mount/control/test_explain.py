@@ -51,9 +51,9 @@ def test_every_spelling_of_a_path(mount, two_jobs):
 
 
 @pytest.mark.parametrize("path, reason", [
-    ("triton/KEY/k.cubin", "not complete: what completes it is a file named __grp__*.json"),
+    ("triton/KEY/k.cubin", "not complete: it is completed by a file named __grp__*.json"),
     ("triton/KEY/tmp.pid_1/x", "a temporary name is never published"),
-    ("numba/src/f.nbi", "published at the job's success"),
+    ("numba/src/f.nbi", "published if the job succeeds"),
     ("cuda-compute-cache/0/a/b", "the profile is a guess"),
     ("mine/x", "no entry of a known cache"),
 ])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload after cacheshim's. It makes rare interleavings certain. $TURNS names a
-// directory, in which these symlinks have an effect:
+// A library to preload after cacheshim's, which forces rare interleavings. The directory $TURNS may contain these
+// symlinks:
 //
 //   late             time(2) returns a time in the future; the target is the difference in seconds
 //   before, after    the next open of a path that ends with the target waits before or after the

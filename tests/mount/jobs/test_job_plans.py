@@ -40,11 +40,11 @@ def test_dry_run_plans_publishing_by_entry(mount, job_of):
     assert (answer["entries"], answer["files"]) == (1, 3)
     assert (done["publish"], done["files"]) == (True, 3) and done["bytes"] == answer["bytes"] > 500
     assert {entry: one.get("why") for entry, one in units.items() if not one["publish"]} == {
-        "triton/BEGUN": "its entry is not complete: what completes it is a file named __grp__*.json"
+        "triton/BEGUN": "its entry is not complete: it is completed by a file named __grp__*.json"
                         " or *.so or *.json",
         "triton/OTHER": "the base has another version of it: first writer wins",
-        "numba/src": "nothing tells when its entry is complete: published at the job's success",
-        "mine/cache": "it belongs to no entry of a known cache: published at the job's success"}
+        "numba/src": "nothing shows when its entry is complete: published if the job succeeds",
+        "mine/cache": "it belongs to no entry of a known cache: published if the job succeeds"}
     assert mount.layer_files("one") == before
     assert not mount.base("triton/DONE").exists()
     assert mount.stats()["publish_conflicts"] == 0

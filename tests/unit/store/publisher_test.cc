@@ -216,7 +216,7 @@ TEST_F(PublisherTest, APlanReportsWhatWouldBeDoneAndDoesNothing) {
   EXPECT_EQ(plans["fam/other"].why_kept, "the base has another version of it: first writer wins");
   EXPECT_EQ(plans["fam/busy"].why_kept, "a file of it is open for writing");
   EXPECT_EQ(plans["fam/begun"].why_kept,
-            "its entry is not complete: what completes it is a file named done-* or *.so");
+            "its entry is not complete: it is completed by a file named done-* or *.so");
   EXPECT_FALSE(scratch_.exists("base/fam/new"));
   EXPECT_EQ(get("fam/there/done-a"), "same");
   EXPECT_TRUE(scratch_.exists("upper/fam/there/done-a"));
