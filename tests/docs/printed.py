@@ -122,9 +122,9 @@ MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci
 BUILT = f"{MOUNTED}\nrunuser -u alice -- env {PRELOAD} HOME=/home/alice python /home/alice/train.py"
 
 README = {
-    ("cacheshim", "scripts/demo"): Run("root", stand_ins={
-        "scripts/demo && cp -a build/dist/. /usr/local/": (
-            INSTALLED, "takes minutes; the build under test is the same")}),
+    ("cacheshim", "scripts/package deb"): Run("root", stand_ins={
+        "scripts/package deb && apt install ./build/packages/deb/*/*.deb": (
+            INSTALLED, "takes minutes; tests/packages runs it")}),
     ("cacheshim", "mkdir -p ~/cache"): Run("alice", prints="built", then=(
         ("alice", "ls ~/cache/triton/KEY", GROUP),)),
     ("Two commands", "scripts/demo"): MINUTES,
@@ -160,13 +160,11 @@ USING = {
 }
 
 DEPLOYMENT = {
-    ("Installing a release build", "meson setup"): Run(
+    ("Installing", "meson setup"): Run(
         "root", given="cd @repository@",
         stand_ins={
-            "ninja -C build-release cli/cacheshim shim/libcacheshim.so": (
-                "", "takes minutes; the build under test is the same"),
-            "meson install -C build-release --no-rebuild": (
-                INSTALLED, "there is nothing to install without the line before")},
+            "ninja -C build-release install": (
+                INSTALLED, "takes minutes; the build under test is the same")},
         then=(("root", f"python -c '{NOT_INSTALLED}'", "[]"),
               ("root", "cacheshim --version", "cacheshim "))),
     ("SLURM", "#!/bin/bash"): Script(
@@ -247,6 +245,8 @@ DOCUMENTS = {
         ("Verifying published files", "verify_on_open"): Configuration(),
     },
     "docs/man/cacheshim.1": {
+        ("COMMANDS", "export LD_PRELOAD"): Run("ci", then=(
+            ("ci", "env -u LD_PRELOAD cacheshim preload-path", "/usr/local/lib/libcacheshim.so"),)),
         ("EXAMPLES", "mkdir -p"): Run("root"),
         ("EXAMPLES", "#!/bin/bash"): Script("alice", file="integrations/slurm/job.sh", given=CONTAINERS),
         ("EXAMPLES", ("outcome=", "Epilog=")): Listed("a part of SLURM's configuration"),

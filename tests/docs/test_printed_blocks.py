@@ -36,7 +36,7 @@ class Machine:
     """A fresh root in which the rows of a document are run."""
 
     def __init__(self, scratch, program):
-        self.root = FreshRoot(scratch, mounts.REPOSITORY)
+        self.root = FreshRoot(scratch, TESTS / "enter-fresh-root.sh", mounts.REPOSITORY)
         self._places = {"@tests@": TESTS, "@repository@": mounts.REPOSITORY,
                         "@dist@": program.parents[1]}
 

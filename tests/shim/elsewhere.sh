@@ -17,19 +17,10 @@ shift
 repository=$1 build=$(realpath "$2") junit=${3:-}
 # shellcheck source-path=SCRIPTDIR
 . "$repository/tests/lib/cases.sh"
+# shellcheck source-path=SCRIPTDIR
+. "$repository/scripts/lib/releases.sh"
 readonly uid=20001 packages=python3
 readonly mount=/ci-cache library=/usr/lib/libcacheshim.so
-
-make_system() { # SUITE DIRECTORY: installs a release from this machine's package mirror, if it is not installed yet
-    local mirror
-    [ ! -e "$2/.whole" ] || return 0
-    rm -rf "$2"
-    mkdir -p "${2%/*}"
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
-    debootstrap --variant=minbase --include="$packages" "$1" "$2" "$mirror" > "$2.log" 2>&1 ||
-        { tail -n 5 "$2.log"; return 1; }
-    touch "$2/.whole"
-}
 
 inside() { # NAME=VALUE… -- COMMAND…: runs as an ordinary user in the installed system
     local settings=()
@@ -47,7 +38,7 @@ same_tour() { # PATH JOB
 try_system() { # SUITE
     local suite=$1
     root=$build/chroots/$suite
-    if ! make_system "$suite" "$root"; then
+    if ! make_release "$suite" "$root" "$packages"; then
         expect "$suite: debootstrap" 1 0
         return
     fi

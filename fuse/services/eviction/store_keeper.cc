@@ -32,7 +32,7 @@ constexpr std::size_t kMostUses = 256;  // how many files may wait for a new acc
 void set_access_time(int object, const struct stat& st) {
   if (const auto file = sys::reopen(object, O_RDONLY | O_NONBLOCK)) {
     char byte = 0;
-    (void)::pread(file->get(), &byte, 1, 0);
+    (void)!::pread(file->get(), &byte, 1, 0);
     const auto read = sys::stat_fd(object);
     if (read && read->st_atime > st.st_atime) return;
   }

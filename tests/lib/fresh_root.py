@@ -80,25 +80,25 @@ class Shell:
 
 
 class FreshRoot:
-    """A fresh root, which enter-fresh-root.sh creates, and a shell for each user in it."""
+    """A fresh root, and a shell for each user in it. `script` creates the root: it gets an empty directory and `source`,
+    prints "ready", and ends when its stdin is closed."""
 
-    def __init__(self, scratch, repository):
+    def __init__(self, scratch, script, source):
         self._directory = pathlib.Path(scratch)
         work = self._directory / "fresh-root"
         work.mkdir()
-        script = pathlib.Path(__file__).with_name("enter-fresh-root.sh")
-        self._process = subprocess.Popen([script, work, repository], stdin=subprocess.PIPE,
+        self._process = subprocess.Popen([script, work, source], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, text=True)
         assert self._process.stdout.readline() == "ready\n", "there is no fresh root"
         children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        self._first = children.read_text().split()[0]
+        self.first_process = children.read_text().split()[0]
         self._shells = {}
 
     def shell(self, user):
         """Returns the user's shell, which starts at the first call."""
         if user not in self._shells:
             home = "/root" if user == "root" else f"/home/{user}"
-            enter = ["nsenter", f"--target={self._first}", "--mount", "--pid"]
+            enter = ["nsenter", f"--target={self.first_process}", "--mount", "--pid"]
             self._shells[user] = Shell(enter, user, home, self._directory)
         return self._shells[user]
 

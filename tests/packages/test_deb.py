@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Installs the Debian packages in clean systems and uses them as the README says.
+
+`scripts/package deb RELEASE` has built the packages, and `scripts/test --packages` has installed the clean systems.
+"""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import time
+
+import mounts
+import pytest
+from fresh_root import FreshRoot
+
+HERE = pathlib.Path(__file__).parent
+BUILT = mounts.REPOSITORY / "build/packages"
+RELEASES = ["bookworm", "trixie"]
+MOST_SECONDS = 60
+INSTALL_TIMEOUT_S = 300
+README = (mounts.REPOSITORY / "README.md").read_text()
+
+
+def printed_block(start):
+    """Returns the README's block that begins with `start`, without its indentation."""
+    block = re.search(rf"^    {re.escape(start)}.*\n(?:    .*\n)*", README, re.MULTILINE)
+    assert block, f"the README has no block that begins with '{start}'"
+    return re.sub(r"^    ", "", block[0], flags=re.MULTILINE)
+
+
+def packages_of(release):
+    found = sorted((BUILT / "deb" / release).glob("*.deb"))
+    assert [one.name.split("_")[0] for one in found] == ["cacheshim", "libcacheshim-dev", "libcacheshim"]
+    return found
+
+
+class System:
+    """A clean system with two users, and with the packages where `scripts/package deb` puts them."""
+
+    def __init__(self, scratch, release):
+        self._root = FreshRoot(scratch, HERE / "enter-release.sh", BUILT / "clean" / release)
+        self.run("root", f"mkdir -p scripts build/packages/deb/{release} && ln -s /bin/true scripts/package && "
+                 "echo 'APT::Get::Assume-Yes true;' > /etc/apt/apt.conf.d/yes")
+        for package in packages_of(release):
+            self._copy(package, f"/root/build/packages/deb/{release}/{package.name}")
+        for user in ("alice", "bob"):
+            self.run("root", f"useradd --create-home {user}")
+            self._copy(mounts.REPOSITORY / "tests/docs/train.py", f"/home/{user}/train.py")
+        self.run("root", "ln -s /usr/bin/python3 /usr/local/bin/python")
+        self.run("root", "apt-get update -q", INSTALL_TIMEOUT_S)
+
+    def _copy(self, source, target):
+        enter = ["nsenter", f"--target={self._root.first_process}", "--mount"]
+        with open(source, "rb") as file:
+            subprocess.run([*enter, "sh", "-c", f"cat > {shlex.quote(target)}"], stdin=file, check=True)
+
+    def run(self, user, command, timeout=60):
+        """Runs a command, asserts that it succeeds, and returns its output."""
+        ended = self._root.shell(user).run(command, timeout)
+        assert ended.status == 0, f"`{command}` as {user}: {ended.status}\n{ended.out[-2000:]}{ended.err[-2000:]}"
+        return ended.out
+
+    def install(self):
+        self.run("root", "export DEBIAN_FRONTEND=noninteractive")
+        self.run("root", printed_block("scripts/package deb"), INSTALL_TIMEOUT_S)
+
+    def close(self):
+        self._root.close()
+
+
+@pytest.fixture(params=RELEASES)
+def system(request, scratch):
+    system = System(scratch, request.param)
+    yield system
+    system.close()
+
+
+def test_the_readmes_commands_lead_to_a_warm_second_job(system):
+    begin = time.monotonic()
+    system.install()
+    system.run("root", printed_block("mkdir -p /ci-cache"))
+    train = printed_block("export LD_PRELOAD")
+    assert system.run("alice", train) == "built\n"
+    assert system.run("bob", train) == "hit\n"
+    taken = time.monotonic() - begin
+    assert taken < MOST_SECONDS, f"took {taken:.0f} s"
+    print(f"from the installation to a warm second job: {taken:.1f} s")
+
+
+@pytest.fixture
+def installed(system):
+    system.install()
+    return system
+
+
+def test_every_installed_part_works(installed):
+    installed.run("root", "systemd-analyze verify /usr/lib/systemd/system/cacheshim.service 2>&1 || "
+                  "! command -v systemd-analyze")
+    assert installed.run("root", "cacheshim preload-path").startswith("/usr/lib/")
+    assert "cacheshim:" in installed.run("root", "getent group cacheshim")
+    assert installed.run("root", "stat -c %a /run/cacheshim") == "755\n"
+    installed.run("root", "for page in cacheshim.1 cacheshim.toml.5 cacheshim-cuda.7; do "
+                  "test -e /usr/share/man/man${page##*.}/$page.gz || exit 1; done")
+    assert "complete -o default -F _cacheshim cacheshim" in installed.run(
+        "root", "cat /usr/share/bash-completion/completions/cacheshim")
+    # The sample configuration is valid, and mount(8) finds the helper.
+    installed.run("root", "mkdir -p /etc/cacheshim /data/s /mnt/s && "
+                  "cp /usr/share/doc/cacheshim/examples/cacheshim.toml /etc/cacheshim/ && "
+                  "mount -t fuse.cacheshim /data/s /mnt/s && umount /mnt/s")
+
+
+def test_nothing_stays_after_a_purge(installed):
+    installed.run("root", printed_block("mkdir -p /ci-cache"))
+    installed.run("root", "cacheshim unmount /ci-cache")
+    installed.run("root", "apt-get purge -q -y cacheshim libcacheshim libcacheshim-dev", INSTALL_TIMEOUT_S)
+    left = installed.run("root", "find / -xdev -name '*cacheshim*' -not -path '/root/build/*' -not -path '/proc/*' "
+                         "-not -path '/var/log/*' -not -path '/var/lib/systemd/*'")
+    assert left == ""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_lintian_reports_nothing(release):
+    result = subprocess.run(["lintian", "--allow-root", "--fail-on=error,warning", "--tag-display-limit=0",
+                             *packages_of(release)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
