@@ -74,11 +74,11 @@ std::vector<std::string> quoted_paths(const std::vector<Command>& commands) {
   return paths;
 }
 
-void print_bash(const std::vector<Command>& commands) {
-  print_lines(fmt::format(R"(# bash completion of cacheshim
-_cacheshim() {{
-    local command='' next word
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+// The lines of bash and zsh that find the command among the words before the cursor, which `before` expands to, and
+// begin to distinguish the commands.
+std::string find_command(std::string_view before, const std::vector<Command>& commands) {
+  return fmt::format(R"(    local command='' next word
+    for word in {}; do
         next=${{command:+$command }}$word
         case $next in
             {}) command=$next ;;
@@ -86,7 +86,12 @@ _cacheshim() {{
     done
     case $command in
 )",
-                          fmt::join(quoted_paths(commands), "|")));
+                     before, fmt::join(quoted_paths(commands), "|"));
+}
+
+void print_bash(const std::vector<Command>& commands) {
+  print_lines("# bash completion of cacheshim\n_cacheshim() {\n" +
+              find_command(R"("${COMP_WORDS[@]:1:COMP_CWORD-1}")", commands));
   for (const Command& one : commands) {
     std::vector<std::string> words;
     for (const Word& word : one.words) words.push_back(word.text);
@@ -101,27 +106,19 @@ complete -o default -F _cacheshim cacheshim
 }
 
 void print_zsh(const std::vector<Command>& commands) {
-  print_lines(fmt::format(R"(#compdef cacheshim
-# zsh completion of cacheshim
-local command='' next word
-local -a candidates
-for word in ${{words[2,CURRENT-1]}}; do
-    next=${{command:+$command }}$word
-    case $next in
-        {}) command=$next ;;
-    esac
-done
-case $command in
-)",
-                          fmt::join(quoted_paths(commands), "|")));
+  print_lines("#compdef cacheshim\n_cacheshim() {\n    local -a candidates\n" +
+              find_command("${words[2,CURRENT-1]}", commands));
   for (const Command& one : commands) {
-    print_lines(fmt::format("    {}) candidates=(\n", shell_quoted(one.path)));
+    print_lines(fmt::format("        {}) candidates=(\n", shell_quoted(one.path)));
     for (const Word& word : one.words)
-      print_lines(fmt::format("        {}\n", shell_quoted(word.text + ":" + word.description)));
-    print_lines("    ) ;;\n");
+      print_lines(
+          fmt::format("            {}\n", shell_quoted(word.text + ":" + word.description)));
+    print_lines("        ) ;;\n");
   }
-  print_lines(R"(esac
-_describe -o 'command or option' candidates || _files
+  print_lines(R"(    esac
+    _describe -o 'command or option' candidates || _files
+}
+_cacheshim
 )");
 }
 

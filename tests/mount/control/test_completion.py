@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts that `cacheshim completion` prints, each in its shell."""
+"""What `cacheshim completion` prints, each script in its shell, and what `cacheshim preload-path` prints."""
 
+import shutil
 import subprocess
 
 import mounts
@@ -14,9 +15,9 @@ def bash(script, words):
 
 
 def zsh(script, words):
-    # The completion system calls the script as a function, which hands its candidates to _describe.
+    # The completion system runs the script, which passes its candidates to _describe.
     return ["zsh", "-f", "-c", "_describe() { print -rl -- $candidates }; script=$1; shift; words=($@) CURRENT=$#; "
-            "_cacheshim() { . $script }; _cacheshim", "zsh", script, *words]
+            ". $script", "zsh", script, *words]
 
 
 def fish(script, words):
@@ -54,6 +55,17 @@ def test_options_of_a_subcommand_are_completed(completed):
     offered = completed("job", "end", "--")
     assert "success" in offered and "cycle" in offered
     assert "dry-run" not in offered
+
+
+def test_the_librarys_path_is_printed_only_if_it_is_there(program, library, scratch):
+    printed = mounts.run(program, "preload-path")
+    assert (printed.returncode, printed.stdout) == (0, f"{library}\n")
+    alone = scratch / "bin/cacheshim"
+    alone.parent.mkdir()
+    shutil.copy(program, alone)
+    missing = mounts.run(alone, "preload-path")
+    assert (missing.returncode, missing.stdout) == (69, "")
+    assert missing.stderr == f"cacheshim: no library at '{scratch}/lib/libcacheshim.so'; install it there\n"
 
 
 def test_an_unknown_shell_is_a_usage_error(program):
