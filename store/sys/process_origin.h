@@ -28,9 +28,9 @@ bool is_alive(const ProcessOrigin& origin);
 
 // Returns the living processes that may descend from the dead process `origin`. When a process dies, its children get
 // one of its ancestors (a subreaper, otherwise init) as their parent. So this function follows the parents of each
-// process up to the last one that did not start before `origin`; if that one is a child of one of `origin.ancestors`,
-// the process may be a descendant. Unrelated processes can meet this condition too, such as newer children of an init
-// that starts all processes itself.
+// process up to the last one that did not start before `origin`; if that one is a child of `origin.process` or of one
+// of `origin.ancestors`, the process may be a descendant. Unrelated processes can meet this condition too, such as
+// newer children of an init that starts all processes itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
 // Whether the process has an open descriptor of `directory` or of an object below it, or has its

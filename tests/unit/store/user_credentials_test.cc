@@ -23,7 +23,7 @@ struct Shown {
   unsigned long long effective = 0;  // capabilities
 };
 
-// What the kernel shows about the calling thread.
+// Returns what /proc shows of the calling thread.
 Shown this_thread() {
   Shown shown;
   std::ifstream status("/proc/thread-self/status");
