@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-fresh-root.sh WORK REPOSITORY
 #
-# Creates mount and PID namespaces, prints "ready", and waits. Their root directory simulates this machine as it is
+# Enters mount and PID namespaces (tests/lib/new-root.sh). Their root directory simulates this machine as it is
 # before a user follows the README: nothing in /usr/local, no /ci-cache and no /data, empty home directories, and
-# writable overlays over /etc, /usr/sbin and the repository. Changes made there are invisible outside. All mounts and
-# processes disappear when stdin is closed or this script is killed. WORK is an empty directory.
+# writable overlays over /etc, /usr/sbin and the repository. Changes made there are invisible outside. WORK is an empty
+# directory.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR
+. "${BASH_SOURCE[0]%/*}/../lib/new-root.sh"
 
 # These directories are empty in the new root, even if this machine has file systems mounted on some of them.
 readonly empty=(home root run tmp mnt media opt)
@@ -18,8 +20,12 @@ writable() { # DIRECTORY: makes it writable; the changes stay in memory
         -o "lowerdir=$1,upperdir=$layers/$name,workdir=$layers/$name.work"
 }
 
-build_root() {
-    local entry
+build_root() { # WORK REPOSITORY
+    local entry repository=$2
+    root=$1/root layers=$1/layers
+    mkdir "$root" "$layers"
+    mount -t tmpfs -o mode=0755 tmpfs "$root"
+    mount -t tmpfs -o mode=0755 tmpfs "$layers"
     for entry in /* /.[!.]*; do
         case $entry in
             /proc | /ci-cache | /data | /scratch | /local-nvme) continue ;;
@@ -32,35 +38,12 @@ build_root() {
             mount --rbind "$entry" "$root$entry"
         fi
     done
-    (cd "$root" && mkdir "${empty[@]}" proc .old)
+    (cd "$root" && mkdir "${empty[@]}" proc)
     chmod 1777 "$root/tmp"
     mount -t proc proc "$root/proc"
     mount -t tmpfs -o mode=0755 tmpfs "$root/usr/local"
-}
-
-inside() { # WORK REPOSITORY: runs as the first process of the new namespaces
-    readonly root=$1/root layers=$1/layers repository=$2
-    mkdir "$root" "$layers"
-    mount -t tmpfs -o mode=0755 tmpfs "$root"
-    mount -t tmpfs -o mode=0755 tmpfs "$layers"
-    build_root
     mkdir -p "$root$repository"
     for entry in /etc /usr/sbin "$repository"; do writable "$entry"; done
-    cd "$root"
-    pivot_root . .old
-    umount -l /.old
-    rmdir /.old
-    cd /
-    echo ready
-    # No exec here: the first process of a PID namespace must reap orphans, and this shell does.
-    { cat <&3 > /dev/null & } 3<&0  # uses descriptor 3, because a background process gets /dev/null as its stdin
-    wait $!
 }
 
-if [ "$1" = --inside ]; then
-    shift
-    inside "$@"
-    exit
-fi
-exec unshare --mount --pid --fork --kill-child --propagation private -- \
-    "${BASH_SOURCE[0]}" --inside "$@"
+serve_root "$@"
