@@ -36,14 +36,14 @@ def packages_of(release):
 
 
 class System:
-    """A clean system with two users, and with the packages where `scripts/package deb` puts them."""
+    """A clean system with two users, and with a `scripts/package` that only prints the paths of the built packages."""
 
     def __init__(self, scratch, release):
         self._root = FreshRoot(scratch, HERE / "enter-release.sh", BUILT / "clean" / release)
-        self.run("root", f"mkdir -p scripts build/packages/deb/{release} && ln -s /bin/true scripts/package && "
-                 "echo 'APT::Get::Assume-Yes true;' > /etc/apt/apt.conf.d/yes")
+        self.run("root", "mkdir -p scripts packages && printf '#!/bin/sh\\nls /root/packages/*.deb\\n' > scripts/package && "
+                 "chmod +x scripts/package && echo 'APT::Get::Assume-Yes true;' > /etc/apt/apt.conf.d/yes")
         for package in packages_of(release):
-            self._copy(package, f"/root/build/packages/deb/{release}/{package.name}")
+            self._copy(package, f"/root/packages/{package.name}")
         for user in ("alice", "bob"):
             self.run("root", f"useradd --create-home {user}")
             self._copy(mounts.REPOSITORY / "tests/docs/train.py", f"/home/{user}/train.py")
@@ -63,7 +63,7 @@ class System:
 
     def install(self):
         self.run("root", "export DEBIAN_FRONTEND=noninteractive")
-        self.run("root", printed_block("scripts/package deb"), INSTALL_TIMEOUT_S)
+        self.run("root", printed_block("apt install"), INSTALL_TIMEOUT_S)
 
     def close(self):
         self._root.close()
@@ -95,8 +95,11 @@ def installed(system):
 
 
 def test_every_installed_part_works(installed):
-    installed.run("root", "systemd-analyze verify /usr/lib/systemd/system/cacheshim.service 2>&1 || "
-                  "! command -v systemd-analyze")
+    packaged = installed.run("root", "dpkg-query --show --showformat='${Version}' cacheshim")
+    assert installed.run("root", "cacheshim --version") == f"cacheshim {packaged}\n"
+    unit = installed.run("root", "cat $(dpkg -L cacheshim | grep 'system/cacheshim.service$')")
+    assert re.findall(r"^Exec\w+=(/\S*cacheshim) (\w+)", unit, re.MULTILINE) == [
+        ("/usr/bin/cacheshim", "mount"), ("/usr/bin/cacheshim", "unmount")]
     assert installed.run("root", "cacheshim preload-path").startswith("/usr/lib/")
     assert "cacheshim:" in installed.run("root", "getent group cacheshim")
     assert installed.run("root", "stat -c %a /run/cacheshim") == "755\n"
@@ -114,9 +117,9 @@ def test_nothing_stays_after_a_purge(installed):
     installed.run("root", printed_block("mkdir -p /ci-cache"))
     installed.run("root", "cacheshim unmount /ci-cache")
     installed.run("root", "apt-get purge -q -y cacheshim libcacheshim libcacheshim-dev", INSTALL_TIMEOUT_S)
-    # What is in /run and /tmp disappears at the next boot.
+    # The contents of /run and /tmp disappear at the next boot.
     places = "/bin /boot /etc /home /lib /opt /root /sbin /srv /usr /var"
-    left = installed.run("root", f"find {places} -name '*cacheshim*' -not -path '/root/build/*' -not -path '/var/log/*' "
+    left = installed.run("root", f"find {places} -name '*cacheshim*' -not -path '/root/packages/*' -not -path '/var/log/*' "
                          "-not -path '/var/lib/systemd/*'")
     assert left == ""
 
