@@ -90,7 +90,8 @@ def test_run_returns_the_commands_own_exit_code(program, users_store, runtime):
 @pytest.mark.usefixtures("device")
 def test_what_the_command_leaves_running_is_named_and_ended(program, users_store, runtime, scratch):
     """Otherwise the private mount would stay busy. The command's own exit code counts."""
-    script = "sleep 1000 > /dev/null 2>&1 & echo $! > pid; exit 3"
+    sleeps = "until read name < /proc/$!/comm; [ $name = sleep ]; do :; done"  # not the shell that executes it
+    script = f"sleep 1000 > /dev/null 2>&1 & echo $! > pid; {sleeps}; exit 3"
     own = scratch / "own"
     own.mkdir()
     os.chown(own, USER, USER)
