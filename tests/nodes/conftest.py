@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import shutil
 
 import lab
+import mounts
 import pytest
 
 PROGRAMS = {"linux.uml": "user-mode-linux", "ganesha.nfsd": "nfs-ganesha", "mount.nfs": "nfs-common", "ip": "iproute2"}
+
+STORM_RUNS = int(os.environ.get("CACHESHIM_STORM_RUNS", "3"))
+
+
+@pytest.fixture(params=range(STORM_RUNS))
+def repeated():
+    """Runs a test several times. A storm finds a rare race in only some of its runs."""
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +38,27 @@ def export(nodes_lab, scratch):
     here.mkdir()
     here.chmod(0o777)
     return here, f"{lab.MOUNT_POINT}/{scratch.name}"
+
+
+@pytest.fixture
+def store(export):
+    """A new store on the export, as the nodes name it."""
+    here, there = export
+    (here / "store").mkdir(mode=0o755)
+    return f"{there}/store"
+
+
+@pytest.fixture
+def mount_on(two_nodes):
+    """mount_on(node, store, *options) mounts a store on a node, at lab.POINT."""
+    mounted = []
+
+    def mount(node, store, *options):
+        node.run(f"mkdir -p {lab.POINT}", check=True)
+        node.run([mounts.PROGRAM, "mount", "--store", store, *options, lab.POINT], check=True)
+        mounted.append(node)
+
+    yield mount
+    for node in mounted:
+        if node.is_running():
+            node.run(f"{mounts.PROGRAM} unmount {lab.POINT} || umount -l {lab.POINT}")

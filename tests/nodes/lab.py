@@ -15,6 +15,7 @@ import server
 
 MOUNT_POINT = "/export"
 LOCAL = "/local"  # a file system of the node alone; see node_main.py
+POINT = f"{LOCAL}/mnt"  # where tests mount a store
 LEASE_S = 10
 
 

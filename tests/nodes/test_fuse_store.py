@@ -84,6 +84,7 @@ def two_hosts(request):
         host.kill()
 
 
+@pytest.mark.usefixtures("repeated")
 @pytest.mark.parametrize("layers", ["local", "in the store"])
 def test_each_kernel_is_built_once_by_all_machines(two_hosts, layers):
     store = f"{SHARED}/store"

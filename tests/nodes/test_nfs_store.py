@@ -4,37 +4,12 @@
 import json
 import time
 
-import lab
 import mounts
 import pytest
+from lab import POINT
 from storms import FIRST_UID, KERNELS, LIB, results_of, start_storm
 
-POINT = f"{lab.LOCAL}/mnt"
 LAYERS_OF_DEFAULT = "/var/lib/cacheshim/layers"
-
-
-@pytest.fixture
-def store(export):
-    """A new store on the export, as the nodes name it."""
-    here, there = export
-    (here / "store").mkdir(mode=0o755)
-    return f"{there}/store"
-
-
-@pytest.fixture
-def mount_on(two_nodes):
-    """mount_on(node, store, *options) mounts a store on a node, at POINT."""
-    mounted = []
-
-    def mount(node, store, *options):
-        node.run(f"mkdir -p {POINT}", check=True)
-        node.run([mounts.PROGRAM, "mount", "--store", store, *options, POINT], check=True)
-        mounted.append(node)
-
-    yield mount
-    for node in mounted:
-        if node.is_running():
-            node.run(f"{mounts.PROGRAM} unmount {POINT} || umount -l {POINT}")
 
 
 def status_of(node):
@@ -45,6 +20,7 @@ def stats_of(node):
     return json.loads(node.run([mounts.PROGRAM, "stats", "--json", "--mount", POINT], check=True).stdout)
 
 
+@pytest.mark.usefixtures("repeated")
 @pytest.mark.parametrize("layers", ["local", "in the store"])
 def test_each_kernel_is_built_once_by_all_machines(two_nodes, store, mount_on, layers):
     for node in two_nodes:
@@ -60,6 +36,7 @@ def test_each_kernel_is_built_once_by_all_machines(two_nodes, store, mount_on, l
     assert errors == [] and not later
 
 
+@pytest.mark.usefixtures("repeated")
 def test_preloaded_processes_build_each_kernel_once(two_nodes, store, mount_on):
     for node in two_nodes:
         mount_on(node, store)
