@@ -22,8 +22,8 @@ class ControlClient {
   // Throws Failure (unavailable) if no daemon answers at `mount`.
   explicit ControlClient(const std::string& mount);
 
-  // Sends one request and returns its answer. Throws Failure with the daemon's own text and exit
-  // code if it rejects the request, and Failure (unavailable) if the daemon exits meanwhile.
+  // Sends one request and returns its answer. Throws Failure with the daemon's own text and exit code if it rejects the
+  // request, and Failure (unavailable) if the daemon exits before it answers.
   nlohmann::json request(const nlohmann::json& request, const OnProgress& on_progress) const;
   // As the other request(), with progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;

@@ -34,7 +34,7 @@ std::vector<std::string> profile_directories(const std::string& shipped,
 
 // Returns the run directory of a mount at `mount_point`; empty if this user has no place for it.
 std::string run_dir(std::string_view mount_point);
-// As run_dir(), for a daemon of root, no matter which user calls.
+// As run_dir(), but always for root's daemon, whichever user calls.
 std::string run_dir_of_root(std::string_view mount_point);
 
 // Returns `path` made absolute, without "." and "..". Resolves symlinks, except in a last component
@@ -51,10 +51,9 @@ bool is_real_root();
 // Returns the message that there is no mount at a path.
 std::string no_mount_text(const std::string& mount);
 
-// Returns the mount that a command refers to: --mount, otherwise CACHESHIM_MOUNT, otherwise
-// /ci-cache. Root uses the mount of CACHESHIM_MOUNT only if root has mounted it, because sudo may
-// have kept another user's variable (common/root_process.h). If root has not mounted it, throws
-// Failure (unavailable).
+// Returns the mount that a command refers to: --mount, otherwise CACHESHIM_MOUNT, otherwise /ci-cache. Root uses the
+// mount that CACHESHIM_MOUNT names only if root has mounted it, because the variable may come from another user through
+// sudo (common/root_process.h). If root has not mounted it, throws Failure (unavailable).
 std::string chosen_mount(const std::string& option);
 // As chosen_mount(), but returns a path on which the command mounts. Throws Failure (usage) if
 // CACHESHIM_MOUNT may come from another user.

@@ -15,9 +15,9 @@ class ProcessEnvironment final : public Environment {
   std::string_view find(std::string_view name) const override;
 };
 
-// Return the job id and the cycle of a `run`: those of the option, otherwise those of the
-// environment. If neither names a job, choose_job() makes a new id; if neither names a cycle,
-// choose_cycle() returns "0". Throw Failure (usage) for an invalid option.
+// Return the job id and the cycle of a `run`: from the option if it is set, otherwise from the environment. If neither
+// names a job, choose_job() makes a new id; if neither names a cycle, choose_cycle() returns "0". Throw Failure (usage)
+// for an invalid option.
 JobId choose_job(const std::string& option);
 JobId choose_cycle(const std::string& option);
 

@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// Counts of events since the mount. Any thread may increment a member. A reader may see two
+// Counts of events since the daemon mounted the file system. Any thread may increment a member. A reader may see two
 // increments in either order.
 struct Counters {
 #define CACHESHIM_COUNTER(name, section, unit, help) std::atomic<std::uint64_t> name{0};

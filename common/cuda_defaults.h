@@ -19,7 +19,7 @@ inline constexpr std::string_view kCudaMatchVariable = "CACHESHIM_CUDA_MATCH";
 inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
-  kOff,     // the library only undoes a setting that it has made in an ancestor process
+  kOff,     // the library only removes the setting that it made in an ancestor process
   kAuto,    // the driver loads modules eagerly, unless the user sets CUDA_MODULE_LOADING=LAZY
   kForce,   // the driver loads modules eagerly, whatever the user sets
   // Experimental: the driver loads kernels lazily, except those whose names match. If the user sets

@@ -10,7 +10,7 @@
 #include <string_view>
 
 // The shadow filter of a view: a Bloom filter of the base's names that the layer shadows. The daemon writes the filter,
-// and the preloaded library maps it read-only. So a process can determine without a request to the daemon that the
+// and the preloaded library maps it read-only. So a process can determine, without a request to the daemon, that the
 // layer does not shadow a name.
 //
 // A path has two keys, its own and the key "below" it:
@@ -21,20 +21,20 @@
 // daemon writes a new file and retires the old filter when the filter becomes too small, when the
 // view's owner changes, and when the layer is emptied.
 //
-// A listing needs only the key of the directory. Before the daemon puts a name, a whiteout or an
-// opaque marker into a directory of the layer, it adds the directory's key and creates the
-// directory. If a view hides a lock file of the base, the layer has no whiteout for it, but the
-// daemon adds the key of the file's directory. So if the filter lacks the key of a directory, the
-// view shows the base's names there, except for names that no view shows.
+// To check a listing, a process needs only the directory's own key. If the filter lacks this key, the view shows the
+// base's names in the directory, except for names that no view shows. This holds because the daemon adds a directory's
+// key in two cases: (1) before it creates the directory in the layer, in order to put a name, a whiteout or an opaque
+// marker into it, and (2) if the view hides a lock file that the base has in the directory, for which the layer has no
+// whiteout.
 //
 // Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key before it begins the
 // change that the key describes, and does not wait in between. It retires a filter before it sets a bit that only a
 // newer filter gets. A reader uses the base's answer only if it (1) has made its call on the base and (2) has then
 // found that the filter is not retired and lacks the keys of its path. If a change that shadows the path had begun
 // before (1), its bits would have been set before (1) and would still be set at (2). So at (1) no such change had
-// begun, and the base's answer was the view's. (The reader also checks the filter before (1), but only to avoid the
-// call.) A change that has returned has set its bits, whichever process made it, so a reader that begins later uses the
-// mount. Bits that are set by a collision also lead to the mount, whose answer is always correct.
+// begun, and the base's answer was also the view's answer. (The reader also checks the filter before (1), but only to
+// avoid the call.) A change that has returned has set its bits, whichever process made it, so a reader that begins
+// later uses the mount. Bits that are set by a collision also lead to the mount, whose answer is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has up to
 // kBitsPerKey bits, all in one word, so that one access sets or reads them.
@@ -49,9 +49,8 @@ struct alignas(64) FilterHeader {
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
   std::uint32_t retired;     // not 0: do not use this filter; a newer one may have the same file name
-  // Not 0: a process of this job is building. A process that opens a name of class `flight` must
-  // then use the mount, even if the base has the name: the open may show that the process has given
-  // up its own build.
+  // Not 0: a process of this job is building. A process that opens a name of class `flight` must then use the mount,
+  // even if the base has the name: from this open, the daemon may learn that the process has given up its own build.
   std::uint32_t building;
 };
 
@@ -81,8 +80,8 @@ inline FilterPlace place_of(FilterKey key, std::uint32_t word_count) {
   return place;
 }
 
-// A filter in shared memory, for readers. Owns nothing. All functions are async-signal-safe, and read only the given
-// memory, even if the file's owner changes the file in the meantime.
+// A filter in shared memory, for readers. Owns nothing. All functions are async-signal-safe, and never read outside the
+// given memory, even while the file's owner changes the file.
 class FilterView {
  public:
   FilterView() = default;
@@ -117,8 +116,8 @@ class FilterView {
   const std::uint64_t* words_ = nullptr;
 };
 
-// Checks whether one path may be shadowed. The path may be shadowed if the filter has the path's
-// own key, or the key "below" of a directory above it.
+// Checks whether one path may be shadowed. The path may be shadowed if the filter has the path's own key, or the
+// "below" key of a directory above it.
 class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;
@@ -129,8 +128,8 @@ class ShadowProbes {
     add(key_below(directory_));
   }
 
-  // Adds the next component. Call once for each component, from the view's root on. Returns false
-  // if the path has too many components.
+  // Adds the next component. Call once for each component, beginning at the view's root. Returns false if the path has
+  // too many components.
   bool descend(std::string_view component) {
     if (count_ == places_.size()) return false;
     if (depth_++ > 0) add(key_below(directory_));

@@ -43,8 +43,8 @@ struct MountPage {
   std::uint64_t device;       // st_dev of the mount's files
   std::uint64_t base_device;  // st_dev of the base's directory, which is bound at base/
   std::uint64_t base_inode;
-  // Not 0 if no other machine can change the base. Otherwise, only the daemon knows whether an absent name is still
-  // absent on the server, and lists directories.
+  // Not 0 if no other machine can change the base. Otherwise, only the daemon may list directories, and only the daemon
+  // may report that a name is absent, because another machine may have created the name on the server.
   std::uint64_t is_base_local;
   // Incremented after each change to a name in the base. While the value is unchanged, a process
   // need not check a name again. 0 if the daemon is not notified of all changes.
@@ -52,8 +52,8 @@ struct MountPage {
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
-// The inode numbers of the mount's root: the daemon's number, and the kernel's own number. stat(2)
-// shows the kernel's own number before the kernel's first request for the root.
+// The inode numbers of the mount's root: the daemon's number, and the kernel's own number. stat(2) shows the kernel's
+// own number until the kernel has sent its first request for the root to the daemon.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 

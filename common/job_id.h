@@ -37,7 +37,7 @@ class JobId {
 // An id uid-<uid>, or uid-<uid>.<any text>, belongs to that user by construction: no other user except
 // root can begin a job with this id, neither by a variable nor by a request.
 
-// Whether the id is that of a user's own job, uid-<uid>.
+// Whether the id has the form uid-<uid>: the id of a user's own job.
 bool is_own_job(std::string_view id);
 // Returns the user to whom the id belongs by construction, if there is one.
 std::optional<uid_t> owner_of_id(std::string_view id);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-// The limits on what one user may consume of a daemon's resources: the rows of limits.def.
+// The limits on a daemon's resources that one user may consume: the rows of limits.def.
 namespace cacheshim {
 
 enum class Limit : std::uint8_t {

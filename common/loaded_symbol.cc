@@ -140,10 +140,10 @@ const link_map* own_object() {
   return object;
 }
 
-// glibc adds the base to the addresses in a dynamic section if the section is writable; the vDSO's addresses stay as
-// they were linked. Some kernels link their vDSO at a high address (user-mode Linux), so that the sum with the base
-// overflows. The tables are in the same image as the section, so of the two possible addresses, the one that is
-// closer to the section is right.
+// glibc adds the base to the addresses in a writable dynamic section, but the vDSO's addresses stay as they were
+// linked. So an entry contains either the final address or the address without the base. The tables are in the same
+// image as the section, so the candidate that is closer to the section is right. The sum with the base may overflow:
+// user-mode Linux links its vDSO at a high address.
 LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
   if (object.l_ld == nullptr) return;
   const auto section = reinterpret_cast<std::uintptr_t>(object.l_ld);
@@ -195,7 +195,7 @@ void* LoadedObject::function(const ElfW(Sym) * symbol) const {
 }
 
 bool LoadedObject::is_called(const char* soname) const {
-  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // without a soname, the offset is that of ""
+  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // without a soname, the offset is 0: ""
 }
 
 bool may_be_defined(const SymbolName& name) {

@@ -7,17 +7,16 @@
 #include <cstdint>
 
 // Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A library that exports
-// dlsym and dlvsym cannot find libc's functions of these names otherwise: a search by name would find the library's own
-// functions.
+// dlsym and dlvsym has no other way to find libc's functions of these names: a search by name would find the library's
+// own functions.
 //
-// If the loader's list exists, only may_be_defined() calls a function that a sanitizer interposes
-// (dl_iterate_phdr). At its start, a sanitizer calls dlsym to find the functions that it interposes.
-// Its interceptors do not work yet, so the code that runs in this dlsym call must call no interposed
-// function.
+// When a sanitizer starts, it calls dlsym to find the functions that it interposes. Its interceptors do not work yet,
+// so code that runs in this dlsym call must not call an interposed function. If the loader's list exists, only
+// may_be_defined() calls one (dl_iterate_phdr).
 namespace cacheshim {
 
-// Returns the first object of the loader's list; l_next leads to the others. Returns null if the
-// program does not expose the list: if it is static, or linked with -z rodynamic.
+// Returns the first object of the loader's list; l_next leads to the others. Returns null if the program does not
+// expose the list, because it is static or was linked with -z rodynamic.
 const link_map* first_loaded();
 
 // Returns the object that contains this code; null if the list is missing, or if the object is in
@@ -40,7 +39,7 @@ struct SymbolName {
 // LSB's "Symbol Versioning".
 class LoadedObject {
  public:
-  constexpr LoadedObject() = default;  // creates an object for which is_readable() is false
+  constexpr LoadedObject() = default;  // is_readable() returns false for this object
   explicit LoadedObject(const link_map& object);
 
   // Whether find() can return a result.
@@ -63,12 +62,12 @@ class LoadedObject {
   std::uintptr_t soname_offset_ = 0;  // the position in strings_; 0 if there is no soname
 };
 
-// The symbol that cli/main.cc exports, by which the library recognizes the program cacheshim. The library does nothing
-// in this program, because the program must see the mount itself.
+// The library recognizes the program cacheshim by this symbol, which cli/main.cc exports. The library does nothing in
+// this program, because the program must see the mount itself.
 inline constexpr SymbolName kProgramMark("cacheshim_program_mark");
 
-// Whether the program itself, and not one of its libraries, exports `mark`. Returns false if the
-// program has no pointer to the loader's list.
+// Whether the program itself, and not one of its libraries, exports `mark`. Returns false if the program does not
+// expose the loader's list.
 bool is_marked_program(const SymbolName& mark);
 
 inline constexpr const char* kLibcName = "libc.so.6";
@@ -80,9 +79,9 @@ bool is_glibc_loaded();
 // fails overwrites an error that the application has not yet fetched by dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
-// libc's own functions for dynamic loading, never those of an interposer. All members are null if
-// libc has no dlsym: on a glibc before 2.34, until an object loads libdl.so.2. A single member is
-// null if libc lacks that function. Thread-safe; may be called before any constructor.
+// libc's own functions for dynamic loading, never those of an interposer. All members are null if libc has no dlsym;
+// this is so with a glibc before 2.34, until an object loads libdl.so.2. A single member is null if libc lacks that
+// function. Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);     // dlsym
   void* (*open)(const char* path, int flags);        // dlopen

@@ -13,8 +13,8 @@ bool is_special(char c) { return c == '*' || c == '?' || c == '[' || c == '\\'; 
 // The kind of the pattern's next item.
 enum class Item { kByte, kAnyByte, kAnything };
 
-// Consumes the bracket expression at `at`, which counts as any byte. Returns kAnything for an
-// expression that contains another '[' or '\' or has no end.
+// Consumes the bracket expression at `at` and returns kAnyByte: the expression counts as any byte. Returns kAnything if
+// the expression contains another '[' or '\', or has no end.
 Item take_bracket(const char*& at, const char* end) {
   const char* close = at + 1;
   if (close != end && (*close == '!' || *close == '^')) ++close;
@@ -139,8 +139,8 @@ NameRuleRecord NameRules::rule(const FamilyRecord& family, std::uint32_t number)
   return load<NameRuleRecord>(rule_offset(family, number));
 }
 
-// Checks the ranges of all records and strings. Also refuses a table in which they overlap so much that a search would
-// take time quadratic in the table's size.
+// Checks the ranges of all records and strings. Also refuses a table whose records or strings overlap so much that a
+// search would take time quadratic in the table's size.
 bool NameRules::is_valid() const {
   std::uint64_t used = 0;
   for (std::uint32_t i = 0; i < count_; ++i) {

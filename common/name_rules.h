@@ -74,7 +74,7 @@ class NameRules {
 // any byte. If the expression contains another '[' or '\', or has no end, it and the rest of the pattern match any
 // text. Does not allocate memory and does not depend on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
-// Return the character with which every matching name begins, or ends; NUL if there is none.
+// Return the first or the last character that all matching names share; NUL if there is none.
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);
 

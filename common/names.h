@@ -28,8 +28,8 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// The directory that replaces HOME in default paths, for a program without HOME. When the library
-// restores LD_PRELOAD in a child's environment, it also adds this variable, with the value of HOME.
+// Programs without HOME use the value of this variable instead of HOME in default paths. When the library restores
+// LD_PRELOAD in a child's environment, it also adds this variable, with the value of HOME.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 

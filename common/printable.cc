@@ -22,7 +22,8 @@ bool is_printable(char32_t code) {
   return true;
 }
 
-// The form of a character's first byte; `bytes` is 0 if no character begins with this byte.
+// The properties of a UTF-8 character that its first byte determines; `bytes` is 0 if no character begins with this
+// byte.
 struct Lead {
   std::size_t bytes;
   char32_t bits;

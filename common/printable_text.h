@@ -10,8 +10,7 @@ namespace cacheshim {
 
 // Returns the text that write_printable() writes.
 std::string printable(std::string_view text);
-// As printable(), but leaves newlines unchanged. For text in which every newline is meant to end a
-// line.
+// As printable(), but leaves newlines unchanged. Use it only for text in which every newline intentionally ends a line.
 std::string printable_lines(std::string_view text);
 // Returns the JSON `text` with each character that is not printable, except newlines, replaced by
 // \uNNNN, and each byte that is not UTF-8 replaced by U+FFFD. The values of valid JSON do not change.

@@ -7,10 +7,10 @@
 
 #include "common/job_id.h"
 
-// Decides which environment variables a root process trusts. sudo and similar programs can pass a
-// user's variables on to root (`sudo -E`, env_keep). A variable must not lead root to a mount or a run
-// directory of another user. A process can check who owns such a directory, but not who has set
-// CACHESHIM_ROUTES and CACHESHIM_LOG: root ignores both variables if sudo may have kept them.
+// Decides which environment variables a root process trusts. sudo and similar programs can pass a user's variables on
+// to root (`sudo -E`, env_keep). A variable must not lead root to a mount or a run directory of another user. A process
+// can check who owns such a directory, but not who set CACHESHIM_ROUTES and CACHESHIM_LOG. So a root process ignores
+// these two variables if they may come from another user's environment.
 namespace cacheshim {
 
 // A user namespace, as /proc/self/uid_map describes it.

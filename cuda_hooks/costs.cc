@@ -52,7 +52,7 @@ std::size_t free_device_bytes(Driver& driver) {
   return get_info(&free, &total) == CUDA_SUCCESS ? free : 0;
 }
 
-// Formats tenths of a unit: 123 as "12.3", or as "12" without the tenth.
+// Formats a number of tenths: 123 as "12.3", or as "12" if `with_tenth` is false.
 class Decimal {
  public:
   explicit Decimal(std::uint64_t tenths, bool with_tenth) {

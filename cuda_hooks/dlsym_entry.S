@@ -6,7 +6,7 @@
  * return address. If a C wrapper called libc, libc would use the wrapper's address: dlsym(RTLD_NEXT, "malloc")
  * in a library that wraps malloc would find that library's own function again, and RTLD_DEFAULT would
  * not find what a library opened with RTLD_LOCAL can see. So for these two handles the code jumps
- * to libc, with the stack and the argument registers as the caller made them. For all other handles
+ * to libc, with the stack and the argument registers as the caller left them. For all other handles
  * the caller does not matter: a C function handles them.
  *
  * cacheshim_next_dlsym and cacheshim_next_dlvsym hold the next functions of these names in the search order. Each is

@@ -38,14 +38,14 @@ void* find_quietly(void* handle, const char* name) {
   return found;
 }
 
-// Returns the next function of this name in the search order or, if there is none, the loaded
-// driver's function: Python opens its extensions with RTLD_LOCAL, so a driver to which only
-// extensions are linked is not in the search order.
+// Returns the next function of this name in the search order. If there is none, returns the loaded driver's function:
+// Python opens its extensions with RTLD_LOCAL, so if only extensions are linked to the driver, the driver is not in the
+// search order.
 void* find_direct(const char* name) {
   if (!may_be_defined(SymbolName(name))) return nullptr;
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
-  // The handle is never closed. The caller is linked to the driver, so the driver stays loaded as
-  // long as the caller.
+  // The handle need not be closed: the caller is linked to the driver, so the driver stays loaded as long as the
+  // caller.
   const auto open = libc_loader().open;
   if (open == nullptr) return nullptr;
   void* const driver = open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);

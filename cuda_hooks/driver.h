@@ -8,10 +8,10 @@
 // The drivers of this process. Each driver has a slot with the real functions behind the hooks, and
 // the driver's functions that the hooks call.
 //
-// Slot 0 serves programs and libraries that are linked to the driver. Our exports come before the
-// driver in the search order, and each export finds the driver's function at its first call. Each
-// other slot serves an image of libcuda.so in which a program has looked up a function with dlsym.
-// Usually there is one such image; dlmopen creates more, each with its own functions and state.
+// Slot 0 serves programs and libraries that are linked to the driver. Our exports come before the driver in the search
+// order, and each export finds the driver's function at its first call. Each other slot serves one image of libcuda.so.
+// An image gets a slot when a program looks up a function in it with dlsym. Usually there is one image; dlmopen creates
+// more, each with its own functions and state.
 namespace cacheshim::cuda {
 
 enum class Row : unsigned {

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver API that this library hooks or calls, so that the build needs no
-// toolkit. The declarations and names are those of cuda.h in CUDA 13.0; tests/cuda compares them with
-// cuda.h, if it finds one. If cuda.h was included before this file, the types of cuda.h are used.
+// Declares the part of the CUDA driver API that this library hooks or calls, so that the build does not need the CUDA
+// toolkit. The declarations and names match cuda.h of CUDA 13.0; tests/cuda compares them with cuda.h, if it finds one.
+// If cuda.h was included before this file, this file uses the types of cuda.h.
 #ifndef __cuda_cuda_h__
 
 using cuuint64_t = std::uint64_t;

@@ -40,8 +40,8 @@ void remove_entry(std::string_view name) {
   for (; *entry != nullptr; ++entry) *entry = entry[1];
 }
 
-// Returns the next definition after this library in the search order. Used for setenv and putenv,
-// because bash exports functions of these names, which use tables that bash has not set up yet.
+// Returns the next definition after this library in the search order. Used for setenv and putenv: bash exports
+// functions of these names, and they use tables that bash has not set up when this code runs.
 template <class Function>
 Function behind_us(const char* name) {
   const auto find = libc_loader().find;
@@ -113,7 +113,7 @@ void ensure_loading(Loading loading) {
   const char* const wanted = value_of(loading);
   if (is_set_to(wanted)) return;
   const auto set = behind_us<decltype(&::setenv)>("setenv");
-  if (set == nullptr) return;  // check_driver() reports if the driver is then lazy
+  if (set == nullptr) return;  // if the driver is then lazy, check_driver() reports it
   (void)set(kLoadingVariable.data(), wanted, 1);
   (void)set(kSetVariable.data(), wanted, 1);
 }

@@ -14,13 +14,13 @@ class ProcessEnvironment final : public Environment {
   std::string_view find(std::string_view name) const override;
 };
 
-// Sets or removes CUDA_MODULE_LOADING as `loading` requires, and records for child processes that
-// this library has set it. Allocates only if the environment has more than a thousand variables.
-// Call before main, because no other thread may use the environment meanwhile.
+// Sets or removes CUDA_MODULE_LOADING as `loading` requires, and records for child processes that this library has set
+// it. Allocates only if the environment has more than a thousand variables. Requires: no other thread uses the
+// environment during this call; so call it before main.
 void set_loading_at_start(Loading loading);
 
-// Sets the variables again if `loading` is kEager or kLazy and the application has changed the
-// value. Calls setenv(3), so no other thread may use the environment meanwhile.
+// Sets the variables again if `loading` is kEager or kLazy and the application has changed the value. Requires: no
+// other thread uses the environment during this call, which may call setenv(3).
 void ensure_loading(Loading loading);
 
 }  // namespace cacheshim::cuda

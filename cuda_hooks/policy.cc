@@ -22,9 +22,8 @@ Inherited read_inherited(const Environment& environment) {
   return {value, !value.empty() && same(value, environment.find(kSetVariable))};
 }
 
-// Of the values that a user sets, only LAZY and EAGER are decisions. The other valid values
-// (DEFAULT, and AUTO, which an application's parent process may have set) leave the mode to the
-// driver.
+// Only the values LAZY and EAGER count as a decision of the user. The other valid values (DEFAULT, and AUTO, which an
+// application's parent process may have set) leave the mode to the driver.
 Loading choose_loading(CudaPolicy policy, const Inherited& inherited) {
   switch (policy) {
     case CudaPolicy::kOff:

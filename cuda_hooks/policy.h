@@ -6,13 +6,14 @@
 #include "common/cuda_defaults.h"
 #include "common/job_id.h"
 
-// The decisions of a process about lazy loading, made from text alone.
+// Decides how a process sets CUDA_MODULE_LOADING. These functions only process text: they read and change no state of
+// the process.
 namespace cacheshim::cuda {
 
 // The driver's own variable. Source: CUDA C++ Programming Guide, "Lazy Loading".
 inline constexpr std::string_view kLoadingVariable = "CUDA_MODULE_LOADING";
-// Contains the value to which this library has set CUDA_MODULE_LOADING, in this process or an
-// ancestor, to distinguish it from a value that the user has set.
+// Contains the value that this library, in this process or an ancestor, has assigned to CUDA_MODULE_LOADING. The
+// library uses it to recognize a value that the user has set instead.
 inline constexpr std::string_view kSetVariable = "CACHESHIM_CUDA_SET";
 
 enum class Loading {
@@ -33,8 +34,8 @@ struct Plan {
 // `defaults` is the configuration's entry for this program; the environment takes precedence.
 Plan make_plan(const Environment& environment, const CudaDefault& defaults);
 
-// Returns the plan of a process in which the library is disabled. The plan removes CUDA_MODULE_LOADING
-// if this library has set the variable in an ancestor process, and otherwise changes nothing.
+// Returns the plan for a process if the library is disabled in it. The plan removes CUDA_MODULE_LOADING if this library
+// has set the variable in an ancestor process, and otherwise changes nothing.
 Plan make_disabled_plan(const Environment& environment);
 
 }  // namespace cacheshim::cuda

@@ -10,7 +10,7 @@ namespace cacheshim {
 // neither the calling thread, nor threads that it starts, nor programs that they execute can get a capability back.
 // docs/security.md says why the daemon needs the remaining capabilities. If the process has CAP_SETPCAP, setfsuid(2) no
 // longer changes the thread's capabilities (SECBIT_NO_SETUID_FIXUP), which makes UserCredentials faster. Requires: the
-// process has one thread, because each thread has capabilities of its own. Errors: those of capset(2) and prctl(2); the
+// process has one thread, because each thread has its own capabilities. Errors: those of capset(2) and prctl(2); the
 // thread may then keep all of its capabilities.
 Status drop_capabilities(const OwnerMode& owners);
 

@@ -106,7 +106,7 @@ Status prepare_base(const Store& store, const std::vector<Profile>& profiles) {
 
 // Records the mount's path. An entry that contains absolute paths is published only from the mount at the recorded
 // path. If an entry of the base contains another mount's path, the next valid build replaces the entry. If another
-// daemon served the store when this daemon opened it, an existing record stays.
+// daemon was serving the store when this daemon opened it, an existing record stays.
 void record_mount_path(Store& store, const std::string& shown) {
   const std::string before = store.mount_path();
   if (before == shown) return;

@@ -43,14 +43,14 @@ struct DaemonOptions {
   bool is_store_read_only = false;   // no records, layers or publishing
   std::string mount_point;           // absolute, without symlinks; exists
   std::string source = "cacheshim";  // shown as the source in mountinfo; not empty
-  // The mount's path for users, if it differs from mount_point during setup; empty: mount_point.
+  // The path at which users see the mount; empty: mount_point.
   std::string shown_path;
   std::string run_dir;  // absolute; created if missing; empty: no run directory
   std::vector<Profile> profiles;
   std::string cuda_defaults;  // common/cuda_defaults.h, for the processes of jobs
   PublishPolicy publish = PublishPolicy::kComplete;
-  bool open_files = false;            // Publisher::open_all_files()
-  std::optional<PublishAllow> allow;  // nothing: everybody may publish
+  bool open_files = false;            // see Publisher::open_all_files()
+  std::optional<PublishAllow> allow;  // if unset, everybody may publish
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
   // The maximum time that a process waits for another process's build; 0: it does not wait.
@@ -64,7 +64,7 @@ struct DaemonOptions {
   // way.
   WatchMode watch = WatchMode::kFanotify;
   bool io_uring = true;  // whether to receive requests over io_uring if the kernel supports it
-  unsigned threads = 0;  // receivers (SourceOptions); 0: depends on the number of cores
+  unsigned threads = 0;  // SourceOptions::threads; 0: depends on the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerMode owners;
   // The job attempt that this mount belongs to. The daemon records it when the mount is closed. If `cycle` is empty,

@@ -157,7 +157,8 @@ EventLoop::Clock::time_point Mount::tend() {
   next_tending_ = now + idle_interval();
   keeper.tend_if_due(tasks);
   idle_jobs_->tick();
-  // A search for processes usually ends soon but may hang for a long time, so the interval between the checks doubles.
+  // A search for processes usually ends soon but may hang for a long time, so the interval between the checks for its
+  // end doubles.
   search_interval_ = std::clamp(2 * search_interval_, kFirstSearchInterval, idle_interval());
   if (idle_jobs_->is_searching()) return next_tending_ = now + search_interval_;
   search_interval_ = {};

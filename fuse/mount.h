@@ -98,8 +98,8 @@ class Mount {
   const MountOptions options;
   const EntryMap entries;
   const std::time_t started;
-  // The support of renameat2(2) by the file systems of the base and of the layers; nothing if it is unknown, as in a
-  // plain overlay.
+  // How far the file systems of the base and of the layers support the flags of renameat2(2); nothing if this is
+  // unknown, as in a plain overlay.
   const std::optional<sys::RenameSupport> base_renames;
   const std::optional<sys::RenameSupport> layer_renames;
   Counters counters;
@@ -111,8 +111,9 @@ class Mount {
   OpenFiles open_files;
   IoModes io_modes;
   std::atomic<int> releases{0};  // RELEASE requests in progress whose locks are not released yet
-  // Runs the tasks for lock requests and control files, because clients wait for these tasks. `loop` is separate,
-  // because its tasks may wait for a job's lock or for a disk.
+  // Runs the tasks that must not be delayed: those for lock requests and control files, for which clients wait, for
+  // invalidation, and for the watch of the base. `loop` is separate, because its tasks may wait for a job's lock or for
+  // a disk.
   EventLoop prompt_loop;
   EventLoop loop;  // runs the tasks of all other services
   LockTable locks{counters, prompt_loop, lock_system()};
@@ -134,10 +135,10 @@ class Mount {
   SharedFiles shared_files{store, nodes, base_locks.files};
   JobBatons batons{entries, nodes, jobs};
   StoreKeeper keeper;
-  // For control requests and the ends of idle jobs. Publishing has a queue of its own, because a job's end waits for
-  // the job's publishing.
+  // For control requests and the ends of idle jobs. Publishing has a separate queue, because a job's end waits for the
+  // job's publishing.
   FairQueue tasks{{.threads = 32, .running = 4}};
-  TaskQueue upkeep{2};  // for work that users cause without waiting for it
+  TaskQueue upkeep{2};  // for work that users' requests cause but do not wait for
   LayerMeter layer_meter{jobs, nodes, open_files, upkeep, [this](NodeId node) {
                            invalidation.notifier().invalidate_attributes({node});
                          }};

@@ -31,7 +31,7 @@ struct MountOptions {
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
   const DirectAccess* direct = nullptr;  // must outlive the mount
-  bool open_files = false;               // Publisher::open_all_files()
+  bool open_files = false;               // see Publisher::open_all_files()
   std::optional<PublishAllow> allow;
   bool verify_on_open;
   LimitValues limits{};  // the limits of one user

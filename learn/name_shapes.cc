@@ -13,7 +13,7 @@ const char* const kUuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 constexpr std::size_t kKeyHex = 8;
 constexpr std::size_t kKeyLength = 16;
 constexpr std::size_t kMostNames = 2000;  // the most names that are compared with one another
-// the longest part whose characters each become '?'; a longer part becomes one '*'
+// The longest part whose characters each become '?'. A longer part becomes one '*'.
 constexpr std::size_t kLongestKept = 40;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -16,9 +16,9 @@ struct ProfileHead {
   std::vector<std::string> notes;  // remarks about the run itself
 };
 
-// Returns the TOML text of a profile (docs/profiles.md) with evidence "guess". A comment with the
-// observation precedes each part. The `flight` names are commented out, because a profile with
-// evidence "guess" may not have them.
+// Returns the TOML text of a profile (docs/profiles.md) with evidence "guess". Before each part is a comment with the
+// observation that supports it. The `flight` names are commented out, because a profile with evidence "guess" may not
+// have them.
 std::string profile_text(const ProfileHead& head, const CacheFacts& facts);
 
 }  // namespace cacheshim::learn

@@ -26,10 +26,9 @@ namespace cacheshim {
 // Why a lock attempt failed.
 struct LockError {
   enum class Reason {
-    kTimedOut,    // another holder had the lock: when try_lock() was called, or until the timeout
+    kTimedOut,    // another holder had the lock, when try_lock() was called or until the timeout
     kCannotOpen,  // the lock file cannot be created or opened
-    // the file system has returned an error: it has no locks (ENOLCK, ENOSYS), or the mount is
-    // closing
+    // The file system has returned an error: it does not support locks (ENOLCK, ENOSYS), or the mount is closing.
     kCannotLock,
   };
   Reason reason;
@@ -45,15 +44,14 @@ struct LockError {
   }
 };
 
-// Opens no descriptor before the first lock(). Movable; a moved-from object is like a new one with
-// an empty path. Not thread-safe: use one object per thread. Two objects of one process exclude
-// each other like the objects of two processes.
+// Opens no descriptor before the first lock(). Movable; a moved-from object is like a new one with an empty path. Not
+// thread-safe: use one object per thread. Two objects of one process exclude each other, as objects of two processes
+// do.
 //
-// Uses flock(2), not fcntl(2): an flock(2) lock belongs to the open file description, so closing a
-// descriptor from another open(2) of the file does not release the lock. A child of fork(2) shares
-// the lock until it closes the descriptor or calls exec (O_CLOEXEC). The lock file is never removed,
-// because a process that had already opened it would then lock a file without a name, which excludes
-// nobody.
+// Uses flock(2), not fcntl(2): an flock(2) lock belongs to the open file description, so closing a descriptor from
+// another open(2) of the file does not release the lock. A child of fork(2) shares the lock until it closes the
+// descriptor or calls exec (O_CLOEXEC). FileLock never removes the lock file: a process that had already opened it
+// would then lock a file without a name, which excludes nobody.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
@@ -85,9 +83,9 @@ class FileLock {
   }
   ~FileLock() { close(); }
 
-  // Waits without a time limit, and continues to wait after a signal. If the object already holds a
-  // lock, converts this lock as flock(2) does: not atomically. If any of the lock functions fails,
-  // the object holds no lock, even if it held one before.
+  // Waits without a time limit, and continues to wait after a signal. If the object already holds a lock, converts this
+  // lock as flock(2) does: not atomically. If one of the lock functions fails, the object holds no lock, even if it
+  // held one before.
   [[nodiscard]] Result lock(Mode mode = Mode::kExclusive) { return take(operation(mode)); }
   // As lock(), but fails instead of waiting.
   [[nodiscard]] Result try_lock(Mode mode = Mode::kExclusive) {

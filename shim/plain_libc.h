@@ -78,8 +78,8 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
-// Whether a stat function called with this version writes today's struct stat. On x86_64, it does so
-// for versions 0 and 1.
+// Whether a stat function called with this version writes the current struct stat. On x86_64, it does so for versions 0
+// and 1.
 inline constexpr bool is_stat_version(int version) {
   return version >= 0 && version <= kStatVersion;
 }

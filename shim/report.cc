@@ -24,8 +24,8 @@ constinit std::atomic<bool> is_settled{false};
 constinit char report_file[PATH_MAX] = {};  // if empty, lines go to stderr
 constinit bool had_stderr = true;
 
-// Whether `fd`, descriptor 2, is stderr rather than a data file that the program has opened: it was
-// open at the program's start, and is not a seekable file opened for reading and writing.
+// Whether `fd` (descriptor 2) is stderr, and not a data file that the program has opened. Returns true if the
+// descriptor was open when the program started, and is not a seekable file that is open for reading and writing.
 bool is_stderr(int fd) {
   if (!had_stderr) return false;
   const int flags = ::fcntl(fd, F_GETFL);
@@ -74,8 +74,8 @@ bool is_own_descriptor(const char* path) {
   return false;
 }
 
-// Opens the report file in a process of root. Returns an empty descriptor if another user may have
-// redirected the path to a different file.
+// Opens the report file in a root process. Returns an empty descriptor if another user may have redirected the path to
+// a different file.
 UniqueFd open_as_root(int flags) {
   if (is_own_descriptor(report_file)) return UniqueFd(real::open(report_file, flags, 0644));
   if (!is_path_of_root(report_file)) return UniqueFd();

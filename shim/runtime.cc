@@ -30,8 +30,7 @@ int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
-// Does what `mkdir -p` does. Ignores errors, because the call that needs the directory reports
-// them.
+// Like `mkdir -p`. Ignores errors, because the call that needs the directory will report them.
 void make_directories(std::string_view path) {
   PathBuffer directory;
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -68,16 +67,16 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
   RoutedPath routed =
       is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_directory);
   if (is_relative) routed.path = at.path;
-  routed.kind = RoutedPath::Kind::kForeign;  // the process cannot fall back further
+  routed.kind = RoutedPath::Kind::kForeign;  // the process has already fallen back
   if (routed.route == kNoRoute) return routed;
   if (!directory_made[routed.route].exchange(true))
     make_directories(routes()[routed.route].default_path);
   return routed;
 }
 
-// Routes a relative path with "..". Such a path may lead into a route from outside, or out of the
-// route in which the path starts. For a directory in the view, the kernel's parent directory is not
-// the one that the application expects.
+// Routes a relative path with "..". Such a path may lead into a route from outside, or out of the route that contains
+// its directory. For a directory in the view, the kernel's parent directory is not the one that the application
+// expects.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;

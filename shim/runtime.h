@@ -7,20 +7,19 @@
 
 // The state of this process, and the interface through which the hooks use it.
 //
-// Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main,
-// in programs that do not expect it. Idea: the constructor makes all decisions and stores them in
-// static memory. After that, only two events change where paths lead, each by one atomic store: the
-// mount is gone ("broken"), or the job turns out to belong to another user. The spellings that
-// given_back.h records are only hints, each in one atomic variable. Invariant: a hook locks nothing,
-// allocates only where libc's function allocates too, and leaves errno as libc would have. Cost: for
-// a path outside all caches one check of its text (path_gate.h); for a routed path one copy into
-// 4 KiB of stack.
+// Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main, in programs that do
+// not expect it. Solution: the constructor makes all decisions and stores them in static memory. After that, only two
+// events change where paths lead, each by one atomic store: the mount is gone ("broken"), or the job turns out to
+// belong to another user. The spellings that given_back.h records are only hints, each in one atomic variable.
+// Invariant: a hook locks nothing, allocates only where libc's function allocates too, and leaves errno as libc would
+// have. Cost: for a path outside all caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB
+// of stack.
 namespace cacheshim {
 
 enum class CallKind {
   kLook,  // creates nothing; a failure is a valid result, unless the mount is gone
-  // creates a name; a failure may mean that the mount is gone, because the call also fails, without
-  // effect, in the directory that remains after an unmount
+  // creates a name; a failure may mean that the mount is gone: after an unmount, the call fails, without effect, in the
+  // directory that remains
   kCreate,
 };
 
@@ -53,8 +52,8 @@ bool same_directory(const char* a, const char* b);
 // empty if it is unknown. May change errno.
 std::string_view directory_of(int dirfd, PathBuffer& out);
 
-// Call when a call on a path that is not kForeign has failed with `error`. Returns true if route()
-// returns another path from now on:
+// Call after a call on a path that is not kForeign has failed with `error`. Returns true if route() returns another
+// path from now on:
 // - if the mount is gone and Start::strict is not set, the default path, whose directory route() creates;
 // - after EACCES, if the view belongs to another user, a path through the symlinks in the mount's
 //   root, which the daemon resolves to a view of this process's user.

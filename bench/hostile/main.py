@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a malicious user costs another user, the victim. Times the victim's operations during each attack. For
-comparison, times them beside a harmless neighbor that uses as much CPU time as the attack and the daemon's work for the
-attack together. Needs root, and creates its own mounts. The store is on a journaled ext4 in memory, because an ext4
-without a journal inspects each recently freed inode before it creates a file.
+"""Measures how much a malicious user slows down another user, the victim. Times the victim's operations during each
+attack. For comparison, times them beside a harmless neighbor that uses as much CPU time as the attack and the daemon's
+work for it together. Needs root, and creates its own mounts. The store is on a journaled ext4 in memory, because an
+ext4 without a journal inspects each recently freed inode before it creates a file.
 
 bench/hostile/main.py [--seconds N] [--rounds N] [--attacks A,B] [--json]; uses build/dist.
 """

@@ -85,8 +85,7 @@ Json measure_pair(const std::string& path, int rounds) {
 
 // The shared state of the processes of one measurement.
 struct Board {
-  // handover: the latest round in which the waiter is about to wait; crowd: the number of waiting
-  // processes
+  // handover: the number of the round whose lock the waiter is about to request; crowd: the number of waiting processes
   std::atomic<int> waiting{0};
   std::atomic<int> done{0};
   std::atomic<double> freed{0};
@@ -125,8 +124,8 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
     lock(held, LOCK_EX);
     board.done = 2 * round - 1;
     wait_until(board.waiting, round);
-    // After this delay, the waiter is blocked in flock(2). The delay varies, so that it is not in
-    // step with a polling interval.
+    // After this delay, the waiter is blocked in flock(2). The delay varies, so that it does not coincide with a
+    // polling interval.
     pause_us(2000 + 700 * (round % 8));
     board.freed = now_us();
     lock(held, LOCK_UN);

@@ -9,8 +9,8 @@
 
 #include "common/unique_fd.h"
 
-// The system calls that a cache's user makes. A failure throws std::system_error that names the
-// call and the path, because a race in which an operation failed has no result.
+// The system calls that a cache's user makes. If a call fails, these functions throw std::system_error with the names
+// of the call and the path, because a failed operation makes the whole race invalid.
 namespace cacheshim::race {
 
 UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0);

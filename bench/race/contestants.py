@@ -6,7 +6,7 @@ or, in rows that change something, a copy of it. A new contestant needs a comman
 {work} and {mount} are replaced, and the path of the cache directory after mounting.
 
 The cache directory has the same depth for all contestants, because the kernel's path walk takes longer with each
-component. The depth is that of a cache in a home directory, and of a view (.jobs/JOB/triton).
+component. A cache in a home directory has this depth, and so has a cache in a view (.jobs/JOB/triton).
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ void say(const std::exception& error) {
   (void)::fprintf(stderr, "race_worker: %s\n", error.what());
 }
 
-// Returns an empty step on failure, because the other runners still wait for this one at the start.
+// Returns an empty step on failure, because the other runners are still waiting for this one at the start.
 Step try_make_step(const Row& row, const Runner& runner) {
   try {
     return row.make_step(runner);

@@ -190,7 +190,7 @@ def run(
     """Runs the command, and returns its output. Raises Failed with the reason: if the command fails, with the first
     line of its error output."""
     # Collects the output in memfds, not in pipes: a daemon that the command has started may keep a pipe open, and a
-    # reader of the pipe would then wait for the daemon's end.
+    # reader of the pipe would then wait until the daemon exits.
     out = os.memfd_create("out")
     err = os.memfd_create("err")
     try:

@@ -65,7 +65,7 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Command>&
     collect(*one, path.empty() ? one->get_name() : path + " " + one->get_name(), commands);
 }
 
-// The paths of all commands except cacheshim itself.
+// Returns the paths of all commands except cacheshim itself, quoted.
 std::vector<std::string> quoted_paths(const std::vector<Command>& commands) {
   std::vector<std::string> paths;
   for (const Command& one : commands) {
@@ -74,8 +74,8 @@ std::vector<std::string> quoted_paths(const std::vector<Command>& commands) {
   return paths;
 }
 
-// The lines of bash and zsh that find the command among the words before the cursor, which `before` expands to, and
-// begin to distinguish the commands.
+// Returns lines of shell code, for bash and zsh, that find the command among the words before the cursor and then open
+// a `case` over the commands. `before`: the shell expression that expands to these words.
 std::string find_command(std::string_view before, const std::vector<Command>& commands) {
   return fmt::format(R"(    local command='' next word
     for word in {}; do

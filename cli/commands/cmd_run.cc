@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job must never fail because of cacheshim. If there is no mount, or the mount denies access, the
-// command runs without the cache, and one line reports this. A missing mount is an error only with
-// CACHESHIM_STRICT=1, and with --store, which requests a mount for this command alone.
+// A job must never fail because of cacheshim. If there is no mount, or the mount denies access, the command runs
+// without the cache, and `run` prints one line about it. A missing mount is an error only with CACHESHIM_STRICT=1, or
+// with --store, which requests a mount for this command alone.
 #include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -68,8 +68,8 @@ bool is_bound_view(const std::string& mount) {
   return ::access(control.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
-// Starts the run's job and returns its id. If that job is not the caller's, the daemon starts another
-// one instead.
+// Starts the run's job and returns its id. If the caller may not use this job, the daemon starts a separate job for the
+// caller, and the function returns that job's id.
 JobId start_job(const Run& run) {
   const ControlClient client(run.mount);
   const json answer = client.request({{"op", "job-start"},

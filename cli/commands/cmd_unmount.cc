@@ -32,9 +32,9 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
-// how long processes may take to leave the mount after the daemon has failed their requests
+// The time that processes get to leave the mount after the daemon has failed their requests.
 constexpr std::chrono::seconds kLeaveDeadline{2};
-// added to the time limit of the request `close`, so that the daemon does not reopen the mount early
+// Added to the time limit of the request `close`, so that the daemon does not reopen the mount early.
 constexpr std::chrono::seconds kMargin{5};
 constexpr std::chrono::milliseconds kPoll{20};
 

@@ -27,12 +27,12 @@ void add_explain(CLI::App& app, int& exit_code);
 void add_gc(CLI::App& app, int& exit_code);  // adds gc and verify
 void add_doctor(CLI::App& app, int& exit_code);
 void add_preload_path(CLI::App& app, int& exit_code);
-// Adds a command that describes `app` as it is when the command runs.
+// Adds the command that prints completion scripts. They contain all commands that `app` has when the command runs.
 void add_completion(CLI::App& app, int& exit_code);
 
-// Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments,
-// and returns it. COMMAND begins after "--", otherwise with the first word that is not an option, the
-// value of an option, or the FILE of `lock`. Returns nothing for other commands.
+// Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments, and returns it.
+// COMMAND begins after "--". Without "--", it begins with the first word that is not an option, the value of an option,
+// or the FILE of `lock`. Returns nothing for other commands.
 std::vector<std::string> take_command(std::vector<std::string>& words);
 
 // Returns a help formatter for these commands. Its usage line also shows the COMMAND.

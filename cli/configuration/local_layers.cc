@@ -18,14 +18,14 @@
 namespace cacheshim::cli {
 namespace {
 
-// The layers outlive a reboot, because a job's unpublished files are kept for `layer_keep`.
+// Returns a directory that outlives a reboot, because the daemon keeps a job's unpublished files for `layer_keep`.
 std::string state_dir() {
   if (is_real_root()) return "/var/lib/cacheshim";
   return fmt::format("/var/tmp/cacheshim-{}", ::geteuid());
 }
 
-// Opens a directory; creates it if it is missing. Errors: EPERM if another user can change it, because /var/tmp is open
-// to all users.
+// Opens a directory; creates it if it is missing. Errors: EPERM if another user can change the directory, which is
+// possible in /var/tmp: all users can create directories there.
 Result<UniqueFd> ensure_own(int parent, const std::string& name) {
   CACHESHIM_CHECK(sys::ensure_dir_at(parent, name, 0700));
   CACHESHIM_TRY(directory, sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY));

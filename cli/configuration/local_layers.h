@@ -5,10 +5,10 @@
 
 namespace cacheshim::cli {
 
-// Returns a directory for the layers of a store on a file system that other machines can change: on this machine's own
-// file system, in /var/lib/cacheshim for root and in /var/tmp/cacheshim-UID for other users. Creates it. Returns "", so
-// that the layers are kept in the store, if the store's file system is local, and also, after a message, if there is no
-// such directory. `store`: the store's resolved path.
+// Returns a directory on this machine's own file system for the layers of a store whose file system other machines can
+// change. The directory is in /var/lib/cacheshim for root, and in /var/tmp/cacheshim-UID for other users; creates it.
+// Returns "" if the layers must be kept in the store: because the store's file system is local, or, after a message,
+// because no directory can be used. `store`: the store's resolved path.
 std::string local_layers_for(const std::string& store);
 
 }  // namespace cacheshim::cli

@@ -82,8 +82,8 @@ std::string layers_in(const std::string& store) {
   return fmt::format("{}/{}/layers", store, kControlName);
 }
 
-// Rejects layers in or above the store, except in STORE/.cacheshim/layers. All other directories
-// of the store belong to the base, which all jobs see, or are cleaned up by the daemon.
+// Rejects layers in or above the store, except in STORE/.cacheshim/layers. All other directories of the store belong to
+// the base, which all jobs see, or the daemon cleans them up.
 void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, layers_in(store))) return;
   const bool is_inside = lies_in(layers, store);

@@ -25,10 +25,10 @@ std::string check_directory(std::string_view what, const std::string& path, int 
 // out. Throws Failure (unavailable) if there are no shipped profiles.
 std::vector<Profile> load_all_profiles(const std::string& shipped, const std::string& config = "");
 
-// Combines command line, configuration and profiles; sets everything except the mount point, the
-// run directory and the cycle. Throws Failure: usage for an invalid configuration, for invalid
-// options, for a store in a store's mount and for layers in or around the store; unavailable for a
-// store, directory of layers or directory of profiles that is missing or cannot be accessed.
+// Combines command line, configuration and profiles; sets everything except the mount point, the run directory and the
+// cycle. Throws Failure (usage) for an invalid configuration, for invalid options, for a store in the mount of a store,
+// and for layers in or above the store. Throws Failure (unavailable) for a store, directory of layers or directory of
+// profiles that is missing or cannot be accessed.
 DaemonOptions make_daemon_options(const DaemonArguments& arguments,
                                   const std::string& shipped_profiles);
 

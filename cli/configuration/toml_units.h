@@ -12,8 +12,8 @@ class TomlReader;
 
 namespace cacheshim::cli {
 
-// Read an integer, in seconds or bytes, or a string with a unit. Return nothing if the key is missing. Report any other
-// value, and return nothing.
+// Both read an integer (seconds or bytes), or a string with a unit. Both return nothing if the key is missing. If the
+// key has any other value, they report it, and return nothing.
 std::optional<std::chrono::seconds> find_duration(TomlReader& reader, std::string_view key);
 std::optional<std::uint64_t> find_size(TomlReader& reader, std::string_view key);
 

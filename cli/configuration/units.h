@@ -20,8 +20,8 @@ std::optional<std::chrono::milliseconds> parse_timeout(std::string_view text);
 // Returns why `text` is not a timeout, for CLI::Option::check(); "" if it is one.
 std::string timeout_problem(const std::string& text);
 
-// Parses "4096", "10K", "500M", "20G", "2T" in powers of 1024, as bytes; returns nothing for any
-// other text and for values out of range.
+// Parses a size in bytes: "4096", or with a unit K, M, G, T or P in powers of 1024, such as "10K" or "2T". Returns
+// nothing for any other text, and for values out of range.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
 // Formats with at most two units: "12 s", "3 min 5 s", "2 h", "7 d 1 h".

@@ -28,7 +28,7 @@ std::string rejected_entry_text(const nlohmann::json& entry) {
   return fmt::format("'{}' ({})", text_of(entry, "entry"), rejection_text(entry));
 }
 
-// Returns the first of the names, as many as a line can hold.
+// Returns the first kMostNamed names, separated by commas, with "…" if there are more.
 std::string first_of(const std::vector<std::string>& names) {
   const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMostNamed));
   return fmt::format("{}{}", fmt::join(names.begin(), end, ", "),
@@ -82,7 +82,7 @@ void check_entries(const DoctorContext& context, int base, const std::string& mo
           ? ""
           : fmt::format(" (a sample, limited to {} s; 'cacheshim verify' reads all)", kSampleTime.count()));
   check_recorded_paths(context, sample, read, findings);
-  // Without root's rights, this process cannot read what is closed to others, and a user's own mount has no other users.
+  // Only root can read entries that are closed to other users. A user's own mount has no other users.
   if (::geteuid() == 0) check_closed(context, sample, read, findings);
 }
 

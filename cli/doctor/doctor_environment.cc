@@ -103,7 +103,8 @@ void check_log(Findings& findings) {
                 "name a file that this user may write");
 }
 
-// doctor has a single thread, so no file is created with the other umask.
+// Reads the umask by changing it temporarily. doctor has a single thread, so no file is created with the temporary
+// umask.
 void check_umask(Findings& findings) {
   const mode_t mask = ::umask(022);
   (void)::umask(mask);

@@ -111,7 +111,7 @@ void check_locks(const DoctorContext& context, const OpenStore& store, Findings&
   }
 }
 
-// Reports what the daemon has found: a probe creates files, and doctor changes nothing.
+// Reports the result of the daemon's own probe, because a probe creates files and doctor must not change anything.
 void check_renames(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "store renames";
   const auto renames = context.status.is_object() ? context.status.value("renames", nlohmann::json())

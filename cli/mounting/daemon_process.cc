@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon writes to a pipe: "R" when its mount is usable, or its exit code and one line. Until
-// then, the daemon gets SIGTERM when the command that started it exits, so that an interrupted
+// The daemon reports through a pipe: "R" when its mount is usable, or its exit code and a one-line message if it cannot
+// start. Until it has reported, the daemon gets SIGTERM when the command that started it exits, so that an interrupted
 // `mount` leaves no daemon and no mount.
 #include "cli/mounting/daemon_process.h"
 
@@ -40,7 +40,7 @@ void send(const std::string& text) {
 
 void redirect_to_null(int fd) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (null) (void)::dup2(null.get(), fd);  // otherwise the descriptor stays unchanged
+  if (null) (void)::dup2(null.get(), fd);  // without /dev/null, the descriptor stays unchanged
 }
 
 // Closes the descriptors that were inherited from the command: otherwise they would stay open until

@@ -5,8 +5,8 @@
 
 #include <string>
 
-// Finds the standby of a mount, and says what a user can do about a mount whose daemon is dead or
-// does not answer. If a standby takes over, the mount must not be unmounted.
+// Finds the standby of a mount, and advises the user about a mount whose daemon is dead or does not answer. If a
+// standby takes over, the mount must not be unmounted.
 namespace cacheshim::cli {
 
 // Returns the process that takes over the mount of a dead daemon, or waits to do so (`cacheshim

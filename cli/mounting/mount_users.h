@@ -13,7 +13,7 @@ namespace cacheshim::cli {
 struct MountUser {
   pid_t pid;
   std::string name;        // as in /proc/PID/comm
-  std::string how;  // "current directory", "open file", …; "running" if it need not use the mount
+  std::string how;  // "current directory", "open file", …; "running" from processes_of_this_namespace()
   bool is_client = false;  // uses the mount only for a pending request to the daemon
 };
 
@@ -21,7 +21,7 @@ struct MountUser {
 // request to the mount's daemon, which may hang.
 std::vector<MountUser> find_mount_users(const MountEntry& mount);
 
-// Returns one process of each other mount namespace in which the same file system is mounted.
+// Returns one process for each other mount namespace that contains a mount of the same file system.
 std::vector<MountUser> find_other_namespaces(const MountEntry& mount);
 
 // Returns, for example, "python3 (pid 12, open file), bash (pid 9, current directory) and 3 more".

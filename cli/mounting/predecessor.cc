@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// umount(2) returns when the mount is gone, but before its daemon has exited. Without the wait in
-// this file, a mount directly after an unmount failed in 10 of 100 cases, because the old daemon
-// still held its locks.
+// umount(2) returns when the mount is gone, but before its daemon has exited. Without the wait in this file, a mount
+// immediately after an unmount failed in 10 of 100 cases, because the old daemon still held its locks.
 #include "cli/mounting/predecessor.h"
 
 #include <fcntl.h>

@@ -57,7 +57,7 @@ void unshare_namespaces() {
   write_file("/proc/self/gid_map", fmt::format("{} {} 1", gid, gid));
 }
 
-// Returns a directory on which a file system can be mounted temporarily.
+// Returns a directory for mounting a file system temporarily.
 const char* find_scaffold() {
   for (const char* path : {"/tmp", "/run", "/mnt"}) {
     if (fs::is_directory(path)) return path;

@@ -7,7 +7,7 @@
 
 namespace cacheshim::cli {
 
-// Mounts a store or a plain overlay at options.mount_point, only for `body` and in a mount namespace of its own. Runs
+// Mounts a store or a plain overlay at options.mount_point, only for `body` and in a separate mount namespace. Runs
 // `body` there and returns its exit code. Afterwards, and also if this process is killed, the mount, its daemon and all
 // processes that see the mount are gone. Throws Failure if it cannot create the child process; prints any other failure
 // and returns its exit code.

@@ -16,8 +16,8 @@
 
 namespace cacheshim {
 
-// A request of the control directory while it is executed. Its accessors return an empty text, or false, for a field
-// that is absent or of another type.
+// A request of the control directory during its execution. text() and flag() return "" and false for a field that is
+// absent or has another type.
 struct ControlRequest {
   Mount& mount;
   Caller caller;

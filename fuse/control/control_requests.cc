@@ -67,7 +67,7 @@ bool require_valid(const std::string& id, const ControlRequest& request) {
   return false;
 }
 
-// Returns the job that this id means for the caller (JobRights); if there is none, the job with exactly this id.
+// Returns the job to which `id` refers for this caller (JobRights); if there is none, the job with exactly this id.
 std::shared_ptr<Job> find_job(const ControlRequest& request, const std::string& id) {
   const Mount& mount = request.mount;
   const JobClaim claim = mount.rights.claim_of(request.caller, id);
@@ -92,9 +92,9 @@ using JobState = JobTable::State;
 
 const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
 
-// Appends a job's line for a table of all jobs, with tabs between the cells. For ten thousand jobs, most of the time of
-// `job list` would go into building and parsing a tree of objects. Job ids and cycles contain no characters that JSON
-// escapes.
+// Appends a job to the table of all jobs, as one line with tabs between the cells. With a JSON object for each of ten
+// thousand jobs, `job list` would spend most of its time on building and parsing these objects. The text needs no
+// escaping: job ids and cycles contain no characters that JSON escapes.
 void append_row(const JobState& state, std::string& text) {
   const Job& job = *state.job;
   const std::optional<uid_t> owner = job.views.owner();
@@ -443,8 +443,8 @@ const std::map<std::string, Operation>& operations() {
   return kOperations;
 }
 
-// Returns the user whose turn the request takes. Requests of root take turns by the job's owner, separately from the
-// owner's own requests: if root ends the jobs of several users, one user's jobs must not delay another's.
+// Returns the user whose turn the request takes. Root's requests take separate turns for each job owner, apart from the
+// owners' own requests: if root ends the jobs of several users, one user's jobs must not delay another's.
 FairUser user_of(const ControlRequest& request) {
   if (request.caller.uid != 0) return request.caller.uid;
   const auto job = request.mount.jobs.find(request.text("job"));

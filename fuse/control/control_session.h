@@ -24,9 +24,9 @@ class ControlSession {
   Status begin(Charge charge);
   // Completes `reader` with up to `size` bytes of the next lines, as soon as there are any. Completes it with no bytes
   // if there is no request, or if the whole answer has been read. tick() bounds the wait. Errors: EBUSY if another read
-  // waits.
+  // is waiting.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
-  // If a read waits, completes it with the pending bytes, or with a progress line if there are none.
+  // If a read is waiting, completes it with the pending bytes, or with a progress line if there are none.
   void tick();
   void close();
 

@@ -19,13 +19,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct History {
-  std::optional<AuditRecord> published;  // the last publishing that included the path
+  std::optional<AuditRecord> published;  // the last publish that included the path
   std::string recorded_digest;
   std::optional<AuditRecord> gone;  // the last removal after `published`
 };
 
-// Returns the last publishing of a path (of any file of the unit if the path is the unit itself), and the later removal
-// of the unit.
+// Returns the records of the last publish that included the path, and of a later removal of the unit, if any. If the
+// path is the unit itself, every publish of the unit counts.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
   const Status read = audit.read_naming(base_name(unit), [&](AuditRecord record) {

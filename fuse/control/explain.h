@@ -20,7 +20,7 @@ nlohmann::ordered_json describe(const RejectedEntries::Summary& summary);
 // Reports where a job's view gets `path` from, who published it and when, and why it is hidden or not published
 // (docs/control.md, "explain"). If `job` is null, reports on the base alone. Omits digests of content that `inspector`
 // may not read. Requires: the inspector may look up `path`. Searches the whole audit log and computes the file's
-// digest, which can take long: call from a task. Errors: ECANCELED (slices.h).
+// digest, which can take a long time: call from a task. Errors: ECANCELED (slices.h).
 Result<nlohmann::ordered_json> explain_path(Mount& mount, Job* job, const std::string& path,
                                             const Inspector& inspector, const IsWanted& is_wanted);
 

@@ -14,11 +14,11 @@ class Job;
 class Mount;
 struct FlightDescription;
 
-// A caller who requests information, and what the caller may learn. The daemon can read every file, so it must check
-// what the caller itself could read. Root and the daemon's own user may learn everything.
+// Decides which information the caller of a request may learn. The daemon can read every file, so it must check what
+// the caller could read without the daemon. Root and the daemon's own user may learn everything.
 class Inspector {
  public:
-  // Call while the caller waits for the reply: afterwards its thread id may belong to another thread.
+  // Call while the caller waits for the reply: afterwards, the caller's thread id may belong to another thread.
   explicit Inspector(const Caller& caller) : caller_(caller), groups_(groups_of(caller.tid)) {}
 
   uid_t uid() const { return caller_.uid; }
@@ -36,8 +36,8 @@ class Inspector {
   std::vector<gid_t> groups_;
 };
 
-// Whether the user may learn of a build: true for root, for the daemon's user, and for the users of
-// the jobs that build the entry or wait for it.
+// Whether the user may learn about a build: true for root, for the daemon's user, and for the users of the jobs that
+// build the entry or wait for it.
 bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid);
 
 }  // namespace cacheshim

@@ -5,8 +5,8 @@ namespace cacheshim {
 
 struct ControlRequest;
 
-// The requests on the whole mount and its base (docs/control.md). Each function answers or refuses the request. It
-// refuses every caller but root and the user who mounted the store.
+// The requests that concern the whole mount or its base (docs/control.md). Each function answers or refuses the
+// request. Only root and the user who mounted the store may make these requests.
 void close_mount(const ControlRequest& request);
 void reopen_mount(const ControlRequest& request);
 void list_waiting(const ControlRequest& request);

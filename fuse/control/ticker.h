@@ -35,7 +35,7 @@ class Ticker {
   Mutex mutex_{LockRank::kTicker};
   std::vector<std::weak_ptr<ControlSession>> watched_ GUARDED_BY(mutex_);
   EventLoop::Clock::time_point next_tick_ GUARDED_BY(mutex_){};
-  EventLoop::Task task_;  // keep last: it uses all the others
+  EventLoop::Task task_;  // keep last: the task uses the other members
 };
 
 }  // namespace cacheshim

@@ -59,8 +59,8 @@ void require_known_nodes(const Filesystem& fs) {
   if (second != first) require(second);
 }
 
-// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. With `replies_itself`, leaves this
-// to the request's completion, which replies with EIO when it is destroyed unused.
+// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. If `replies_itself` is true,
+// leaves this to the request's completion, which replies with EIO when it is destroyed unused.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
@@ -87,7 +87,7 @@ void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   });
 }
 
-// Handles a request that is completed later: passes the completion to `complete`.
+// Handles a request that may be completed later: passes the completion to `complete`.
 template <class R, class Handler>
 void handle_later(fuse_req_t req, Completion<R> completion, Handler&& complete) {
   guard(

@@ -49,8 +49,8 @@ fuse_file_info info_of(const OpenedFile& file) {
 void interrupted(fuse_req_t, void* waiter) { static_cast<Interruptible*>(waiter)->interrupt(); }
 
 // libfuse 3.14 calls a request's interrupt function with the request's lock held. fuse_req_interrupt_func() takes that
-// lock, so it waits for a call in progress, but a reply does not take the lock. Remove the function before the reply:
-// otherwise, libfuse may call it after the waiter has been destroyed.
+// lock, so it waits for a call in progress; a reply does not. So the interrupt function must be removed before the
+// reply: otherwise, libfuse may call it after the waiter has been destroyed.
 void watch(void* request, Interruptible* waiter) {
   fuse_req_interrupt_func(static_cast<fuse_req_t>(request),
                           waiter == nullptr ? nullptr : interrupted, waiter);

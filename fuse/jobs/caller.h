@@ -37,13 +37,16 @@ enum class SlurmProof : std::uint8_t {
   kGiven,      // the process is in the job's cgroup
 };
 
-// The job that a process claims (common/job_id.h): the job that its environment names, otherwise the
-// job of its cgroup, otherwise the job of its nearest ancestor with a claim, otherwise uid-<uid>.
-// JobRights decides whether the process gets this job. SLURM's cgroup takes precedence over SLURM's
-// variables. An ancestor counts only if all user ids of the ancestor, and of each process between it
-// and the caller, are the caller's. The environment is the one that the process got at its exec. The
-// environment of a set-id program is ignored, because the program's caller has set it. A claim of an
-// id that belongs to another user by construction (is_of_another_uid()) is ignored.
+// The job that a process claims (common/job_id.h), that is, the first of these that exists:
+// 1. The job that its environment names. But SLURM's cgroup takes precedence over SLURM's variables.
+// 2. The job of its cgroup.
+// 3. The job that its nearest ancestor with a claim claims. An ancestor counts only if all user ids of the ancestor,
+//    and of each process between it and the caller, are the caller's.
+// 4. uid-<uid>.
+//
+// The environment is the one that the process got at its exec. The environment of a set-id program does not count,
+// because the program's caller has set it. A claim of an id that belongs to another user by construction
+// (is_of_another_uid()) does not count either. JobRights decides whether the process gets the job that it claims.
 struct JobClaim {
   JobId job;
   JobId cycle;
@@ -60,12 +63,11 @@ struct JobClaim {
 // Returns the supplementary groups of a thread; empty if /proc does not show them.
 std::vector<gid_t> groups_of(pid_t tid);
 
-// Determines the claims of callers, and caches the claim of each thread together with the thread's
-// start time, its uid and the address of its environment. A cached claim is valid if all three are
-// unchanged: a later thread with the same id has another start time, and an exec, which may bring
-// another environment, changes the address. The id cannot be reused while the thread waits for the
-// daemon's answer. If an environment could not be read in time (EnvironmentReader), the claim is not
-// cached. Thread-safe.
+// Determines the claims of callers, and caches the claim of each thread together with the thread's start time, its uid
+// and the address of its environment. A cached claim is valid if all three are unchanged: a later thread with the same
+// id has another start time, and an exec, which may change the environment, changes the address. The id cannot be
+// reused while the thread waits for the daemon's reply. Does not cache a claim if it could not read an environment in
+// time (EnvironmentReader). Thread-safe.
 class CallerJobs {
  public:
   explicit CallerJobs(CgroupProof cgroups = CgroupProof::of_this_process())

@@ -39,8 +39,8 @@ void IdleJobs::tick() {
   begin_pass(idle);
 }
 
-// Marks living jobs as used, so that a job's idle time begins when its last process exits, and not
-// with its last request.
+// Marks the jobs of living processes as used. So a job's idle time begins when its last process exits, not at its last
+// request.
 void IdleJobs::keep_living() {
   std::erase_if(living_, [this](const auto& living) {
     auto& [job, process] = living;

@@ -22,12 +22,12 @@ class Invalidator {
   virtual ~Invalidator() = default;
 
   // Call before a request waits for a long operation of the daemon. `directories`: those that the kernel has locked for
-  // the request. While the result exists, the request's user is not blamed for invalidations that these locks block.
-  // Destroy the result once the request is answered.
+  // the request. While the result exists, the daemon does not hold the request's user responsible for invalidations
+  // that these locks block. Destroy the result once the request is answered.
   virtual std::shared_ptr<void> hold(std::vector<NodeId> directories) = 0;
-  // Invalidates `publisher`'s published names in the other views, then calls `answer`, then
-  // invalidates the names of the base that the publisher's own view now shows. `held`: the
-  // directories that the kernel has locked for the request that `answer` answers.
+  // First invalidates `publisher`'s published names in the other views, then calls `answer`, and last invalidates the
+  // names of the base that the publisher's own view now shows. `held`: the directories that the kernel has locked for
+  // the request that `answer` answers.
   virtual void published(const PublishReport& report, const Job& publisher,
                          std::vector<NodeId> held, Done answer) = 0;
   // Invalidates `publisher`'s published names in the other views. Blocks until the kernel has processed the
@@ -36,17 +36,16 @@ class Invalidator {
   // Call when the job's view now shows the base's files in place of the job's copies. Invalidates the names, then calls
   // `answer`.
   virtual void uncovered(const PublishReport& report, const Job& job, Done answer) = 0;
-  // Call when a request changes an object's attributes and the kernel cannot know this. Call before the reply, and with
-  // the job's Overlay::mutex() held: otherwise the kernel could fetch the old attributes again. Does not block.
+  // Call when a request changes an object's attributes in a way that the kernel cannot know. Call before the reply, and
+  // with the job's Overlay::mutex() held: otherwise the kernel could fetch the old attributes again. Does not block.
   virtual void attributes_changed(const Job& job, NodeIndex node) = 0;
   // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
   // As gone(), but blocks until the kernel has processed the invalidations.
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
-  // Call when the job's layer was removed, before the names of the job's nodes are dropped.
-  // Requires: Overlay::mutex() held exclusively. Returns a function that invalidates the nodes and
-  // blocks until the kernel has processed the invalidations. Call that function once the mutex is
-  // released.
+  // Call when the job has dropped its layer, before the names of the job's nodes are dropped. Requires:
+  // Overlay::mutex() held exclusively. Returns a function that invalidates the nodes and blocks until the kernel has
+  // processed the invalidations. Call that function once the mutex is released.
   virtual Done layer_dropped(const Job& job) = 0;
 };
 

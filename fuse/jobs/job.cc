@@ -23,7 +23,7 @@ JobViews::Settings view_settings(const std::string& id, const JobSettings& setti
 
 }  // namespace
 
-// A user's job uid-UID is not charged, because it is the job of the processes that name no other job.
+// Does not charge for a user's job uid-UID, because all processes that name no other job use this one.
 Result<JobPayment> JobPayment::take(UserAccount& account, const std::string& job) {
   constexpr std::uint64_t kDescriptors = 8;  // for the layer and the filter
   if (job == JobId::for_uid(account.uid()).view()) return JobPayment();
@@ -91,7 +91,7 @@ void Job::adopt(Layer taken, PublishPolicy mount_policy) {
   life.begin(found.cycle, found.started);
 }
 
-// JobLife::end() comes last, because begin() may follow it immediately.
+// Calls JobLife::end() last, because another thread may call begin() immediately afterwards.
 PendingReplies Job::finish(Outcome outcome) {
   use.runs = 0;
   pending.clear();
@@ -191,7 +191,8 @@ void Job::copied_up(const std::string& path, const struct stat& upper) {
   attributes_changed(node);
 }
 
-// If only the ctime has changed, the attributes that the kernel has cached are still those that are shown.
+// If only the ctime has changed, the attributes that the kernel has cached are still correct, because the view keeps
+// showing the previous ctime (keep_ctime()).
 void Job::copied_into(const std::string& path, const struct stat& before,
                       const struct stat& after) {
   overlay.mutex().assert_held_shared();

@@ -44,7 +44,7 @@ struct JobSettings {
   const LockAccess* lock_access = nullptr;  // which users may lock the base's lock files outside the mount
   // The data that direct answers use; null if the mount gives no direct answers.
   const DirectAccess* direct = nullptr;
-  // Counts the beginnings and ends of all jobs; null: not counted.
+  // The number of beginnings and ends of all jobs; null: not counted.
   std::atomic<std::uint64_t>* changes = nullptr;
   const LayerQuota* quota = nullptr;  // for all layers; null: the layers have no limits
   // Whether only some users may publish: the daemon then checks the writers of each layer.
@@ -94,10 +94,10 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
              JobPayment payment = {});
   // Takes over a layer that an earlier daemon left; call open_layer() next.
   void adopt(Layer taken, PublishPolicy mount_policy) REQUIRES(overlay.mutex());
-  // Charges the account for this ended job as for an active one; null: ends the charge. begin() also ends the charge.
-  // Requires: no other thread calls begin() meanwhile.
+  // Charges `account` for this ended job as if the job were active; null: ends the charge. begin() also ends the
+  // charge. Requires: no other thread calls begin() meanwhile.
   void charge_after_end(UserAccount* account);
-  // Ends the job. Requires: the layer has been removed. Returns the replies to the requests that wait for the end.
+  // Ends the job. Requires: the job has dropped its layer. Returns the replies to the requests that wait for the end.
   PendingReplies finish(Outcome outcome) EXCLUDES(overlay.mutex());
 
   // ---- The layer is created with the first change.
@@ -112,22 +112,23 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
   // For a plain overlay: sets its layer, which has no record. Call at most once. Without a layer,
   // ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
-  // Call when the layer was removed: drops the refusal, and the reasons why entries stayed in the layer. The caller
-  // clears `filter`.
+  // Call when the job has dropped its layer. Forgets the refusal, and the reasons why entries stayed in the layer. The
+  // caller must clear `filter`.
   void forget_layer() REQUIRES(overlay.mutex());
 
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change that causes the
-  // refusal. Errors: those of writing the layer's record; the change must then not be made.
+  // refusal. Errors: those of writing the layer's record; the caller must then not make the change.
   Status refuse_publishing(const std::string& why) EXCLUDES(overlay.mutex());
-  // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with no lock
-  // held. Writes nothing if there is no layer, or if the owner is already recorded. Only logs a failure.
+  // Ensures that the layer's record durably names its owner. Call before the first answer to the owner, with no lock
+  // held. Writes nothing if there is no layer, or if the owner is already recorded. Logs a failure, but does not report
+  // it.
   void record_owner() EXCLUDES(overlay.mutex());
 
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
   void copied_into(const std::string& path, const struct stat& before,
                    const struct stat& after) override;
-  // Returns the node of the view's name `path`; 0 if there is none.
+  // Returns the node at `path` in the view; 0 if there is none.
   NodeIndex node_at(std::string_view path) const;
   // Makes the kernel request the attributes of the node's object again. Ignores node 0.
   void attributes_changed(NodeIndex node) const REQUIRES_SHARED(overlay.mutex());

@@ -33,8 +33,9 @@ class JobLife {
   std::time_t started() const { return started_.load(); }
   std::string cycle() const EXCLUDES(mutex_);
 
-  // Calls `then` once, when the job ends; immediately if it is not active. Passes no outcome if the job continues but
-  // no process may wait for it any more. May drop `then` once `waiter` has been destroyed.
+  // Calls `then` once: when the job ends, or immediately if the job is not active. Passes no outcome if refuse_waits()
+  // comes first: the job continues, but no process may wait for its end any more. May drop `then` once `waiter` has
+  // been destroyed.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
   void on_end(std::weak_ptr<const void> waiter, OnEnd then) EXCLUDES(mutex_);
   PendingReplies refuse_waits() EXCLUDES(mutex_);

@@ -14,8 +14,8 @@
 namespace cacheshim {
 
 // A job's publish policy, and whether its layer may be published. Once a user who may not publish changes the layer, it
-// may never be published. The daemon records this refusal before it makes the change. The record stays as long as the
-// layer, whichever job, daemon and users use the layer later. Thread-safe.
+// may never be published. The daemon records this refusal before it makes the change. The record exists as long as the
+// layer does, no matter which job, daemon or users use the layer later. Thread-safe.
 class JobPolicy {
  public:
   struct Settings {
@@ -29,7 +29,7 @@ class JobPolicy {
   // `claimed`, the policy in the job's environment or record, can only restrict the mount's policy.
   void begin(PublishPolicy mount, std::optional<PublishPolicy> claimed);
 
-  // effective() is the policy that applies now. wanted() is the policy that applies without the layer's refusal.
+  // effective() is the policy that applies now. wanted() is the policy that would apply without the layer's refusal.
   PublishPolicy effective() const { return refused_ ? PublishPolicy::kNever : wanted(); }
   PublishPolicy wanted() const { return wanted_.load(); }
   bool may_publish() const { return effective() != PublishPolicy::kNever; }
@@ -43,11 +43,11 @@ class JobPolicy {
   // Call for a layer that may have existed before: takes over the refusal in its record. If is_restricted, also refuses
   // a layer whose writers no daemon has checked.
   void take_over(Layer& layer) EXCLUDES(mutex_);
-  // Call once the layer is removed. Drops the layer's refusal.
+  // Call when the job has dropped its layer. Forgets the layer's refusal.
   void forget_layer() EXCLUDES(mutex_);
 
-  // Returns true if nothing of the layer can ever be published: the refusal is in the layer's record, or it was made
-  // before the layer existed, and fill() sets it in the new layer's record.
+  // Whether nothing in the layer can ever be published. True if the refusal is in the layer's record. Also true if
+  // publishing was refused before the layer existed: fill() then sets the refusal in the new layer's record.
   bool is_refused() const { return is_recorded_; }
   std::string why_refused() const EXCLUDES(mutex_);  // for messages; "" if not refused
   // Sets the policy and the refusal in a new layer's record.

@@ -130,7 +130,7 @@ class ProcessPass {
   const std::string proc_;
   const pid_t own_;
   std::map<std::string, const JobUsers*> wanted_;
-  // The jobs uid-<uid>.<id>, which users get instead of other users' jobs, by the <id> that the users' processes name.
+  // Maps each <id> that processes name to the jobs uid-<uid>.<id> that the processes' users get instead.
   std::multimap<std::string, std::string, std::less<>> instead_;
   std::unordered_map<pid_t, JobIds> known_;
   LivingProcesses found_;

@@ -24,10 +24,14 @@ struct JobUsers {
 using LivingProcesses = std::map<std::string, Process>;  // one process per job
 
 // Returns one living process for each of `jobs` that has any, in one pass over the directory `proc`. A process belongs
-// to the job that its environment names, or to the job uid-<uid>.<id> that it gets instead; to the SLURM job of its
-// cgroup; and to the jobs of its ancestors. It counts if its real user is root or one of the job's users, so that no
-// other user can keep a job from ending. It counts for all jobs of its user if its environment cannot be read in time.
-// The calling process (the daemon) never counts, because it may have been started within a job.
+// to these jobs:
+// - the job that its environment names, or the job uid-<uid>.<id> that it gets instead;
+// - the SLURM job of its cgroup;
+// - the jobs of its ancestors;
+// - all jobs of its user, if its environment cannot be read in time.
+//
+// A process counts only if its real user is root or one of the job's users, so that no other user can keep a job from
+// ending. The calling process (the daemon) never counts, because it may have been started within a job.
 //
 // Takes some 40 µs of CPU per process of root and of the jobs' users.
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, EnvironmentReader& environments,
@@ -39,8 +43,8 @@ bool is_living(const Process& process, const std::string& proc = "/proc");
 // The processes that are known to use a job. A process stays known after an exec. Not thread-safe.
 class KnownProcesses {
  public:
-  // Notes the process of a thread; does nothing if /proc does not show it. Fast for a known thread, because every
-  // READLINK in the mount's root calls note().
+  // Notes the process of a thread; does nothing if /proc does not show it. Every READLINK in the mount's root calls
+  // note(), so note() is fast for a known thread.
   void note(pid_t tid);
   // Returns a known process that lives, if there is any. Forgets the processes that have exited.
   std::optional<Process> find_living(const std::string& proc = "/proc");
@@ -52,8 +56,8 @@ class KnownProcesses {
 
   struct Known {
     pid_t process;
-    // when the daemon last saw the thread, in clock ticks since boot: a process that started later has
-    // reused the id
+    // The time at which the daemon last saw the thread, in clock ticks since boot. A process that started later has
+    // reused the id.
     std::uint64_t seen;
   };
   std::map<pid_t, Known> known_;  // keyed by thread id

@@ -52,7 +52,7 @@ class JobPublishing final : public PublishHooks {
   // Returns the reason why the last attempt did not publish the unit; "" if there was no attempt, if the unit is
   // published, or if more units than kMostBytes allows stay in the layer.
   std::string why_kept(const std::string& unit) const EXCLUDES(mutex_);
-  // Call when the layer was removed: no unit stays in it.
+  // Call when the job has dropped its layer. Forgets the units that stayed in the layer.
   void forget_layer() EXCLUDES(mutex_);
 
  private:

@@ -46,8 +46,8 @@ class JobRights {
   // Begins the claim's job if it is not active, and charges `account` for it. If the user gets this
   // job instead of the named one, logs the reason. Errors: those of JobTable::ensure_active().
   Result<std::shared_ptr<Job>> ensure_active(const JobClaim& claim, UserAccount& account, bool shared_uids = false);
-  // As above, and makes the job the user's before the user's first access. If another user has just
-  // become the job's owner, changes the claim to the user's own job.
+  // As above, and makes the user the job's owner before the user's first access. If another user has just become the
+  // owner, changes the claim to the user's separate job uid-<uid>.<id>, and begins that job.
   Result<std::shared_ptr<Job>> begin_for(uid_t uid, JobClaim& claim, UserAccount& account, bool shared_uids);
   // Returns the reason why the caller gets a job other than the one that it has named, for messages;
   // "" if it gets the named job.

@@ -124,7 +124,7 @@ std::map<uid_t, std::vector<JobTable::Place>> JobTable::surplus() {
 }
 
 // While the mutex is held, no thread can get a shared_ptr to a job that only the table has: find() waits for the mutex,
-// and without find() a request reaches a job only through one of its nodes.
+// and a request that does not call find() reaches a job only through one of the job's nodes.
 std::vector<std::shared_ptr<Job>> JobTable::forget_ended(UserLimits& limits) {
   std::vector<std::shared_ptr<Job>> forgotten;  // destroyed after the mutex is released
   std::vector<std::shared_ptr<Job>> left;
@@ -165,7 +165,7 @@ void JobTable::adopt_orphans() {
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
     const LayerRecord& found = orphan.record();
     if (!is_job_id(found.job)) continue;
-    // The regular cleanup (StoreKeeper) ends and removes the layers that are not adopted.
+    // The id belongs to a user other than the layer's owner. StoreKeeper::tend() ends this layer, and later removes it.
     if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;
     Job& job = get_or_make(orphan.record().job);
     const WriterLock layer_lock(job.overlay.mutex());

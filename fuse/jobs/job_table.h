@@ -29,7 +29,7 @@ class JobTable {
            const DirectAccess* direct = nullptr);
 
   std::shared_ptr<Job> find(const std::string& id) const;  // null if there is none
-  // Returns the job, and makes it if there is none. Begins the job if it is not active, and charges `account`. Errors:
+  // Returns the job; makes it if there is none. If the job is not active, begins it and charges `account`. Errors:
   // those of JobPayment::take().
   Result<std::shared_ptr<Job>> ensure_active(const std::string& id, const JobClaim& claim,
                                              UserAccount& account, bool shared_uids = false);
@@ -44,7 +44,7 @@ class JobTable {
   std::vector<State> states() const;
   // Forgets the ended jobs of each user beyond kMostEnded, the least recently used ones first. Keeps a job whose nodes
   // the kernel knows, or to which another object has a shared_ptr. Returns the jobs that it keeps beyond kMostEnded.
-  // The caller then makes the kernel forget the nodes of these jobs. If the next call returns one of them again, it
+  // The caller must then make the kernel forget the nodes of these jobs. If the next call returns one of them again, it
   // charges the user for that job as for an active one.
   std::vector<std::shared_ptr<Job>> forget_ended(UserLimits& limits);
   // The number of direct opens, which bypass the mount, by all jobs since the table was made.
@@ -64,8 +64,8 @@ class JobTable {
   // does not end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
-  // Takes over the layers that dead daemons of this compute node left, because their jobs may still
-  // be running. Like any other job, they end when they have been unused for job_idle.
+  // Takes over the layers that dead daemons of this compute node left, because the layers' jobs may still be running.
+  // Like any other job, each of these jobs ends when it has been unused for job_idle.
   void adopt_orphans();
 
   // The lower directories below every job's layer: the store's base.

@@ -7,7 +7,7 @@
 
 namespace cacheshim {
 
-// The current use of a job, by which the daemon decides when the job ends. Thread-safe.
+// The current use of a job, from which the daemon decides when the job ends. Thread-safe.
 class JobUse {
  public:
   using Clock = std::chrono::steady_clock;

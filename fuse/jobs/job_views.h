@@ -35,8 +35,9 @@ struct View {
   bool may_read(const struct stat& st) const;
 };
 
-// Records whether a user other than root has claimed a job's first view. If so, also records whether the kernel's older
-// attributes of the view, which may show the daemon's user as the owner, have been invalidated. Thread-safe.
+// Records whether a user other than root has claimed a job's first view. If so, also records whether the attributes
+// that the kernel had cached before the claim have been invalidated: they may show the daemon's user as the owner.
+// Thread-safe.
 class ViewClaim {
  public:
   void make() { state_ = State::kMade; }
@@ -77,8 +78,8 @@ class JobViews {
   void end() EXCLUDES(mutex_);
 
   // Returns the view of the caller's uid. The first uid other than root becomes the owner of the first view. After
-  // that, each further uid gets a view of its own if the job shares uids; otherwise it gets the first view, whose mode
-  // denies access to all but the owner.
+  // that, if the job shares uids, each other uid gets a separate view. If the job does not, each other uid gets the
+  // first view, whose mode denies access to all but the owner.
   ViewSlot enter(const Caller& caller) EXCLUDES(mutex_);
   // Returns a living process that has entered a view, if there is any; forgets the processes that have exited. `proc`:
   // where procfs is mounted.

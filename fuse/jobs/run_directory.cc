@@ -125,7 +125,7 @@ void RunDirectory::withdraw() {
   unbind(base_path());
   (void)sys::unlink_at(directory_.get(), std::string(kBaseDirectory), AT_REMOVEDIR);
   for (const std::string_view name : {kStateFile, kViewsDirectory, kCountersDirectory}) {
-    // the library recognizes a leftover as stale
+    // If this fails, the library recognizes the leftover as stale.
     (void)sys::remove_tree(directory_.get(), std::string(name));
   }
 }

@@ -15,14 +15,15 @@ namespace cacheshim {
 // Thread-safe.
 class UnsettledWrites {
  public:
-  // A RELEASE reaches the daemon some 10 µs after close(2). A delay of 100 ms does not matter to a caller.
+  // The longest wait for a RELEASE, which reaches the daemon some 10 µs after close(2). A delay of 100 ms does not
+  // matter to a caller.
   static constexpr std::chrono::milliseconds kReleaseDelay{100};
 
   explicit UnsettledWrites(std::chrono::milliseconds release_delay = kReleaseDelay)
       : release_delay_(release_delay) {}
 
-  // Counts descriptors that may write to a file, from open to RELEASE. FLUSH does not end the
-  // count, since a shell closes a duplicate descriptor before the first byte is written.
+  // Counts descriptors that may write to a file, from open to RELEASE. FLUSH does not end the count, because a shell
+  // closes a duplicate of the descriptor before the program writes the first byte.
   void add_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   void remove_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   bool is_being_written(dev_t device, ino_t inode) const EXCLUDES(mutex_);

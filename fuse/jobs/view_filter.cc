@@ -17,9 +17,9 @@
 namespace cacheshim {
 namespace {
 
-// A key sets 4 of the 64 bits of one word. With as many words as keys, the filter wrongly contains 1 of 6,000 other
-// keys (measured). The first filter fits in one page: most jobs need no more, and each of their calls reads four words
-// of it.
+// A key sets 4 of the 64 bits of one word. With as many words as keys, 1 of 6,000 other keys is a false positive
+// (measured). The first filter fits in one page. Most jobs need no larger filter, and each of their calls reads four
+// words of it.
 constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
@@ -146,7 +146,7 @@ void ViewFilter::add(std::string_view path, bool tree) {
 }
 
 // Relaxed memory order suffices: a process that reads the old value opens one more file of the base directly, and the
-// daemon does not notice that open.
+// daemon does not see that open.
 void ViewFilter::set_building(bool is_building) {
   const MutexLock lock(mutex_);
   is_building_ = is_building;
@@ -166,8 +166,8 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
   make_file();
 }
 
-// Makes the file of counters. Only the view's user may write to it. This user may also truncate it, which would kill a
-// process that reads it through a mapping, so the daemon reads the file by pread(2).
+// Makes the file of counters. Only the view's user may write to it. This user may also truncate the file, which would
+// kill a process that reads it through a mapping. So the daemon reads it by pread(2).
 void ViewFilter::make_counters() {
   auto made = MappedFile::make(directories_->counters.get(), job_, kCountersBytes, 0600);
   if (!made || !made->commit(directories_->counters.get(), job_)) return;

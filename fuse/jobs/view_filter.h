@@ -17,9 +17,8 @@
 #include "fuse/jobs/name_rule_table.h"
 #include "store/threads/mutex.h"
 
-// The daemon's side of a job's shadow filter (common/direct_filter.h). The filter tells the job's
-// processes which names the layer shadows. The daemon also collects here how many direct answers
-// those processes got.
+// The daemon's side of a job's shadow filter (common/direct_filter.h). The filter tells the job's processes which names
+// the layer shadows. ViewFilter also counts the direct answers that these processes got.
 namespace cacheshim {
 
 // The counter MountPage::base_changes. Call attach() first, before other threads use the object;
@@ -75,13 +74,13 @@ struct DirectAccess {
   mutable MountOnlyEntries mount_only;
 };
 
-// One job's filter. Thread-safe. If it cannot be written (no space), it counts as absent: the job's
+// One job's filter. Thread-safe. If the daemon cannot write the filter (no space), the job has none, and the job's
 // processes use the mount.
 //
-// A key stays until the layer is removed, even after the job has removed the name. So that a job cannot fill the
-// daemon's memory by creating and removing names, a filter that exceeds kMostKeys keys is replaced by one that shadows
-// all names. Until the layer is removed, the job's processes then open everything through the mount, which is slower
-// but just as correct.
+// A key stays until the job drops its layer, even after the job has removed the name. So a job could fill the daemon's
+// memory by creating and removing names. To prevent this, a filter that exceeds kMostKeys keys is replaced by one that
+// shadows all names. The job's processes then open everything through the mount until the job drops its layer; this is
+// slower, but correct.
 class ViewFilter {
  public:
   // A filter with this many keys takes 20 MiB of memory and a file of 8 MiB.
@@ -94,15 +93,15 @@ class ViewFilter {
   // Creates the file, if it does not exist, for the view of `uid`. That view shows its files with
   // the group `gid`.
   void open(uid_t uid, gid_t gid);
-  // Sets another owner: the processes map the filter again.
+  // Changes the owner. The processes then map the filter again.
   void set_owner(uid_t uid, gid_t gid);
   // Call when the job has ended. Makes the processes stop using the filter. Keeps the added keys.
   void close();
 
   // Call before a change that shadows `path` and, if `tree`, the base's files below it.
   void add(std::string_view path, bool tree);
-  // Call when the layer was removed. Drops all keys except those of the names `kept`. No other
-  // thread may add a key meanwhile.
+  // Call when the job has dropped its layer. Drops all keys except those of the names `kept`. No other thread may add a
+  // key meanwhile.
   void clear(const std::vector<std::string>& kept = {});
 
   // Sets whether a process of the job is building an entry: FilterHeader::building.

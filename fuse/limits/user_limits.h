@@ -18,7 +18,7 @@
 // Each user's share of the daemon's resources, and the limits (common/limits.def).
 //
 // Besides the configured limit of one user, a resource may have a capacity that all users share. A user may then take
-// units only if, afterwards, at least as many units are free as this user has. So one user gets at most half of the
+// units only if the user would then hold no more of them than remain free. So one user gets at most half of the
 // capacity, and two users get at most a third each: some units remain for a user who has none. Root and the daemon's
 // own user are counted, but never refused.
 //
@@ -27,7 +27,7 @@ namespace cacheshim {
 
 class UserLimits;
 
-// One user's consumption. Lives as long as its UserLimits. Thread-safe.
+// One user's use of the limited resources. Lives as long as its UserLimits. Thread-safe.
 class UserAccount {
  public:
   UserAccount(UserLimits& limits, uid_t uid, bool is_limited)
@@ -106,8 +106,8 @@ class UserLimits {
     LimitValues capacities{};  // the limits of all users together; 0: no limit
     uid_t own_uid = 0;         // the daemon's user, who has no limits
   };
-  // The maximum number of users with an account of their own; all others share one. Each account takes about 120 bytes,
-  // and is freed only with this object.
+  // The maximum number of users with separate accounts; all others share one. Each account takes about 120 bytes, and
+  // is freed only with this object.
   static constexpr std::size_t kMostAccounts = 65536;
 
   explicit UserLimits(const Options& options);

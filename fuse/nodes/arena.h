@@ -52,8 +52,8 @@ class Arena {
     if (use.free.size() == kChunk) drop_chunk(chunk);
   }
 
-  // Returns null for an index that is in no allocated chunk. The slot of any other index may be free; it then has its
-  // initial value.
+  // Returns null if the index is in no allocated chunk. The slot that is returned may be free; it then has its initial
+  // value.
   Slot* find(std::uint32_t index) const {
     const std::uint32_t number = (index - 1) / kChunk;
     if (index == 0 || number >= kMostChunks) return nullptr;

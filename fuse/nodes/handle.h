@@ -40,8 +40,8 @@ struct FileHandle {
   // file.
   bool direct_io = false;
   // Whether the handle counts as a writer of the file that `device` and `inode` identify. True for a writable handle,
-  // unless its file is a common file. Also true for a handle whose file the kernel reads by itself: if publishing made
-  // this file a file of the base, a later copy-up would move the data to another file.
+  // unless its file is a common file. Also true for a handle whose file the kernel reads by itself: if this file were
+  // published into the base, a later copy-up would move the data to another file, which the kernel does not read.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
@@ -49,7 +49,7 @@ struct FileHandle {
   off_t most_bytes = 0;                      // the maximum size of a common file
   bool is_shared_file = false;               // a file of the base, of class `shared`
   std::unique_ptr<SharedFile> shared;        // null unless a shared file is open for writing
-  std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
+  std::atomic<bool> uses_named_lock{false};  // its locks may be locks of a base file (NamedLocks)
   bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
   OpenFiles::Place place{};              // the place of `fd`
@@ -57,8 +57,8 @@ struct FileHandle {
   // Whether a process can write to the file through a mapping, without a request to the daemon.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
 
-  // Sets or clears O_NOATIME on `fd` as in `flags`, the open flags of the caller's file. Call before each read, since
-  // fcntl(F_SETFL) may change O_NOATIME at any time.
+  // Sets or clears O_NOATIME on `fd` as in `flags`, the open flags of the caller's file. Call before each read, because
+  // the caller may change O_NOATIME by fcntl(F_SETFL) at any time.
   void follow_noatime(int flags) {
     const bool is_wanted = (flags & O_NOATIME) != 0;
     if (has_noatime == is_wanted) return;
@@ -67,10 +67,10 @@ struct FileHandle {
   }
 };
 
-// An open directory and its listing. The listing is taken at the first read and after each rewind,
-// so that it stays consistent while the directory changes. An entry's position is a hash of its
-// name, so it is the same in every listing. Therefore telldir(3) works, and a listing that the kernel
-// has cached, or that has changed meanwhile, continues at the right entry.
+// An open directory and its listing. The listing is taken at the first read and after each rewind, so that it stays
+// consistent while the directory changes. An entry's position is a hash of its name, so it is the same in every
+// listing. Therefore telldir(3) works, and a process continues at the right entry even if the kernel has cached the
+// listing, or if the listing has changed in the meantime.
 struct DirHandle {
   NodeIndex node = 0;
   UniqueFd object;  // an O_PATH descriptor of the directory, in the layer or the base

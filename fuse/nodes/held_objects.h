@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// A descriptor that a node is to hold, with the charge for it; nobody is charged for a common file.
+// A descriptor for a node to hold, and the charge for it. Nobody is charged for the descriptor of a common file.
 struct ChargedFd {
   UniqueFd fd;
   Charge charge;
@@ -21,8 +21,7 @@ struct ChargedFd {
 
 using SharedFd = std::shared_ptr<const UniqueFd>;
 
-// A node's descriptor, or none. Must not move in memory while HeldObjects holds it for a common
-// file.
+// A node's descriptor, or none. Must not move in memory while it is in the list of common files.
 struct HeldObject {
   SharedFd fd;
   Charge charge;
@@ -37,8 +36,8 @@ struct HeldObject {
 // recently looked-up file is released. The descriptor of an object without a name stays until the object gets a name,
 // or its node is freed.
 //
-// The caller closes the released descriptors once it has released the table's lock, since the last close of a file may
-// take a long time. Not thread-safe: part of the node table, guarded by its lock.
+// The caller closes the released descriptors after it has released the table's lock, because the last close of a file
+// may take a long time. Not thread-safe: part of the node table, guarded by its lock.
 class HeldObjects {
  public:
   // The maximum number of descriptors of common files.

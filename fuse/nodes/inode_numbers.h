@@ -10,17 +10,16 @@
 
 namespace cacheshim {
 
-// Inode numbers of the mount. The base, further lower directories and layers may be on several file
-// systems, which may use equal inode numbers, but the mount shows one st_dev for all of them.
-// Programs identify files by st_dev and st_ino: tar and cp detect hard links, and other programs
-// detect loops.
+// Inode numbers of the mount. The base, other lower directories and the layers may be on several file systems, which
+// may use the same inode numbers, but the mount shows one st_dev for all of them. Programs identify files by st_dev and
+// st_ino: tar and cp to detect hard links, other programs to detect loops.
 //
 // Objects of the first file system keep their numbers. In the numbers of the other file systems' objects, bits 48 to 60
 // are the index of the file system in the table. The inode numbers of local file systems normally fit in 48 bits. A
-// larger inode number, even of the first file system, is hashed together with the index, and bit 61 marks the result.
-// Two different objects can have equal numbers only if both numbers are hashed. Among a million such files, the
-// probability of an equal pair is about 2 in 10^7. Bit 62 marks the mount's own directories (NodeTree). Not
-// thread-safe: part of the node table, guarded by its lock.
+// larger inode number, even of the first file system, is hashed together with the index; bit 61 marks such a hash. Two
+// different objects can have equal numbers only if both numbers are hashed. Among a million such files, the probability
+// of an equal pair is about 2 in 10^7. Bit 62 marks the mount's own directories (NodeTree). Not thread-safe: part of
+// the node table, guarded by its lock.
 class InodeNumbers {
  public:
   using Place = std::uint16_t;

@@ -46,8 +46,8 @@ bool IoModes::check_may_be_written(NodeId inode, const std::function<bool()>& ca
   return found->second.may_be_written;
 }
 
-// The backing file is unregistered with the last handle: otherwise the kernel would keep it open
-// for writing.
+// Unregisters the backing file when the last handle is closed: otherwise, the kernel would keep the file open for
+// writing.
 void IoModes::close(NodeId inode) {
   if (device_ < 0) return;
   Shard& shard = shard_of(inode);

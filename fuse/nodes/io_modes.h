@@ -19,8 +19,8 @@ namespace cacheshim {
 //
 // The kernel reads and writes each inode in one mode at a time: through its page cache and the daemon, or directly in
 // one backing file. If the daemon answers an open with the other mode, the open fails with EIO. So the first handle
-// decides for all handles that are open at the same time. The daemon learns of a close after the kernel has processed
-// it, never before, so the count here is at least the kernel's.
+// determines the mode of all handles that are open at the same time. The daemon learns of a close only after the kernel
+// has processed it, so this class never counts fewer handles than the kernel.
 //
 // A mapping of a passthrough file maps the backing file, and may outlive the handle. If the inode changed to the other
 // mode, writes to the mapping would not appear in the pages that the kernel then caches. So an inode that may be mapped
@@ -45,9 +45,9 @@ class IoModes {
     bool readable;          // the handle can read, and so may be mapped
     bool writable;
   };
-  // Counts a handle of `inode`. Returns the id of the backing file that the kernel reads and
-  // writes, or 0 if the handle's reads and writes go to the daemon. Errors: ESTALE (not counted) if
-  // the other handles use another backing file.
+  // Counts a handle of `inode`. Returns the id of the backing file that the kernel reads and writes, or 0 if the
+  // handle's reads and writes go to the daemon. Errors: ESTALE if the other handles use another backing file; the
+  // handle is then not counted.
   Result<std::uint32_t> open(NodeId inode, const Opening& opening);
   // Whether the kernel may write to the file through a mapping, without a request to the daemon.
   bool may_be_written(NodeId inode);

@@ -7,10 +7,9 @@
 
 namespace cacheshim {
 
-// A hash table of nonzero numbers, each under the hash of a key that the caller can compute from
-// the number. Takes 8 bytes per slot and no allocation per entry. Uses open addressing with linear
-// probing; a removal moves the following entries back, so that there are no tombstones. Not
-// thread-safe.
+// A hash table of nonzero numbers. Each number has a key, which the caller can find out from the number; the table
+// stores only a part of the key's hash. Takes 8 bytes per slot and no allocation per entry. Uses open addressing with
+// linear probing; a removal moves the following entries back, so that there are no tombstones. Not thread-safe.
 class NameIndex {
  public:
   // Returns the number under `hash` for which `is_it(number)` is true, or 0 if there is none.

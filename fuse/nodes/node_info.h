@@ -20,9 +20,9 @@ class Job;
 
 enum class NodeKind : std::uint8_t {
   kRoot,         // the mount's root
-  kRootLink,     // a symlink in the root, answered per caller
+  kRootLink,     // a symlink in the root; its target depends on the caller
   kJobsDir,      // .jobs
-  kJobLink,      // .jobs/<job> of several users, answered per caller
+  kJobLink,      // .jobs/<job> of a job with several users; its target depends on the caller
   kControlDir,   // .cacheshim
   kControlFile,  // a file in .cacheshim
   kJobInfoDir,   // .cacheshim/jobs
@@ -47,8 +47,8 @@ struct NodeInfo {
   bool was_unlinked = false;  // if removed: a request in this view has removed the last name
   bool in_upper = false;
   Common common = Common::kNone;
-  // An O_PATH descriptor of the object if it is removed and held, or if it is a common file that was looked up
-  // recently; otherwise null. It stays open as long as this struct exists.
+  // An O_PATH descriptor of the object, if the node holds one: for a removed object, or for a common file that was
+  // looked up recently. Otherwise null. The descriptor stays open as long as this struct exists.
   std::shared_ptr<const UniqueFd> object;
 
   int object_fd() const { return object ? object->get() : -1; }

@@ -25,7 +25,7 @@ void NodeNames::remove(NodeIndex parent, std::string_view component, Removed rem
   const NodeIndex index = tree_.find(name);
   if (index == 0) return;
   Node& node = tree_.at(index);
-  // A directory's in_upper has not been updated since its lookup.
+  // For a directory, node.in_upper may be out of date since the lookup.
   if (removed.object.fd) node.in_upper = removed.in_upper;
   tree_.detach(index, name, std::move(removed.object));
   node.was_unlinked = !node.named;

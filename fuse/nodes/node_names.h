@@ -33,25 +33,24 @@ class NodeNames {
   struct Removed {
     ChargedFd object;  // an O_PATH descriptor, or none
     bool in_upper = false;
-    bool has_links = false;  // the file has further names
+    bool has_links = false;  // the file has other names
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
-  // Call when the node's first name no longer leads to its file, because another process has removed
-  // or replaced the file outside this view, or when the node has no name and holds no descriptor.
-  // `object` is an O_PATH descriptor of the node's file, taken from an open handle.
+  // Removes the node's first name, if any. If the node then has no name, it holds `object`, an O_PATH descriptor of its
+  // file, taken from an open handle. Call in two cases: the first name no longer leads to the file, because another
+  // process has removed or replaced the file outside this view; or the node has no name and holds no descriptor.
   void lose_name(NodeIndex node, ChargedFd object);
-  // Call before intern() for an object of the layer that was just created. If a node of another
-  // object has this name, that node loses the name: another process has removed that object since
-  // the kernel's lookup.
+  // Call before intern() for an object that was just created in the layer. If a node of another object has this name,
+  // that node loses the name: another process has removed that object since the kernel's lookup.
   void part(NodeIndex parent, std::string_view name, const struct stat& made);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
               std::string_view new_name);
   void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                 std::string_view new_name);
 
-  // Call when a job's layer is gone. Removes all names of the job's files, but not those of its
-  // root, its directories and common files. Returns the number of names, including those of
-  // directories and common files.
+  // Call when a job's layer is gone. Removes all names of the job's files, but keeps the names of its root, its
+  // directories and common files. Returns the number of names before the call, including those of directories and
+  // common files.
   std::size_t drop_all(const Job* job, NodeIndex view_root);
   // Returns the first name of every object of a job except its root. An object with n names occurs n
   // times, each time with its first name.

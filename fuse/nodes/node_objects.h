@@ -14,9 +14,9 @@
 
 namespace cacheshim {
 
-// Records which object of the layer or the base a node stands for. When copy-up, publishing or a
-// rename moves the node's data, the node stands for another object, but keeps its inode number. If
-// open handles must open the data again, the node begins a new epoch, which the handles see.
+// Records which object of the layer or the base a node stands for. When copy-up, publishing or a rename moves the
+// node's data, the node stands for another object, but keeps its inode number. If open handles must open the data
+// again, the node begins a new epoch, which the handles detect.
 //
 // Thread-safe. Hold the job's Overlay::mutex() exclusively when you call a function that makes changes.
 class NodeObjects {
@@ -31,11 +31,11 @@ class NodeObjects {
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
   // Call when the node's data have moved to another object, which has the attributes `st`.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
-  // As moved(), for a name whose file has moved from the layer to the base. If the node has further
-  // names, which stay in the layer, the node loses this name.
+  // As moved(), for a name whose file has moved from the layer to the base. If the node has other names, which stay in
+  // the layer, the node loses this name.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
-  // Call when a change of which the user sees nothing has changed a directory's ctime from `before` to `after`. As long
-  // as the directory has the ctime `after`, shown_ctime() returns what it returned for `before`.
+  // Call when a change that users must not see has changed a directory's ctime from `before` to `after`. As long as the
+  // directory has the ctime `after`, shown_ctime() returns the ctime that it returned for `before`.
   void keep_ctime(NodeIndex node, const timespec& before, const timespec& after);
   // Returns the ctime to show for a directory that has the ctime `actual`.
   timespec shown_ctime(NodeIndex node, const timespec& actual) const;
@@ -45,9 +45,8 @@ class NodeObjects {
   // has made it the job's own again. After become_own(), the file's locks remain those of its inode (locked_inode()).
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
-  // Returns the inode whose locks the node's file uses, if NodeState::lock_by_inode() was called for
-  // the node: the job has, or had, the file under a lock file's name too. Returns nothing for all
-  // other nodes.
+  // Returns the inode whose locks the node's file uses, if NodeState::lock_by_inode() was called for the node, that is,
+  // if the job has, or had, the file under the name of a lock file too. Returns nothing for all other nodes.
   std::optional<FileId> locked_inode(NodeIndex node) const;
 
   // Returns the inode number to show for `name`. `listed`: the inode number that the directory's

@@ -18,8 +18,7 @@ namespace cacheshim {
 // So at least one of the two requests sees the other's change.
 class NodeState {
  public:
-  // Changes when the file's data have moved: open handles see another epoch and open the file
-  // again.
+  // Changes when the file's data have moved: open handles then see a new epoch and open the file again.
   std::uint32_t epoch() const { return std::atomic_ref(epoch_).load(); }
   void begin_epoch() { std::atomic_ref(epoch_).fetch_add(1); }
 

@@ -23,7 +23,7 @@ void NodeTable::charge_to(const Job& job, UserAccount& account) {
   tree_.charge_to(&job, account);
 }
 
-// The job table holds one lookup of each view's root. The kernel knows the mount's root without a lookup.
+// The job table counts as one lookup of each view's root. The kernel knows the mount's root without a lookup.
 bool NodeTable::is_looked_up(NodeIndex view_root) const {
   const ReaderLock lock(tree_.mutex);
   return view_root == kRootNode || std::atomic_ref(tree_.at(view_root).lookups) > 1;
@@ -90,7 +90,7 @@ NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, No
   const WriterLock lock(tree_.mutex);
   const NodeName name{parent, component};
   NodeIndex index = tree_.find(name);
-  if (index != 0 && tree_.at(index).kind != kind) {  // the job began again with other shared_uids
+  if (index != 0 && tree_.at(index).kind != kind) {  // the job restarted with other shared_uids
     tree_.detach(index, name);
     index = 0;
   }
@@ -143,10 +143,11 @@ NodeIndex NodeTable::intern_locked(const NodeName& name, Job* job, const Found& 
                                    Common kind) {
   const struct stat& st = found.st;
   const bool is_dir = S_ISDIR(st.st_mode);
-  // False for a common file: a process outside the mount may give it a second name, under which the job copies it up.
+  // False for a common file: a process outside the mount may give the file a second name, and the job may copy the file
+  // up under that name.
   const bool has_links = !is_dir && st.st_nlink > 1 && kind == Common::kNone;
   NodeIndex index = tree_.find(name);
-  // The kind of a name changes when the job may no longer share files.
+  // Compares the kinds too: a name's kind changes when the job may no longer share files.
   const bool is_known = index != 0 && tree_.at(index).common == kind &&
                         tree_.ids.is_same(tree_.at(index), st, found.in_upper);
   if (index != 0 && !is_known) {

@@ -22,20 +22,19 @@ namespace cacheshim {
 
 // The nodes of a mount: one for each object that the kernel has looked up in a job's view.
 //
-// A node has a name (parent and component) and finds its object by walking from the job's roots, so
-// it holds no descriptor and is not affected by copy-up and publishing. Hard links share one node,
-// with further names beside the first. A node whose last name is removed keeps an O_PATH descriptor
-// instead. Any process may remove and recreate a common file at any time, while other processes
-// open it. So the nodes of common files hold a descriptor from the lookup on, and an open gets the
-// file that the lookup found (HeldObjects). Once the descriptor is closed, the node finds the file
-// by its name again.
+// A node has a name (parent and component) and finds its object by walking from the job's roots, so it holds no
+// descriptor and is not affected by copy-up and publishing. All hard links of a file share one node, which has a first
+// name and other names. A node whose last name is removed keeps an O_PATH descriptor instead. Any process may remove
+// and recreate a common file at any time, while other processes open it. So the nodes of common files hold a descriptor
+// from the lookup on, and an open gets the file that the lookup found (HeldObjects). Once the descriptor is closed, the
+// node finds the file by its name again.
 //
 // This class makes and frees nodes. names() finds nodes by name and changes their names, objects()
 // changes the objects that nodes stand for, and state() returns the rest of a node's state.
 //
-// Thread-safe: all nodes have one reader-writer lock (NodeTree), which is never held across a system
-// call that may block. Adding and removing nodes and names takes the lock exclusively. Finding a
-// node, counting another lookup of a known node and forgetting some of its lookups take it shared.
+// Thread-safe: all nodes have one reader-writer lock (NodeTree), which is never held across a system call that may
+// block. Adding and removing nodes and names takes the lock exclusively. Finding a node, counting another lookup of a
+// known node, and forgetting some, but not all, of its lookups take it shared.
 class NodeTable {
  public:
   NodeTable() : names_(tree_), objects_(tree_) {}
@@ -78,7 +77,7 @@ class NodeTable {
   // lookups and no children left. Does nothing for an unknown node.
   void forget(NodeIndex node, std::uint64_t count);
 
-  // Whether the kernel has looked up the root of a job's view. Otherwise it has cached no name of the view.
+  // Whether the kernel has looked up the root of a job's view. If not, the kernel has cached no name of the view.
   bool is_looked_up(NodeIndex view_root) const;
   // Makes the table forget the job: no later call may name the job. Returns false, and changes nothing, if the kernel
   // knows a node of the job.

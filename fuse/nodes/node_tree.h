@@ -57,7 +57,7 @@ class NodeTree {
     if (node.kind != NodeKind::kObject || !node.named) return false;
     return index == kRootNode || at(node.parent).kind != NodeKind::kObject;
   }
-  // Gives a node a name, its first or a further one.
+  // Adds a name to a node, which may already have others.
   void attach(NodeIndex node, const NodeName& name) REQUIRES(mutex);
   // Removes a name of the node. If it was the last one, the node keeps the descriptor `object`,
   // unless that is empty.
@@ -93,7 +93,7 @@ class NodeTree {
   Arena<Node> nodes_;
   NameIndex by_name_ GUARDED_BY(mutex);
   std::size_t freed_ GUARDED_BY(mutex) = 0;
-  // The nodes of one job; for the key null, the nodes that belong to no job.
+  // The nodes of one job; under the key null, the nodes that belong to no job.
   struct NodesOfJob {
     NodeIndex first = 0;
     std::uint64_t count = 0;

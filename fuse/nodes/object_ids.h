@@ -36,24 +36,25 @@ class ObjectIds {
     node.device = numbers_.find_or_add(st.st_dev);
     node.inode = st.st_ino;
   }
-  // Makes the node stand for another object. The node no longer represents the names of the former one.
+  // Makes the node stand for another object. find_linked() no longer returns the node for the previous object.
   void set(NodeIndex index, Node& node, const struct stat& st) {
     drop_linked(index, node);
     set_first(node, st);
   }
-  // As set(), for a file that may have several names: the node continues to represent all of them.
+  // As set(), for a file that may have several names: if find_linked() returned the node for the previous object, it
+  // returns the node for the new one.
   void move(NodeIndex index, Node& node, const struct stat& st) {
     const bool is_linked = find(index, node) != linked_.end();
     set(index, node, st);
     if (is_linked) add_linked(index, node);
   }
 
-  // Records that this node represents all names of its file in its job.
+  // Makes find_linked() return this node, which has all names of its file in its job.
   void add_linked(NodeIndex index, const Node& node) { linked_[{id_of(node), node.job}] = index; }
   void drop_linked(NodeIndex index, const Node& node) {
     if (const auto found = find(index, node); found != linked_.end()) linked_.erase(found);
   }
-  // Returns the node of a file with several names, 0 if there is none.
+  // Returns the node that add_linked() has recorded for the file and the job; 0 if there is none.
   NodeIndex find_linked(const struct stat& st, const Job* job) const {
     const auto found = linked_.find({{st.st_dev, st.st_ino}, job});
     return found == linked_.end() ? 0 : found->second;

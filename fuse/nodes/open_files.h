@@ -16,9 +16,9 @@
 
 namespace cacheshim {
 
-// The backing descriptors of the open files and directories of each node. The kernel sends
-// fstat(2), fchmod(2) and similar calls with the node only, and a node finds its object by name.
-// When the name is gone, these descriptors lead to the object.
+// The backing descriptors of the open files and directories of each node. For fstat(2), fchmod(2) and similar calls,
+// the kernel sends only the node, not the handle. A node finds its object by name; when the name is gone, these
+// descriptors lead to the object.
 //
 // Thread-safe. The nodes are divided among kShards mutexes, each of which is held across at most
 // one open(2) or fstat(2).

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// The receiver moves to a client's core after this number of consecutive requests of the client. The move takes one
+// The receiver moves to a client's core after this number of consecutive requests from that client. The move takes one
 // read of /proc and two system calls.
 constexpr unsigned kStreak = 64;
 // The receiver leaves the client's core if the client moves to another core more than kMostMoves
@@ -61,7 +61,8 @@ ClientCore::ClientCore(const ClientCore& anywhere, int core)
       own_core_(core),
       pause_(kFirstPause) {}
 
-// Returns the core on which a guest of this client should run.
+// Returns the core on which a guest should serve this client: own_core_ if the receiver is bound to a core, otherwise
+// the client's current core.
 int ClientCore::place_of(pid_t client) const {
   return own_core_ >= 0 ? own_core_ : core_of(client);
 }
@@ -106,7 +107,8 @@ void ClientCore::Guest::check_stay() {
 
 void ClientCore::Guest::enter() {
   streak_ = 0;
-  // The exchange fails if another receiver is the guest, or has been stopped and has not left yet.
+  // The exchange fails while another receiver is the guest. After end_stay(), that receiver remains the guest until it
+  // leaves.
   pid_t nobody = 0;
   if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
   at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);

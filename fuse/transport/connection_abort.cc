@@ -30,15 +30,16 @@ constexpr int kParentDied = SIGUSR2;
   (void)::prctl(PR_SET_NAME, "cacheshim-guard");
   (void)::prctl(PR_SET_PDEATHSIG, kParentDied);
   (void)!::chdir("/");
-  // Closes all other descriptors, which would keep files open: above all /dev/fuse, and with it the connection.
+  // Closes all other descriptors. Otherwise, this process would keep the daemon's files open: above all /dev/fuse, and
+  // with it the connection.
   if (::dup2(control, 0) == -1) ::_exit(EXIT_FAILURE);
   (void)::close_range(1, std::numeric_limits<unsigned>::max(), 0);
   sigset_t died;
   sigemptyset(&died);
   sigaddset(&died, kParentDied);
   siginfo_t signal{};
-  // The signal's sender is the process of the thread that has died. getppid() alone does not suffice, because that
-  // process remains the parent while one of its threads is blocked.
+  // The kernel names the process of the dead thread as the signal's sender. getppid() alone does not suffice: while one
+  // of the daemon's threads is blocked, the daemon remains the parent.
   while (::getppid() == daemon && signal.si_pid != daemon) (void)::sigwaitinfo(&died, &signal);
   (void)abort_connection(0);
   ::_exit(EXIT_SUCCESS);

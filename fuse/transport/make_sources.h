@@ -13,11 +13,11 @@ namespace cacheshim {
 struct SourceOptions {
   unsigned threads;              // the number of receivers: see ReceiveLoop() and RingLoop::make()
   bool use_rings;                // whether to receive requests over io_uring if that is available
-  std::function<void()> on_end;  // called when the kernel has unmounted, or reading /dev/fuse fails
+  std::function<void()> on_end;  // called after an unmount, or when reading /dev/fuse fails
 };
 
-// Makes the sources of a session's requests: /dev/fuse and, if possible, the rings. Logs why there
-// are no rings. The session must outlive the sources.
+// Makes the sources of a session's requests: /dev/fuse and, if possible, the rings. If there are no rings, logs the
+// reason. The session must outlive the sources.
 RequestSources make_sources(fuse_session* session, const std::string& mount_point,
                             const SourceOptions& options);
 

@@ -24,12 +24,12 @@ struct Call {
   bool detaches;
 };
 
-// Runs in the child. Makes system calls only, because other threads may have held any lock at the
-// clone. The child must not share the daemon's memory: the mapping of a ring would keep the ring, and
-// with it /dev/fuse, open after the daemon's death (so RequestRing excludes its rings from a fork).
-// CLOSE_RANGE_UNSHARE gives the child an empty descriptor table of its own and closes no descriptor
-// of the daemon. Linux copies the first 64 descriptors and then closes the copies, so a file that the
-// daemon closes meanwhile briefly stays open, and locked (see LockOwners::drop).
+// Runs in the child. Makes only system calls, because other threads may have held locks when clone(2) copied the
+// memory. The child must not share the daemon's memory: the mapping of a ring would keep the ring, and with it
+// /dev/fuse, open after the daemon's death (so RequestRing excludes its rings from a fork). CLOSE_RANGE_UNSHARE gives
+// the child a separate, empty descriptor table and closes no descriptor of the daemon. Linux copies the first 64
+// descriptors and then closes the copies. If the daemon closes a file between these two steps, the file stays open, and
+// locked, a little longer (see LockOwners::drop).
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   if (::syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0) return 1;

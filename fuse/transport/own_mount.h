@@ -6,21 +6,21 @@
 
 #include "fuse/transport/queue_drain.h"
 
-// Calls into the daemon's own mount. A thread of the daemon must never make one, because the daemon could then never
+// System calls on the daemon's own mount. No thread of the daemon may make one, because the daemon might then never
 // exit:
 //   1. The thread is killed while it waits for an answer that only the daemon could give.
-//   2. The thread stays until the connection is aborted, which needs the last descriptor of /dev/fuse to be closed.
-//   3. The thread's own process holds that descriptor as long as the thread exists. So the process is never
-//      reaped, and all users of the mount hang with it.
+//   2. The thread exists until the connection is aborted: until the last descriptor of /dev/fuse is closed.
+//   3. The daemon has that descriptor open as long as one of its threads exists. So the daemon never exits, and all
+//      users of the mount hang.
 //
-// Each of these functions makes the call in a separate process without descriptors. When the daemon
-// is killed, its descriptors are closed, the kernel aborts the connection, and that process ends
-// too.
+// Each of these functions makes the call in a separate process without descriptors. When the daemon is killed, its
+// descriptors are closed, the kernel aborts the connection, and the separate process ends too.
 namespace cacheshim::own_mount {
 
-// Calls statfs(2) on a core, so that the daemon gets a request there; on any core if that one is offline. Returns
-// nullptr if it cannot create the process. If the daemon has already received the request, the destructor of the result
-// blocks until the daemon has answered it.
+// Calls statfs(2) on `core`, or on any core if that one is offline, so that the daemon receives a request from this
+// core. Does not wait for the answer. Returns nullptr if the process cannot be created. The destructor of the result
+// kills the process; if the daemon has already received the request, the destructor blocks until the daemon has
+// answered it.
 std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core);
 
 // Calls umount2(2) with MNT_DETACH and waits for it. If this drops the last reference to the mount, the kernel writes

@@ -12,7 +12,7 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(1);
 constexpr unsigned kPatience = 50;  // ticks, while a receiver is blocked
 constexpr std::size_t kMostQuestions = 16;
-constexpr unsigned kPause = 4;  // ticks, for each unanswered question
+constexpr unsigned kPause = 4;  // ticks per unanswered question
 
 }  // namespace
 
@@ -75,9 +75,10 @@ bool QueueDrain::check_once() {
   return !queues_.empty();
 }
 
-// Returns true if no request waits for an entry any more. Otherwise, or if that is unknown, returns false, and makes a
-// request of its own as soon as all receivers of the core are idle: then there is a free entry for the request, and no
-// other request on this core takes the entry first. After kPatience ticks, no longer waits for a blocked receiver.
+// Returns true if no request is waiting for an entry. Returns false if one is, or if this is unknown. In that case,
+// also sends a request to the daemon's own mount, but only once all receivers of the core are idle: then there is a
+// free entry for the request, and no other request on this core takes the entry first. If a receiver stays blocked for
+// kPatience ticks, does not wait for it any longer.
 bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();

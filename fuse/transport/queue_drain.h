@@ -15,21 +15,22 @@ namespace cacheshim {
 
 // Keeps requests from waiting for an entry of a ring while there are free entries.
 //
-// A request that finds no entry in the queue of its core waits there. The kernel gives it an entry only when an entry
-// is returned with an answer, not when a new entry is registered (see RequestRing). So if requests that other threads
-// answer later hold all entries, the requests behind them wait for the first of those answers, which may never come.
+// A request that finds no free entry in the queue of its core waits there. The kernel gives it an entry only when an
+// entry is returned with an answer, not when a new entry is registered (see RequestRing). So if all entries are held by
+// requests that other threads answer later, the next requests wait for the first of those answers, which may never
+// come.
 //
-// So whenever another thread is to answer a request later, the drain makes a request of its own on that core. The
-// request takes a new entry and is answered immediately, and the kernel then hands that entry to the first waiting
-// request. The drain repeats this until no request waits. Other requests may take the new entries first, and the
-// drain's own request then waits as well: the drain does not wait for it.
+// Therefore, whenever a receiver leaves a request to another thread, the drain sends its own request on that core. This
+// request takes a new entry and is answered immediately; the kernel then hands the entry to the first waiting request.
+// The drain repeats this until no request is waiting. If other requests take the new entries first, the drain's own
+// request has to wait too, but the drain does not block on it.
 class QueueDrain {
  public:
   // The receivers of one core. Thread-safe.
   class Receivers {
    public:
-    // arrivals(): how many times the receivers have woken up with requests so far, perhaps with several requests at
-    // once. held(): how many requests were held: a thread other than their receiver answers these later.
+    // arrivals(): how many times the receivers have woken up with one or more requests. held(): how many requests the
+    // receivers have left to other threads, which answer them later.
     virtual std::uint64_t arrivals() const = 0;
     virtual std::uint64_t held() const = 0;
     virtual bool are_at_rest() const = 0;
@@ -44,26 +45,23 @@ class QueueDrain {
     virtual ~Question() = default;
     virtual bool is_over() = 0;
   };
-  // Makes a request to the daemon's own mount on a core, and does not wait for the answer. Returns
-  // nullptr if it cannot make one.
+  // Sends a request to the daemon's own mount from a core, without waiting for the answer. Returns nullptr on failure.
   using Ask = std::function<std::unique_ptr<Question>(std::uint16_t core)>;
 
-  // Throws std::system_error if it cannot create a thread. Without a thread, the caller calls
-  // check_once() instead.
+  // If `has_thread` is false, creates no thread; the caller must then call check_once() instead. Throws
+  // std::system_error if the thread cannot be created.
   explicit QueueDrain(Ask ask, bool has_thread = true);
   ~QueueDrain();
   QueueDrain(const QueueDrain&) = delete;
   QueueDrain& operator=(const QueueDrain&) = delete;
 
-  // Call when a request of this core's queue will be answered later, held() has counted it, and new
-  // entries, if any, have been registered. Any thread may call it; `receivers` must outlive the
-  // drain.
+  // Call when another thread will answer a request of this core's queue: after held() has counted the request, and
+  // after the new entry, if any, has been registered. Thread-safe. `receivers` must outlive the drain.
   void note_held(const Receivers& receivers, std::uint16_t core);
   // Ends the thread. Call while the receivers still answer requests. Idempotent.
   void stop();
-  // Checks each core that may have waiting requests, and makes a request of its own on a core that
-  // may still have some. Returns true if any such core is left. The thread calls this once per
-  // millisecond. Not thread-safe.
+  // Checks each core that may have waiting requests, and sends the drain's own request on those that may still have
+  // some. Returns true if any such core is left. The thread calls this once per millisecond. Not thread-safe.
   bool check_once() EXCLUDES(mutex_);
 
  private:

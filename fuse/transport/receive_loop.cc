@@ -27,15 +27,15 @@ using Clock = std::chrono::steady_clock;
 // How long a receiver polls for the next request before it sleeps: longer than a client needs from one answer to its
 // next request, and about as long as waking a sleeping core takes.
 constexpr auto kSpin = std::chrono::microseconds(50);
-// A receiver stops spinning after kMostCredit failed spins in a row. The head starts again once a request ends its sleep
-// within kShortPause.
+// A receiver stops spinning after kMostCredit failed spins in a row. The head starts spinning again once a request ends
+// its sleep within kShortPause.
 constexpr unsigned kMostCredit = 4;
 constexpr auto kShortPause = std::chrono::microseconds(100);
-// Another receiver is called to help after this number of requests without a pause, or if the client has changed this
-// number of times since the last long pause.
+// The head calls another receiver to help after this number of requests without a pause, or if the client has changed
+// this number of times since the last long pause.
 constexpr unsigned kBusyStreak = 16;
-// A helper stops after this number of requests in a row that come from the head's client, because a single client needs
-// only one receiver.
+// A helper stops after this number of consecutive requests from the head's client, because a single client needs only
+// one receiver.
 constexpr unsigned kMostOfOneClient = 64;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
@@ -47,7 +47,7 @@ std::size_t buffer_bytes() {
   return kBytes;
 }
 
-// Allows one receiver for every second core, because the clients need the other cores. Two cores have two receivers: the
+// Allows one receiver per two cores, because the clients need the other cores. Two cores also get two receivers: the
 // second one makes the hits and commits of four processes a sixth faster.
 unsigned most_helpers(unsigned threads) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
@@ -191,7 +191,7 @@ bool ReceiveLoop::has_request() const {
 bool ReceiveLoop::wait_for_request() const {
   const auto begin = Clock::now();
   pollfd events[] = {{fd_, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};
-  (void)::poll(events, 2, -1);  // its result does not matter: read(2) tells more
+  (void)::poll(events, 2, -1);  // ignores the result: the caller's next read(2) shows what happened
   return Clock::now() - begin < kShortPause;
 }
 
@@ -199,7 +199,7 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
   ClientCore::Guest guest(client_core_);
   unsigned credit = kMostCredit;
   unsigned streak = 0;
-  unsigned changes = 0;  // of the client
+  unsigned changes = 0;  // how often the client has changed
   while (head_.load(std::memory_order_relaxed) == self && !stopping_) {
     Received received = receive(buffer);
     streak = received == Received::kRequest ? streak + 1 : 0;
@@ -236,11 +236,11 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
 }
 
 void ReceiveLoop::help(RequestBuffer& buffer) {
-  unsigned same = 0;  // requests in a row of the head's client
+  unsigned same = 0;  // consecutive requests from the head's client
   for (unsigned credit = kMostCredit; !stopping_ && credit > 0 && same < kMostOfOneClient;) {
     Received received = receive(buffer);
     if (received == Received::kNothing) received = spin(buffer, nullptr);
-    if (received == Received::kEnd) return;  // the head receives it as well
+    if (received == Received::kEnd) return;  // the head's read fails as well
     credit = received == Received::kNothing ? credit - 1 : kMostCredit;
     if (received == Received::kNothing) continue;
     const pid_t client = buffer.view().client();
@@ -255,10 +255,9 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
     call_head();
     return handle(buffer);
   }
-  // Changes progress_ and then reads watcher_sleeps_; watch() sets watcher_sleeps_ and then reads
-  // progress_. So at least one of the two sees the other's change. progress_ is changed atomically,
-  // so that two heads never get the same number: a deposed head may still be reading its last
-  // request.
+  // Changes progress_ and then reads watcher_sleeps_; watch() sets watcher_sleeps_ and then reads progress_. So at
+  // least one of the two sees the other's change. progress_ is changed atomically because a deposed head may still be
+  // reading its last request: two heads must never get the same number.
   std::uint64_t before = progress_;
   while (!progress_.compare_exchange_weak(before, (before + 2) | 1)) continue;
   const std::uint64_t busy = (before + 2) | 1;

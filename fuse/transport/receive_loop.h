@@ -25,14 +25,14 @@ class RequestBuffer;
 // briefly after each while there is traffic. The others sleep, until
 //   - the head starts a request that may take a long time (an fsync, a copy): another thread becomes the head;
 //   - requests follow each other without a pause, or come from several clients: one more thread helps until it has
-//     polled in vain for a while (half as many threads as cores at most, but two if there are two or three cores);
+//     polled without success for a while (at most half as many threads as cores, but two on two or three cores);
 //   - a request takes unexpectedly long, because a disk or a lock is slow: the watcher, which is awake only while there
 //     is traffic, then makes another thread the head within two of its ticks.
 // With a single client the head shares the client's core (ClientCore); the watcher checks that the head makes progress.
 class ReceiveLoop final : public RequestSource {
  public:
-  // Has `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end` when
-  // the kernel has unmounted, or when reading the descriptor fails. The session must outlive the loop.
+  // Has `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end` after an unmount, or
+  // when reading the descriptor fails. The session must outlive the loop.
   ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end);
   ~ReceiveLoop() override;
   void start() override;

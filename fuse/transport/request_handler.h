@@ -5,8 +5,8 @@ struct fuse_lowlevel_ops;
 
 namespace cacheshim {
 
-// Where libfuse sends a session's requests: the table by which it dispatches them, and the userdata of each request.
-// Both must outlive the session.
+// The callbacks to which libfuse dispatches a session's requests, and the userdata that each request carries. Both must
+// outlive the session.
 struct RequestHandler {
   const fuse_lowlevel_ops& operations;
   void* userdata;

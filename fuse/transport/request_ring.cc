@@ -33,8 +33,8 @@ constexpr unsigned kCommitAndFetch = 2;     // FUSE_IO_URING_CMD_COMMIT_AND_FETC
 constexpr std::size_t kCommandOffset = 48;  // the offset of `cmd` in an io_uring_sqe of 128 bytes
 constexpr std::size_t kSubmissionBytes = 128;
 
-// The space for the header and for a request in one piece. A longer request is assembled directly before its payload,
-// which the kernel writes to the memory after this space.
+// The space for the header, and for a copy of the request in one piece. A request that does not fit is not copied: its
+// headers are put immediately before its payload, which the kernel writes to the memory after this space.
 constexpr std::size_t kHeadBytes = 8192;
 // The largest payload of a request: 256 pages.
 std::size_t payload_bytes() {
@@ -48,7 +48,7 @@ bool is_passing(int error) {
 }
 
 // Entries per queue. One is too few: a client does not wait for the RELEASE of a file, and its next request may follow
-// immediately. More than two are harmful: while one request takes a long time, the requests in further entries wait.
+// immediately. More than two do harm: while one request takes a long time, the requests in the other entries wait.
 constexpr unsigned kEntriesOfQueue = 2;
 constexpr unsigned kSubmissions = 16;
 
@@ -128,8 +128,8 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
   std::unique_ptr<RequestRing> ring(new RequestRing(device, cores));
   if (!ring->call_) return nullptr;
   io_uring_params parameters{};
-  // Only one thread uses the ring. The kernel posts completions while that thread waits, and does not
-  // interrupt it otherwise.
+  // Only one thread uses the ring. The kernel posts completions only while that thread waits, so it does not interrupt
+  // the thread.
   parameters.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_R_DISABLED;
   const int failed = ::io_uring_queue_init_params(kSubmissions, &ring->ring_, &parameters);
@@ -138,8 +138,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
     return nullptr;
   }
   ring->is_set_up_ = true;
-  // A forked process (own_mount) would keep the ring, and with it /dev/fuse, after the daemon's
-  // death.
+  // A forked process (own_mount) would keep the ring, and with it /dev/fuse, open after the daemon's death.
   if (const int unforked = ::io_uring_ring_dontfork(&ring->ring_); unforked != 0) {
     errno = -unforked;
     return nullptr;

@@ -36,8 +36,8 @@ class RingEntry {
   RingEntry(const RingEntry&) = delete;
   RingEntry& operator=(const RingEntry&) = delete;
 
-  // The request in the format of /dev/fuse: its header and the rest, in one piece. The answer does
-  // not overwrite it, unless the request is too long for a copy (a FUSE_WRITE's data).
+  // The request in the format of /dev/fuse: its header and the rest, in one piece. The answer may overwrite a request
+  // that is too long to be copied (a FUSE_WRITE with its data), but no other request.
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
 
@@ -45,14 +45,13 @@ class RingEntry {
   std::uint64_t unique() const { return unique_.load(std::memory_order_acquire); }
   // Stores the answer in the entry. Call once per request, from any thread.
   void put_answer(const iovec* parts, int count);
-  // Call twice for each request: when it has been answered, and when its handler has returned.
-  // Until both have happened, the entry gets no other request. Returns true for the second call, whose caller gives the
-  // entry back.
+  // Call twice for each request: when it has been answered, and when its handler has returned. Until both have
+  // happened, the entry gets no other request. The second call returns true: its caller must give the entry back.
   bool release() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   RequestRing& ring() const { return *ring_; }
   CoreQueue& queue() const { return *queue_; }
-  // Returns a place for room() bytes of an answer without its header. An answer that is written there need not be
-  // copied.
+  // Returns a buffer of room() bytes for an answer without its header. put_answer() does not copy an answer that was
+  // written there.
   char* answer_space() const;
   static std::size_t room();
 
@@ -75,21 +74,21 @@ class RingEntry {
   std::atomic<unsigned> users_{0};
 };
 
-// The io_uring by which one thread receives the requests of some cores, and answers them ("FUSE
-// over io_uring", Documentation/filesystems/fuse-io-uring.rst, since Linux 6.14; this class uses its names).
+// The io_uring over which one thread receives and answers the requests of some cores ("FUSE over io_uring",
+// Documentation/filesystems/fuse-io-uring.rst, since Linux 6.14; this class uses its names).
 //
-// The kernel has a queue for each core. It hands a request to an entry in the queue of the client's core: the one that
-// was given back last. A ring registers a few entries for each of its queues. If another thread answers a request
-// later, the ring registers one more entry in place of the one that the request holds.
+// The kernel has a queue for each core. It puts a request into an entry of the client's core: the entry that was given
+// back last. A ring registers a few entries for each of its queues. If another thread will answer a request later, the
+// ring registers another entry in place of the one that the request holds.
 //
-// A request that finds no entry waits. It gets an entry that is given back, but not one that is registered meanwhile.
-// So if requests that other threads answer later hold all earlier entries, the following requests wait for one of those
-// answers although there are free entries. QueueDrain prevents that.
+// A request that finds no free entry waits until an entry is given back; registering a new entry does not end the wait.
+// So if all older entries are held by requests that other threads answer later, the next requests wait for one of those
+// answers although there are free entries. QueueDrain prevents this.
 class RequestRing {
  public:
-  // Makes a ring for requests from these cores, with everything that begin() needs. If that fails, returns nullptr and
-  // leaves the errno of eventfd(2), io_uring_setup(2) or mmap(2). `device` is the session's descriptor, and must
-  // outlive the ring.
+  // Makes a ring for requests from these cores, with everything that begin() needs. On failure, returns nullptr with
+  // the errno of eventfd(2), io_uring_setup(2), madvise(2) or mmap(2). `device` is the session's descriptor; it must
+  // stay open as long as the ring exists.
   static std::unique_ptr<RequestRing> make(int device, const std::vector<std::uint16_t>& cores);
   ~RequestRing();
   RequestRing(const RequestRing&) = delete;
@@ -97,15 +96,15 @@ class RequestRing {
 
   // ---- For the ring's own thread
 
-  // Registers the ring's entries. Call once FUSE_INIT has been answered. Returns 0 or an errno
-  // value.
+  // Registers the ring's entries. Call once, after the reply to FUSE_INIT. Returns 0 or an errno value.
   int begin();
-  // Sends the answers, waits, and returns the requests that arrived. There may be none after wake()
-  // or an interruption, and once failure() is not 0.
+  // Sends the answers, waits for requests, and returns those that have arrived. There may be none after wake() or a
+  // signal, or if failure() is not 0.
   const std::vector<RingEntry*>& wait();
   // Sends the answers to the kernel now, instead of with the next wait().
   void submit();
-  // Call when another thread will answer a request of this queue later.
+  // Call when another thread will answer a request of this queue later. Registers a new entry if the queue would
+  // otherwise have too few.
   void note_held(CoreQueue& queue);
   // Gives an answered entry back to the kernel. The entry may come from another ring of the same
   // core; from then on, it belongs to this ring.
@@ -113,14 +112,14 @@ class RequestRing {
 
   // ---- For any thread
 
-  // Returns the entry with this unanswered request; nullptr if the ring has none.
+  // Returns the entry that holds the unanswered request with the id `unique`; nullptr if the ring has none.
   RingEntry* find(std::uint64_t unique);
   bool is_of_this_thread() const { return std::this_thread::get_id() == owner_; }
   // Whether there is a request that wait() has not returned yet.
   bool has_request() const;
   void wake();
-  // Returns an errno value if no more requests will come; ENODEV and ENOTCONN mean that the kernel
-  // has unmounted. Returns 0 if more may come.
+  // Returns an errno value if no more requests will come; ENODEV and ENOTCONN mean that the mount is gone. Returns 0 if
+  // more may come.
   int failure() const { return failure_; }
 
  private:

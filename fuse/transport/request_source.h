@@ -12,10 +12,9 @@
 
 namespace cacheshim {
 
-// Receives requests from the kernel, over /dev/fuse (ReceiveLoop) or over io_uring (RingLoop). A
-// source has its own threads, passes each request to handle_request(), and sends the replies to its
-// requests. Session starts and stops the sources, and wire.h passes the replies to them. Neither
-// depends on which sources exist.
+// Receives requests from the kernel, over /dev/fuse (ReceiveLoop) or over io_uring (RingLoop). A source has its own
+// threads, passes each request to handle_request(), and sends the replies to its requests. Session starts and stops the
+// sources, and wire::send() passes the replies to them. Neither depends on which sources exist.
 class RequestSource {
  public:
   RequestSource() = default;
@@ -33,12 +32,12 @@ class RequestSource {
   // Stops receiving requests. Blocks until the requests in progress have been handled. Replies can
   // still be sent afterwards. Idempotent. Do not call it on a thread that handles a request.
   virtual void stop() = 0;
-  // Sends a reply or a notification. Returns nothing if another source must send it, otherwise what
-  // writev(2) returns, with its errno. Thread-safe.
+  // Sends a reply or a notification. Returns std::nullopt if another source must send it; otherwise returns as
+  // writev(2) does, and sets errno. Thread-safe.
   virtual std::optional<ssize_t> reply(const iovec* parts, int count) = 0;
-  // Returns a buffer of `size` bytes for the reply, without its header, to the request that the
-  // calling thread handles. A reply that is written there need not be copied. Returns nullptr if
-  // the source has no such buffer, or the request came through another source.
+  // Returns a buffer of `size` bytes for the reply, without its header, to the request that the calling thread is
+  // handling. reply() does not copy a reply that was written there. Returns nullptr if the source has no buffer of this
+  // size, or if the request came through another source.
   virtual char* reply_space(std::size_t /*size*/) { return nullptr; }
 };
 

@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kStart = 64;  // the records begin there, after the header
+constexpr std::size_t kStart = 64;  // the offset of the first record, after the header
 
 bool is_traced(std::uint32_t opcode) {
   switch (opcode) {
@@ -36,8 +36,8 @@ bool is_traced(std::uint32_t opcode) {
   }
 }
 
-// Replies to the requests above have one of these sizes. The reader skips replies to other
-// requests.
+// Replies to traced requests have one of these sizes. Replies to other requests may have them too; the reader of the
+// trace skips those.
 bool is_traced_reply(std::size_t size) {
   return size == 0 || size == sizeof(fuse_open_out) || size == sizeof(fuse_entry_out) ||
          size == sizeof(fuse_entry_out) + sizeof(fuse_open_out);

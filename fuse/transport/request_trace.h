@@ -11,9 +11,9 @@
 
 namespace cacheshim {
 
-// A trace, for `cacheshim profile learn`, of those requests of a mount that concern names, opens and
-// locks, and of their replies. The daemon writes it into memory that it shares with the process that
-// started it. That process reads the trace once the daemon has exited.
+// A trace of those requests of a mount that concern names, opens and locks, and of the replies to them, for `cacheshim
+// profile learn`. The daemon writes the trace into memory that it shares with the process that started the daemon. That
+// process reads the trace once the daemon has exited.
 //
 // A record is a TraceRecord and the bytes after it: the first kMostRequest bytes of a request, or the header of a reply
 // and the node or file handle that follows. The bytes have the format of the kernel's protocol (linux/fuse.h);
@@ -21,7 +21,7 @@ namespace cacheshim {
 struct TraceRecord {
   enum Kind : std::uint32_t { kNone, kRequest, kReply };
   Kind kind;
-  std::uint32_t size;  // the number of bytes after it, without the padding to a multiple of 8
+  std::uint32_t size;  // the number of bytes that follow, without the padding to a multiple of 8
 };
 
 class RequestTrace {

@@ -17,7 +17,7 @@ struct Form {
   std::uint8_t names = 0;
 };
 
-// The size that every kernel sends; newer kernels append fields (`flags2` and later ones).
+// The part of fuse_init_in that every kernel sends. Newer kernels send more fields (`flags2` and later ones).
 constexpr std::size_t kInitBytes = 16;
 
 constexpr std::array kForms = {
@@ -80,10 +80,11 @@ std::size_t data_bytes(std::uint32_t opcode, const char* body) {
   }
 }
 
-// No kernel requests more: it reads at most 256 pages, or what the daemon has agreed to.
+// No kernel requests a longer reply: it reads at most 256 pages, or the maximum to which the daemon has agreed.
 constexpr std::uint32_t kMostReplyBytes = 16U << 20;
 
-// Returns the size of the buffer that the daemon would allocate for the reply; 0 if the request sets no such size.
+// Returns the size of the buffer that the daemon would allocate for the reply; 0 if the request does not specify a
+// size.
 std::uint32_t reply_bytes(std::uint32_t opcode, const char* body) {
   if (opcode != FUSE_READ && opcode != FUSE_READDIR) return 0;
   std::uint32_t size = 0;

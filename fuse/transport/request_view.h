@@ -20,7 +20,7 @@ class RequestView {
 
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
-  // The thread that waits for the answer; 0 if there is none in the daemon's PID namespace.
+  // The id of the thread that waits for the answer; 0 if no thread in the daemon's PID namespace does.
   pid_t client() const { return static_cast<pid_t>(header().pid); }
 
   // Whether the request has the complete structure, names and data of its opcode. libfuse does not check that. A
@@ -46,7 +46,8 @@ class RequestView {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
   }
 
-  // Whether the request may by its nature take a long time: it syncs, copies, or moves much data.
+  // Whether a request of this kind may take a long time: it syncs, allocates, truncates or copies, or transfers much
+  // data.
   bool may_last() const {
     switch (header().opcode) {
       case FUSE_FSYNC:

@@ -36,7 +36,7 @@ constexpr auto kMoment = std::chrono::milliseconds(1);
 constexpr unsigned kIdleTicks = 50;
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
 
-// The request that this thread handles, if it came through a ring.
+// The request that this thread is handling, if it came through a ring.
 thread_local RingEntry* handled = nullptr;
 
 bool is_enabled() {
@@ -172,7 +172,7 @@ void RingLoop::stop() {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEnding;
   looks_->stop();
-  drain_->stop();  // it may be waiting for an answer
+  drain_->stop();  // while the receivers still answer: the drain may be waiting for an answer
   phase_ = Phase::kAnswering;
   for (Receiver* const receiver : receivers_) receiver->ring->wake();
   have_closed_->wait();
@@ -211,14 +211,14 @@ void RingLoop::run(Core& core, Receiver& self) {
   std::_Exit(kExitUnavailable);
 }
 
-// Returns true if the kernel has unmounted. A ring's error does not show this, because during the
-// unmount, the return of an entry may fail with any error.
+// Returns true if the mount is gone. A ring's error does not show this: during an unmount, giving back an entry may
+// fail with any error.
 bool RingLoop::is_unmounted() const {
   pollfd event{fuse_session_fd(session_), 0, 0};
   return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
 }
 
-// Receives requests until no more come. Returns 0 or an errno value.
+// Receives requests until no more arrive. Returns 0, or an errno value if the ring has failed.
 int RingLoop::serve(Core& core, Receiver& self) {
   ClientCore::Guest guest(*self.client_core);
   if (const int failure = self.ring->begin(); failure != 0) return failure;
@@ -233,9 +233,9 @@ int RingLoop::serve(Core& core, Receiver& self) {
   return self.ring->failure();
 }
 
-// The receiver marks itself idle, or busy, before it checks for answers of other threads. A thread
-// that adds an answer after this check wakes an idle receiver. If all receivers are busy, each checks
-// again after its work.
+// So that no answer from another thread is left behind, the receiver first marks itself idle (later, busy), and then
+// checks for such answers. A thread that adds an answer after the check sees the mark. It wakes an idle receiver; if
+// all receivers are busy, each of them checks again after its work.
 const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   if (self.is_at_work()) --self.progress;
   (void)send_answers_of_others(core, self);
@@ -256,7 +256,7 @@ bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
 
 void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
   const RequestView request(entry.bytes(), entry.size());
-  // Once the request is answered, the entry may belong to another thread, and to another request.
+  // Copied, because once the request is answered, the entry may hold another request, on another thread.
   CoreQueue& queue = entry.queue();
   const Asked asked{entry.unique(), request.client()};
   if (request.may_last()) {
@@ -290,8 +290,8 @@ void RingLoop::post_look(const Asked& asked) {
   });
 }
 
-// Passes libfuse an interrupt of the request, as the kernel would send it. libfuse knows which
-// requests can be interrupted.
+// Passes libfuse a FUSE_INTERRUPT for the request, as the kernel would send it. libfuse knows which requests can be
+// interrupted.
 void RingLoop::interrupt(std::uint64_t unique) {
   constexpr std::uint64_t kOfInterrupt = 1;  // FUSE_INT_REQ_BIT
   struct {
@@ -372,7 +372,7 @@ bool RingLoop::has_guests() const {
                      [](Receiver* receiver) { return receiver->client_core->has_guest(); });
 }
 
-// Ends the stay of the receiver's guest if it makes no progress. Returns true if the receiver has
+// Ends the receiver's stay as a guest if the receiver has work but makes no progress. Returns true if the receiver has
 // made progress since the last call.
 bool RingLoop::look_after(Receiver& receiver) {
   const std::uint64_t now = receiver.progress;
@@ -393,8 +393,8 @@ void RingLoop::wake_watcher() {
   watcher_call_.notify_one();
 }
 
-// Ends the stays of guests that wait for their core, because they might wait long. The watcher is awake only while
-// there is a guest.
+// Ends the stay of a guest that other threads keep off its core, because they might do so for a long time. The watcher
+// is awake only while there is a guest.
 void RingLoop::watch() {
   const MutexLock lock(mutex_);
   for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {

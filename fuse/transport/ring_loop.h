@@ -23,20 +23,20 @@ namespace cacheshim {
 // Receives requests over io_uring, on the client's core, and passes them to libfuse. Requests
 // without an answer, and interrupts, still come through /dev/fuse (ReceiveLoop).
 //
-// Each core has a few threads that are bound to it. The kernel prefers the thread that has answered
-// last, so one of them handles all requests until a disk or a lock blocks it; then the others take
-// over. Requests that by their nature take a long time are passed to threads that are bound to no core.
+// Each core has a few threads that are bound to it. The kernel prefers the thread that has answered last. So one of
+// them handles all requests until a disk or a lock blocks it; then the others take over. Requests of kinds that may
+// take a long time are passed to threads that are not bound to a core.
 //
 // A round trip then takes only two context switches; over /dev/fuse, it wakes another core twice.
 // Clients on different cores do not wait for the same receiver.
 class RingLoop final : public RequestSource {
  public:
-  // Creates receivers for each core (`threads` divided by the number of cores, but at least two),
-  // one more such group for the offline cores, and `threads` threads for requests that take a long time. Returns
-  // nullptr, with the reason in `why`, if a thread or ring cannot be created (io_uring may be forbidden), if the
-  // kernel's parameter fuse.enable_uring is off or does not exist (before Linux 6.14), or if the process may not use
-  // all cores. If the rings fail later, the process exits, because it could answer no more requests. The session must
-  // outlive the loop.
+  // Creates receivers for each core (`threads` divided by the number of cores, but at least two), one more such group
+  // for the offline cores, and `threads` threads for requests that take a long time. Returns nullptr, with the reason
+  // in `why`, in these cases: a thread or ring cannot be created (io_uring may be forbidden); the kernel's parameter
+  // fuse.enable_uring is off or does not exist (before Linux 6.14); the process may not use all cores, or cannot find
+  // out their number. If a ring fails later, the process exits, because it could no longer answer all requests. The
+  // session must outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
   ~RingLoop() override;
@@ -57,8 +57,8 @@ class RingLoop final : public RequestSource {
     std::uint64_t seen_progress = 0;  // used only by the watcher
     std::thread thread;
   };
-  // Entries whose requests were answered by threads other than their receivers, until a receiver sends the answers. A
-  // busy receiver checks for such entries after its work; an idle one must be woken.
+  // Entries whose requests were answered on other threads, and whose answers no receiver has sent yet. A busy receiver
+  // checks for such entries after its work; an idle one must be woken.
   class Answered {
    public:
     void add(RingEntry& entry);
@@ -82,7 +82,7 @@ class RingLoop final : public RequestSource {
   // The phases follow each other in this order.
   enum class Phase : std::uint8_t { kSetUp, kServing, kEnding, kAnswering, kOver };
 
-  // Identifies a request that may have been answered meanwhile.
+  // Identifies a request that may already have been answered.
   struct Asked {
     std::uint64_t unique;
     pid_t client;  // the thread that waits

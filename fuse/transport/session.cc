@@ -108,7 +108,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::connect(
   session->session_ =
       fuse_session_new(&args, &handler.operations, sizeof(fuse_lowlevel_ops), handler.userdata);
   fuse_opt_free_args(&args);  // fuse_session_new() has added an argument
-  // The sources receive the requests; libfuse's replies go through wire.h.
+  // The sources receive the requests; libfuse's replies go through wire::send().
   fuse_custom_io io{};
   io.writev = wire::send;
   io.read = read_request;
@@ -144,8 +144,8 @@ void Session::detach() {
 
 void Session::stop() {
   detach();
-  // Stops the last source first. It receives FUSE_INIT, and the reply to FUSE_INIT starts the other sources, which must
-  // not be started after they have been stopped.
+  // Stops the last source first, because it receives FUSE_INIT. The reply to FUSE_INIT starts the other sources, which
+  // must not be started after they have been stopped.
   std::for_each(sources_.rbegin(), sources_.rend(), [](const auto& source) { source->stop(); });
 }
 

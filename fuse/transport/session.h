@@ -22,8 +22,8 @@ namespace cacheshim {
 // distinguished. Receives requests through its own sources.
 class Session {
  public:
-  // Opens /dev/fuse and mounts the file system. From then on the mount exists; requests are answered once start() is
-  // called. The destructor detaches the mount if it still exists. Call on the main thread (ConnectionGuard).
+  // Opens /dev/fuse and mounts the file system. From then on, the mount exists; requests are answered only after
+  // start(). The destructor detaches the mount if it still exists. Call on the main thread (ConnectionGuard).
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    const RequestHandler& handler);
   // Serves a connection that exists already, and mounts nothing. `device` is /dev/fuse, or a socket
@@ -54,7 +54,7 @@ class Session {
   fuse_session* session_ = nullptr;
   int fd_ = -1;           // the session's descriptor
   bool detached_ = true;  // the session has no mount
-  UniqueFd abort_;  // from open_abort(); none without the privilege
+  UniqueFd abort_;  // from open_abort(); empty without the privilege
   std::optional<ConnectionGuard> guard_;
   RequestSources sources_;
 };

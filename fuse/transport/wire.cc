@@ -15,7 +15,7 @@
 namespace cacheshim::wire {
 namespace {
 
-// Some headers with which cacheshim is built do not have these constants yet.
+// Older kernel headers lack these constants.
 constexpr std::uint32_t kPassthroughInFlags2 = 1U << 5;  // FUSE_PASSTHROUGH, 1 << 37
 constexpr std::uint32_t kFopenPassthrough = 1U << 7;     // FOPEN_PASSTHROUGH
 constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
@@ -77,8 +77,8 @@ std::uint32_t flags2_of_sources() {
   return flags2;
 }
 
-// Call once the reply to FUSE_INIT is sent: from then on the kernel holds requests back
-// until these sources receive.
+// Call after the reply to FUSE_INIT has been sent: from then on, the kernel holds requests back until these sources are
+// started.
 void start_agreed_sources() {
   for (const auto& source : sources) {
     if ((request.init_flags2 & source->init_flags2()) != 0) source->start();
@@ -102,8 +102,7 @@ void patch_init(const iovec& payload) {
   });
 }
 
-// Changes the fuse_open_out at the end of the answer: the answer to a FUSE_CREATE has the entry
-// before it.
+// Changes the fuse_open_out at the end of the answer. In the answer to a FUSE_CREATE, a fuse_entry_out precedes it.
 void patch_open(const iovec& payload) {
   if (payload.iov_len < sizeof(OpenOut)) return;
   char* const end = static_cast<char*>(payload.iov_base) + payload.iov_len;
@@ -120,9 +119,9 @@ bool answers_request(const iovec* parts, int count) {
   return out.error == 0 && out.unique == header().unique;
 }
 
-// The kernel must not cache ENOENT of a traced mount, because it would then answer the next lookup
-// itself. Without that lookup, the trace could not distinguish a program's stat of an absent name
-// from the lookup before the call that creates the name.
+// In a traced mount, the kernel must not cache ENOENT, because it would then answer the next lookup itself. Without
+// that lookup, the trace could not distinguish a program's stat of an absent name from the lookup before the call that
+// creates the name.
 void expire_miss(const iovec* parts, int count) {
   if (!answers_request(parts, count) || header().opcode != FUSE_LOOKUP) return;
   if (parts[1].iov_len != sizeof(fuse_entry_out)) return;
@@ -226,7 +225,8 @@ pid_t lock_process() {
 
 void pass_through(std::uint32_t backing_id) { request.backing_id = backing_id; }
 
-// The kernel writes a backing file with the credentials of the thread that has registered it.
+// The kernel writes a backing file with the credentials of the thread that has registered it. UserCredentials keeps
+// these writes out of the blocks that are reserved for root.
 std::uint32_t register_backing(int device, int fd) {
   const UserCredentials credentials(fd);
   BackingMap map{.fd = fd, .flags = 0, .padding = 0};

@@ -28,21 +28,21 @@ namespace cacheshim::wire {
 // handled. Pass nullptr for a request that the daemon itself has made; do not call the functions
 // below for such a request.
 void begin_request(const char* bytes);
-// Replies to the request with this errno value, in libfuse's place.
+// Replies to the request with this errno value, without libfuse.
 void refuse(int error);
 // As RequestSource::reply_space().
 char* reply_space(std::size_t size);
 // Returns the nodes that the request names: the one in its header, and the second node of a rename, link or copy. For
 // other requests, both elements are the node in the header.
 std::array<std::uint64_t, 2> nodes();
-// Makes send() offer each reply to these sources (see RequestSources). Call before the first
-// request, and with no source after the last reply.
+// Makes send() offer each reply to these sources (see RequestSources). Call before the first request, and again, with
+// no sources, after the last reply.
 void use_sources(std::span<const std::unique_ptr<RequestSource>> sources);
 // Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
-// Has the contract of fuse_custom_io::writev: every reply and notification of libfuse passes through here, except
-// replies whose data are sent by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and
-// daemon agree.
+// Implements fuse_custom_io::writev: libfuse sends all replies and notifications by this function, except replies whose
+// data are sent by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and daemon have
+// agreed.
 ssize_t send(int device, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT

@@ -51,8 +51,8 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   if (!mount_.nodes.objects().is_current(ref.node, found->st, found->in_upper))
     return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  // A process with CAP_DAC_OVERRIDE passes the kernel's permission check against the cached mode. A GETATTR of the root
-  // may then be the daemon's only sign that another user has entered the view, so the kernel must not cache the
+  // A process with CAP_DAC_OVERRIDE passes the kernel's permission check against the cached mode. The daemon may then
+  // learn only from a GETATTR of the root that another user has entered the view, so the kernel must not cache the
   // attributes for long.
   const bool is_private_root = info.is_view_root && info.job->views.are_private();
   const double keep =
@@ -60,9 +60,9 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   return Attributes{shown, keep, found->st.st_ino};
 }
 
-// A program that unlinks its lock file checks st_nlink to learn whether the file that it has locked still exists. If
-// the name leads to another file in this view, st_nlink must be 0, even if the file still has a name that is hidden or
-// in the trash.
+// A program that unlinks its lock file checks st_nlink to determine whether the file that it has locked still has its
+// name. If the name now leads to another file in this view, st_nlink must be 0, even if the locked file still has a
+// name that the view hides or that is in the trash.
 Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
   CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
   CACHESHIM_TRY(st, sys::stat_fd(object->get()));
@@ -74,7 +74,7 @@ Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
 Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
   CACHESHIM_TRY(st, mount_.open_files.stat(ref.node));
   CACHESHIM_TRY(shown, show(ref, mount_.nodes.info(ref.node), st, true));
-  // The only remaining name may be in the trash.
+  // If one name remains, it may be in the trash.
   if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
   return Attributes{shown, 0, st.st_ino};
 }

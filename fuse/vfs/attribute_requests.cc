@@ -56,8 +56,9 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
   return sys::set_times(fd, times);
 }
 
-// Returns the attributes that the mount ignores in a setattr. It ignores a new owner or group with owner=squash, and if
-// it shows a fixed one (OwnerMode). The kernel has already checked the caller's permission against the shown owner.
+// Returns the attributes that the mount ignores in a setattr. With owner=squash, it ignores a new owner or group; with
+// owner=keep, only if it shows a fixed owner or group (OwnerMode). The kernel has already checked the caller's
+// permission against the shown owner.
 int ignored_attrs(const OwnerMode& owners) {
   int ignored = FATTR_CTIME;  // the backing file system sets the change time
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
@@ -93,9 +94,10 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   if (!fh && flight_requests_.may_be_placeholder(ref.node, info)) {
     return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
   }
-  // A user usually enters a view by a lookup of the view's name. No such lookup happens if the view or one of its
-  // directories is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This GETATTR
-  // then records the user. A GETATTR of a file records nobody, because the caller may have received an open descriptor.
+  // The daemon usually learns from a lookup of the view's name that a user enters the view. The kernel sends no lookup
+  // if the view or one of its directories is bind-mounted elsewhere, or is the working directory of a process that
+  // changed its uid. In these cases, the daemon records the user at this GETATTR. A GETATTR of a file records nobody,
+  // because the caller may have received an open descriptor from another process.
   Job& job = *info.job;
   if (info.is_view_root && !fh && own_tree_.must_look_again(request.caller, job)) {
     return completion.complete(Errno(ESTALE));
@@ -121,8 +123,9 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
       [answer, pending = share(std::move(completion)), found = *attr] { answer(*pending, found); });
 }
 
-// A resize clears a file's set-id bits. So does a chown, even if it is ignored or changes nothing. The kernel sends a
-// SETATTR without any attribute for a chown that changes nothing, and before a write or fallocate.
+// A resize clears a file's set-id bits. A chown clears them too, even if the mount ignores the chown, or if the owner
+// stays the same. The kernel sends a SETATTR without any attribute in two cases: for a chown that changes nothing, and
+// before a write or fallocate. If a process has the file open for writing, this function assumes the second case.
 Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request& request,
                                                                    NodeRef ref,
                                                                    const NodeInfo& info,
@@ -140,8 +143,8 @@ Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request
   return SetIds::kDroppedByChown;
 }
 
-// Changes the size and times of a common file (a lock file, or a file of class `shared`), which all users share. Its
-// mode and owner stay, so that other users can open the file, whoever has created it.
+// Changes the size and times of a common file (a lock file, or a file of class `shared`), which all users share. Keeps
+// the mode and the owner, so that every user can open the file, no matter who has created it.
 Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct stat& attr,
                                       int to_set) {
   to_set &= ~(FATTR_MODE | FATTR_UID | FATTR_GID);
@@ -158,7 +161,7 @@ Status AttributeRequests::change_common(NodeRef ref, const NodeInfo& info, const
 
 Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
                                       const struct stat& attr, int to_set, FileHandle* handle) {
-  // The root of a private view is always 0700.
+  // Ignores the change: the root of a private view always has mode 0700.
   if (info.is_view_root && info.job->views.are_private()) return {};
   if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) return change_common(ref, info, attr, to_set);
@@ -185,7 +188,8 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, request.caller, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
-  // The user may no longer list or enter this directory, so the shadow filter must prevent direct opens below it.
+  // With this mode, the user can no longer list or enter the directory, so the shadow filter must prevent direct opens
+  // below it.
   if (info.is_dir && (to_set & FATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
     if (const auto path = mount_.nodes.path(ref.node)) info.job->filter.add(*path, true);
   }
@@ -309,8 +313,8 @@ Status AttributeRequests::removexattr(NodeId ino, const char* name) {
   return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
 }
 
-// The kernel reads the ACLs of a directory at each step of a path walk, so a directory's attribute is read by its path,
-// which saves an open. A file's path may lead to another file by now, so a file is opened and checked.
+// Reads a directory's attribute by path, which saves an open, because the kernel reads the ACLs of a directory at each
+// step of a path walk. Opens and checks a file first, because its path may now lead to another file.
 Result<std::string> AttributeRequests::xattr_of(const Job& job, NodeIndex node, const char* name) {
   const NodeInfo info = mount_.nodes.info(node);
   if (!info.removed && info.is_dir && !is_user_xattr(name)) {

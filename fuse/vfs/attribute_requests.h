@@ -43,7 +43,7 @@ class AttributeRequests {
   // Returns the attributes of an open file of class `shared` whose writes are staged.
   Result<Attributes> attr_of_staged(NodeRef ref, const NodeInfo& info, const FileHandle& handle);
   Result<Attributes> attr_of_object(const Request& request, NodeRef ref, const NodeInfo& info);
-  // Whether a request keeps the file's set-id bits, or clears them as a write or as a chown does.
+  // Whether a request keeps the file's set-id bits, or clears them as a write or a chown does.
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(const Request& request, NodeRef ref, const NodeInfo& info,
                                int to_set);

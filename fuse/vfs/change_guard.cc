@@ -39,10 +39,10 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   return is_lock ? note_change(request, ino) : Status();
 }
 
-// The view's root is 0700, but modes do not restrict root or a process with capabilities. If such a process reached the
-// view by a path, and not through the symlinks in the mount's root, it could run files that another user has placed
-// there. The check also covers files of the base, because a copy-up may bring them into the layer at any time. Checking
-// OPEN, CREATE and READLINK is enough: the kernel never answers these from its cache.
+// The view's root has mode 0700, but modes do not restrict root or a process with capabilities. If one of these
+// processes reached the view by its path, and not through the symlinks in the mount's root, it could run files that
+// another user has placed there. The check also covers files of the base, because a copy-up may bring them into the
+// layer at any time. Checking OPEN, CREATE and READLINK is enough: the kernel never answers these from its cache.
 bool ChangeGuard::is_kept_from(const Request& request, const NodeInfo& info) {
   return info.kind == NodeKind::kObject && info.job->views.is_closed_to(request.caller.uid);
 }

@@ -7,8 +7,8 @@
 
 namespace cacheshim {
 
-// Checks the caller of every request that changes a layer, before the change. If the caller may not publish, the layer
-// may not be published from then on (JobPolicy::refuse). Each write is checked, because a process may have received the
+// Checks, before each request that changes a layer, whether the caller may publish. If not, the layer may not be
+// published from then on (JobPolicy::refuse). This class checks every write, because a process may have received the
 // descriptor from another one. Writes through a mapping, and writes by the kernel itself (passthrough), count as writes
 // by the process that opened the file. Thread-safe; call with no lock held.
 class ChangeGuard {
@@ -19,7 +19,7 @@ class ChangeGuard {
   // returned error. Returns immediately if all users may publish.
   Status note_change(const Request& request, NodeId ino);
   Status note_open(const Request& request, NodeId ino, int flags);
-  // Whether the caller must not get the object, because the object belongs to another user's view.
+  // Whether the caller must not get the object, because the object is in another user's view.
   static bool is_kept_from(const Request& request, const NodeInfo& info);
 
  private:

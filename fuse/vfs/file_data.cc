@@ -43,8 +43,8 @@ Result<UniqueFd> FileData::reopen_for_reading(const FileHandle& handle) const {
   return std::move(found.opened.fd);
 }
 
-// Refreshes a handle that is open only for reading; change_data() refreshes the other ones. If only the handle's own
-// descriptor still leads to the file (ESTALE), reads keep using that descriptor.
+// Refreshes a handle that is open only for reading; change_data() refreshes handles that are open for writing. If only
+// the handle's own descriptor still leads to the file (ESTALE), reads keep using that descriptor.
 Status FileData::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = mount_.nodes.state(handle.node).epoch();
   if (handle.writable || handle.epoch == epoch) return {};

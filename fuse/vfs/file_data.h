@@ -37,8 +37,8 @@ class FileData {
  private:
   Status pay_for(const FileHandle& handle, off_t offset, std::uint64_t length) const;
   Status refresh_for_reading(FileHandle& handle);
-  // Open the handle's file again after its data have moved: to the layer by a copy-up, or to the base by publishing.
-  // Errors: ESTALE if only the handle's own descriptor still leads to the data.
+  // Both open the handle's file again after its data have moved: to the layer by a copy-up, or to the base by
+  // publishing. Errors: ESTALE if only the handle's own descriptor still leads to the data.
   Result<UniqueFd> reopen_for_writing(const FileHandle& handle)
       REQUIRES(handle.job->overlay.mutex());
   Result<UniqueFd> reopen_for_reading(const FileHandle& handle) const

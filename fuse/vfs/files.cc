@@ -16,13 +16,14 @@
 namespace cacheshim {
 namespace {
 
-// From this size on, copying each page to the kernel takes longer than opening a backing file.
+// For files of this size or more, copying the pages to the kernel takes longer than opening a backing file.
 constexpr off_t kLargeFile = 256 * 1024;
 
-// fcntl(F_SETFL) may clear these flags on the caller's file, but the backing file keeps the flags of open(2).
+// The caller may clear these flags by fcntl(F_SETFL), but the backing file keeps the flags that it was opened with.
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 
-// For O_TRUNC. `file` is new and no other thread can reach it. Its lock must not be taken under Overlay::mutex().
+// For O_TRUNC. Does not take the lock of `file`, which must not be taken under Overlay::mutex(): the file is new, so no
+// other thread can reach it.
 Status stage_empty(SharedFile& file, int fd) NO_THREAD_SAFETY_ANALYSIS { return file.stage(fd, 0); }
 
 }  // namespace
@@ -45,8 +46,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
   CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
-  // A write through a mapping does not update the attributes that the kernel has cached. The copy-up of a new copy has
-  // invalidated them already (Job::copied_up()).
+  // A write through a mapping does not update the attributes that the kernel has cached. If this open has copied the
+  // file up, Job::copied_up() has already invalidated them.
   if (handle->may_be_mapped_for_writing() && !opened.is_new_copy)
     mount_.invalidation.notifier().invalidate_attributes({encode(ref)});
   mount_.nodes.state(ref.node).add_silent_handle();  // before `tells_close`: see NodeState
@@ -64,12 +65,13 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 
 // Decides whether the kernel reads and writes the file by itself (passthrough). Conditions:
 // - The file belongs to the layer, and stays there while it is open.
-// - If the job may publish, the file is open for writing only: a mapping could delay publishing for as long as it
-//   exists. Otherwise, the file is open for writing, or is large.
-// - The job's owner is not near a limit on layers (LayerUse): no request tells the daemon how much the kernel writes.
+// - If the job may publish, the file is open for writing only, because a mapping could delay publishing for as long as
+//   it exists. If the job may not publish, the file is open for writing, or is large.
+// - The job's owner is not near a limit on layers (LayerUse), because no request tells the daemon how much the kernel
+//   writes.
 // - The caller's flags contain none that the backing file would keep (kFlagsOfBackingFile).
-// - No other view shows the file: the daemon must invalidate other views at each write.
-// - No write needs to clear a capability: the daemon would not see the write.
+// - No other view shows the file, because the daemon must invalidate other views at each write.
+// - No write needs to clear a capability, because the daemon would not see the write.
 Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags) {
   const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
   const bool is_worth_it = job.policy.may_publish() ? handle.access == O_WRONLY
@@ -90,8 +92,8 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
     mount_.request_measuring();
   }
   // A lock file needs direct I/O because other jobs write to it as well. A handle with flags that the backing file
-  // would keep needs it if another handle of the inode has opened a backing file: only FOPEN_DIRECT_IO then makes the
-  // kernel send the reads and writes of this handle to the daemon.
+  // would keep also needs it if another handle of the inode has a backing file: the kernel then sends the reads and
+  // writes of this handle to the daemon only with FOPEN_DIRECT_IO.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   return {};
 }
@@ -157,7 +159,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, c
   return make_handle({std::move(fd), info.in_upper}, st, ref, job, flags);
 }
 
-// Opens the file that the lookup found, even if its name has been removed or replaced since. Needs no layer.
+// Opens the file that the lookup found, even if its name has been removed or replaced since then. Needs no layer.
 Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeInfo& info,
                                                        int flags) {
   const ReaderLock lock(info.job->overlay.mutex());
@@ -277,7 +279,7 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
   });
 }
 
-// O_TMPFILE: the new node is in the state of a node that has lost its name.
+// For O_TMPFILE: makes a node in the same state as a node that has lost its name.
 Result<Files::Created> Files::create_tmpfile(const Request& request, NodeRef parent, mode_t mode,
                                              int flags) {
   CACHESHIM_TRY(info, objects_.view_directory(parent));

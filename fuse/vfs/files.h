@@ -48,7 +48,7 @@ class Files {
   Result<Created> create_tmpfile(const Request& request, NodeRef parent, mode_t mode, int flags);
   void end_writing(FileHandle& handle);
 
-  // ---- The mutex keeps the file from being published before its new writer is counted.
+  // ---- These functions require the mutex, so that the file cannot be published before its new writer is counted.
   NewHandle open_readable(NodeRef ref, Job& job, int flags) REQUIRES_SHARED(job.overlay.mutex());
   NewHandle open_removed(NodeRef ref, Job& job, const NodeInfo& info, int flags)
       REQUIRES_SHARED(job.overlay.mutex());

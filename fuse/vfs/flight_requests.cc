@@ -56,8 +56,8 @@ LeaseRequest FlightRequests::lease_request_of(const Request& request, Job& job, 
   return made;
 }
 
-// All timeouts are 0. Before the kernel uses a placeholder, it requests the attributes to check the caller's permission
-// (default_permissions), and that GETATTR waits for the build.
+// All timeouts are 0. So before the kernel uses a placeholder, it requests the attributes to check the caller's
+// permission (default_permissions). This GETATTR waits for the build.
 Result<Entry> FlightRequests::placeholder_entry(NodeRef ref, mode_t mode) const {
   struct stat st {};
   st.st_mode = mode;

@@ -70,8 +70,8 @@ LockFileId LockRequests::lock_file_id(const FileHandle& handle) const {
   return {0, handle.node};
 }
 
-// Returns a function that opens the file that is locked for the handle. If the handle's file was copied to become a
-// lock file, this is the copy; the handle's descriptor still leads to the original.
+// Returns a function that opens the file on which the handle's locks are taken. If the handle's file was copied when it
+// became a lock file, the function opens the copy; the handle's own descriptor still leads to the original.
 LockTable::Opener LockRequests::opener_of(const FileHandle& handle) const {
   return [this, &handle]() -> Result<UniqueFd> {
     const NodeInfo info = mount_.nodes.info(handle.node);
@@ -131,7 +131,8 @@ Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
   return mount_.nodes.path(handle.node);
 }
 
-// Removes from the job's record, and returns, the objects that the job has built under the lock that `wanted` releases.
+// Returns the objects that the job has built under the lock that `wanted` releases, and removes them from the job's
+// record.
 std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
                                                    const LockRequest& wanted) {
   if (wanted.type != F_UNLCK || !handle.job->pending.has_built()) return {};
@@ -177,9 +178,12 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
 }
 
 // Returns the file of the base on which the locks of the handle's file are taken (NamedLocks). Returns null for a lock
-// file of the base, which is locked itself. Also returns null if the lock excludes only the job's own processes: for
-// names that cannot become locks (EntryMap::may_become_lock), for files larger than kMostLockBytes, for jobs that may
-// not publish, and while a process holds, or waits for, a lock on the job's own file.
+// file of the base, because the lock is taken on that file itself. Also returns null if the lock excludes only the
+// job's own processes, that is:
+// - for names that cannot become locks (EntryMap::may_become_lock);
+// - for files larger than kMostLockBytes;
+// - for jobs that may not publish;
+// - while a process holds, or waits for, a lock on the job's own file.
 NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,
                                              LockUse use) {
   if (handle.is_lock_file) return nullptr;
@@ -236,8 +240,8 @@ bool LockRequests::needs_flush(NodeIndex node, int flags, bool is_new_copy) cons
   return mount_.nodes.state(node).takes_locks() || mount_.nodes.name(node).ends_with(".lock");
 }
 
-// A baton excludes other processes by its existence. A baton that is locked excludes them by the lock, so it must stay
-// when its creator dies.
+// A baton excludes other processes by its existence, so the daemon removes it when its creator dies. But if a process
+// has locked the baton, the lock excludes the other processes, and the daemon must not remove the file.
 void LockRequests::note_locked(const FileHandle& handle) {
   if (mount_.nodes.state(handle.node).takes_locks()) return;
   mount_.nodes.state(handle.node).set_takes_locks();
@@ -287,7 +291,8 @@ Result<struct flock> LockRequests::getlk(const Request& request, const LockTarge
 Status LockRequests::flush(const Request& request, const LockTarget& target) {
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return {};
-  // Commits the copy before the locks are released, because another process may then read the file.
+  // Commits the copy before it releases the locks, because another process may read the file as soon as they are
+  // released.
   const Status committed =
       handle->shared ? mount_.shared_files.commit(*handle, request.caller.tid) : Status();
   forget_built(*handle, /*is_record=*/true, target.owner);

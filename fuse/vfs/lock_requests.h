@@ -14,11 +14,11 @@ namespace cacheshim {
 // Serves flock(2) and fcntl(2) locks. The kernel passes all of them to the daemon (FUSE_CAP_FLOCK_LOCKS applies to the
 // whole mount), and LockTable decides when to grant them.
 //
-// The close of a descriptor releases the process's record locks on the file. The kernel reports the close by FLUSH,
-// which costs a round trip: an open, read and close takes 9 µs without FLUSH and 13 µs with it. The daemon chooses at
-// the open whether a handle gets FLUSH. It chooses FLUSH if a lock is likely (needs_flush()); the other handles are
-// silent. If a file is locked while silent handles are open, LockOwners checks the lock owner's descriptors in /proc.
-// Thread-safe; call with no lock held, unless a method says otherwise.
+// When a process closes a descriptor, it loses its record locks on the file. The kernel reports the close by FLUSH,
+// which costs a round trip: an open, read and close takes 9 µs without FLUSH and 13 µs with it. So when the daemon
+// opens a handle, it requests FLUSH only if a lock is likely (needs_flush()); the other handles are silent. If a
+// process locks a file that has silent handles, LockOwners checks the lock owner's descriptors in /proc. Thread-safe;
+// call with no lock held, unless a method says otherwise.
 class LockRequests {
  public:
   // Both must outlive this object.
@@ -35,15 +35,15 @@ class LockRequests {
   Status flush(const Request& request, const LockTarget& target);
 
   void release_locks(FileHandle& handle, std::uint64_t fh);
-  // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened. `is_new_copy`: the open
-  // has copied up a file of the base. Such a file belongs to a finished entry, so a lock is not likely.
+  // Whether the kernel must report each close of a new handle by FLUSH. `is_new_copy`: the open has copied up a file of
+  // the base. This file belongs to a finished entry, so a lock is not likely.
   bool needs_flush(NodeIndex node, int flags, bool is_new_copy) const;
   // Makes the lock table identify the node's file by its inode from now on. Moves the node's locks to the file that
   // `open` opens; if `open` fails, the locks stay where they are.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
-  // Call after a rename of the node's file to `path`. If the rename has made the file a lock file of the base,
-  // `new_lock` is a descriptor of the lock file. A lock file that was renamed to any other name becomes a file of the
-  // job.
+  // Call after a rename of the node's file to `path`. `new_lock`: a descriptor of the lock file, if the rename has made
+  // the file a lock file of the base. If the rename has given a lock file the name of another class, makes it the job's
+  // own file.
   Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock)
       REQUIRES_SHARED(job.overlay.mutex());
 

@@ -12,11 +12,12 @@
 namespace cacheshim {
 
 // Private copies of the mounts that contain an overlay's directories, as overlayfs makes them. An overlay opens its
-// directories through them in two cases:
-// 1. It is mounted with noatime, strictatime or nodiratime. The kernel leaves access times of a FUSE file system to the
-//    daemon. Reads by the daemon, and by the kernel for passthrough, update them according to the flags of the mount
-//    through which the file was opened.
-// 2. Its mount point lies in a lower directory. Without the copies, the overlay would contain itself, without end.
+// directories through these copies in two cases:
+// 1. The overlay is mounted with noatime, strictatime or nodiratime. The kernel does not apply these flags to a FUSE
+//    file system: it leaves the access times to the daemon. When the daemon, or the kernel for passthrough, reads a
+//    backing file, the flags of the mount through which the file was opened decide whether its access time changes.
+// 2. The overlay's mount point lies in a lower directory. Without the copies, the overlay would contain itself
+//    recursively.
 class MountCopies {
  public:
   struct Directory {

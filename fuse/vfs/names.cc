@@ -181,9 +181,9 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
               [pending = share(std::move(completion)), entry] { pending->complete(entry); }});
 }
 
-// For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a node of
-// its own with the same locks. Opens the object through `source`, because another process may already have removed the
-// new name of a lock file.
+// For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a separate
+// node with the same locks. Opens the object through `source`, because another process may already have removed a lock
+// file's new name.
 Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
                                    const std::string& path) {
   CACHESHIM_TRY(object, objects_.open_object(job, source));
@@ -245,8 +245,9 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
     if (is_released) mount_.batons.forget(job, path);
     return Status();
   };
-  // Until the reply, the kernel also holds the inode lock of the removed object. If a directory had the same node id
-  // before, its queued invalidation would wait for that lock, so the object counts as held (HeldDirectories).
+  // Until the daemon replies, the kernel also holds the inode lock of the removed object. A queued invalidation of a
+  // directory that had the same node id before would wait for this lock, so the object counts as held
+  // (HeldDirectories).
   const NodeRef directory = decode(parent);
   const NodeId victim = encode({mount_.nodes.names().find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(request, parent, name, remove);
@@ -282,9 +283,8 @@ void Names::rmdir(const Request& request, NodeId parent, const char* name,
       {{parent, victim}, [pending = share(std::move(completion))] { pending->complete({}); }});
 }
 
-// During a rename between two directories, the kernel lets no other such rename of the mount proceed
-// (s_vfs_rename_mutex). Copying as much as the bound allows takes some 30 ms. Programs that get EXDEV copy the object
-// themselves, as mv(1) does.
+// The kernel lets only one rename between two directories of the mount proceed at a time (s_vfs_rename_mutex). Copying
+// as much as the bound allows takes some 30 ms. Programs that get EXDEV copy the object themselves, as mv(1) does.
 bool Names::copies_too_much(Job& job, NodeRef directory, const std::string& name) {
   constexpr CopyBound kBound{.objects = 256, .bytes = std::uint64_t{16} << 20};
   const NodeIndex node = mount_.nodes.names().find(directory.node, name);
@@ -348,8 +348,8 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   const NodeId source = encode({mount_.nodes.names().find(from.node, name), from.slot});
   const NodeId target = encode({mount_.nodes.names().find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(request, {from, name}, {to, new_name}, flags);
-  // The kernel itself refuses to replace a name that it knows, so it has cached the new name as absent. ESTALE makes it
-  // look up both names again; after EEXIST it would keep the stale entry.
+  // The kernel itself fails with EEXIST if it knows the new name. It has sent this request, so it has cached the new
+  // name as absent. ESTALE makes the kernel look up both names again; after EEXIST, it would keep the stale absence.
   const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
   if (is_stale) return completion.complete(Errno(ESTALE));
   if (!renamed) return completion.complete(renamed.error());

@@ -50,8 +50,8 @@ class Names {
   Result<Entry> make_entry(NodeId parent, const std::string& name,
                            const std::function<Status(Overlay&, const std::string&)>& make);
   Status check_nodes(const Job& job, NodeRef parent, std::string_view name);
-  // Whether a rename of this object to another directory would copy so much that other renames of the mount must not
-  // wait for it.
+  // Whether renaming this object to another directory would copy so much that other renames of the mount must not wait
+  // for the rename.
   bool copies_too_much(Job& job, NodeRef directory, const std::string& name);
   // Removes the name. Returns the path that the object had.
   Result<std::string> remove_name(const Request& request, NodeId parent, const std::string& name,

@@ -57,7 +57,7 @@ Result<std::optional<Located>> Objects::settle_name(const Job& job, NodeIndex no
     const NodeInfo info = mount_.nodes.info(node);
     if (info.object_fd() >= 0) return std::optional<Located>();
     if (!info.removed) {
-      // No other process changes the layer or the root.
+      // Only this daemon changes the layer and the view's root, so the name still leads to the object.
       if (info.in_upper || info.is_view_root) return std::optional<Located>();
       const auto path = mount_.nodes.path(node);
       auto found = path ? job.overlay.locate(*path) : Result<Located>(Errno(ENOENT));
@@ -66,8 +66,8 @@ Result<std::optional<Located>> Objects::settle_name(const Job& job, NodeIndex no
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
-    // No charge: the node has an open handle, which is charged already. The loop continues because the node may have
-    // further names.
+    // No charge: the node has an open handle, which is already charged. The loop continues because the node may have
+    // other names.
     mount_.nodes.names().lose_name(node, {std::move(object), Charge()});
   }
 }

@@ -17,10 +17,10 @@ namespace cacheshim {
 // Finds the objects of nodes, and brings them into the layer before a change.
 //
 // Not every object can be found by its name. A file or directory may be open when its name is removed, in this view or
-// in the base (by another job, gc, verify or a process outside the mount). The node then has an O_PATH descriptor of
-// its own, or uses those of open handles (OpenFiles), so that all calls on an open descriptor work as on a local file
-// system. A common file is found by the descriptor that its node holds, and by its name only after that descriptor has
-// been closed (NodeTable). Thread-safe.
+// in the base (by another job, gc, verify or a process outside the mount). The node then has its own O_PATH descriptor,
+// or uses those of open handles (OpenFiles). So all calls on an open descriptor work as on a local file system. This
+// class finds a common file by the descriptor that its node holds, and by its name only after NodeTable has closed that
+// descriptor. Thread-safe.
 class Objects {
  public:
   explicit Objects(Mount& mount) : mount_(mount) {}
@@ -32,16 +32,16 @@ class Objects {
       REQUIRES_SHARED(job.overlay.mutex());
   // Opens an object with O_PATH, whether or not it still has its name.
   Result<UniqueFd> open_object(const Job& job, NodeIndex node) REQUIRES_SHARED(job.overlay.mutex());
-  // Opens the file that has the node's name, if it is still the node's object. Errors: ESTALE if not; after that the
-  // kernel looks the name up again.
+  // Opens the file that has the node's name, if it is still the node's object. Errors: ESTALE if not; the kernel then
+  // looks the name up again.
   struct NamedFile {
     Opened opened;
     struct stat st;
   };
   Result<NamedFile> open_named(const Job& job, NodeIndex node, int access) const
       REQUIRES_SHARED(job.overlay.mutex());
-  // Returns the descriptor that a common node holds. If the table has closed it, opens the file by its name or by an
-  // open descriptor. Errors: ESTALE if another process has removed or replaced the file.
+  // Returns the descriptor that a common node holds. If NodeTable has closed that descriptor, opens the file by its
+  // name or through an open handle. Errors: ESTALE if another process has removed or replaced the file.
   Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info)
       REQUIRES_SHARED(info.job->overlay.mutex());
   // Whether the name of a common file still refers to the inode that `st` describes.
@@ -58,22 +58,22 @@ class Objects {
   // Copies the object up if the layer lacks it, and opens the layer's object with O_PATH.
   Result<UniqueFd> open_for_change(Job& job, NodeIndex node, off_t keep_bytes)
       REQUIRES(job.overlay.mutex());
-  // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object. Returns
-  // what the name leads to if it had to be looked up: for an object that is not in the layer. Errors: ESTALE if the
-  // object is not open.
+  // If the node's name no longer leads to its object, replaces the name with an open descriptor of the object. If the
+  // name still leads to the object, and the object is not in the layer, returns the result of the name's lookup;
+  // otherwise returns nothing. Errors: ESTALE if the name no longer leads to the object and the object is not open.
   Result<std::optional<Located>> settle_name(const Job& job, NodeIndex node)
       REQUIRES(job.overlay.mutex());
   // Ensures that a node without a name holds an object of the layer. Other jobs may still use an object of the base
   // that has lost its name, so changes must go to a copy.
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
-  // Opens the object that is about to lose its name, for processes that have it open or use it as their working
-  // directory. Returns nothing if no node has that name, if the name leads to another object by now, or for a common
-  // file, whose node already holds a descriptor. Also opens nothing if `uid`, who is charged for the descriptor, has
-  // reached the limit. Calls on the removed object then fail with ESTALE, unless it is open.
+  // Opens an object that is about to lose its name, for processes that have it open or use it as their working
+  // directory. Returns nothing if no node has the name, if the name now leads to another object, or for a common file,
+  // whose node already holds a descriptor. Charges `uid` for the descriptor. If this user has reached the limit, opens
+  // nothing; calls on the removed object then fail with ESTALE, unless it is open.
   NodeNames::Removed keep_object(const Overlay& overlay, NodeName name, const std::string& path,
                                  uid_t uid) const REQUIRES_SHARED(overlay.mutex());
-  // As keep_object(), for a request that removes the name. If the file has further names, also
-  // begins a pending unlink (PendingUnlinks).
+  // As keep_object(), for a request that removes the name. If the file has other names, also begins a pending unlink
+  // (PendingUnlinks).
   NodeNames::Removed prepare_removal(const Request& request, NodeRef parent,
                                      const std::string& name, const std::string& path,
                                      const Overlay& overlay) REQUIRES_SHARED(overlay.mutex());
@@ -88,8 +88,8 @@ class Objects {
   template <class Change>
   std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change)
       EXCLUDES(job.overlay.mutex());
-  // Runs `find`, which uses a node's path, with the mutex held shared. A concurrent rename may make the path wrong, so
-  // after ENOENT or ESTALE `find` runs again with the mutex held exclusively.
+  // Runs `find`, which uses a node's path, with the mutex held shared. A concurrent rename may make the path wrong. So
+  // after ENOENT or ESTALE, runs `find` again with the mutex held exclusively.
   template <class Find>
   static std::invoke_result_t<Find> find_by_path(const Overlay& overlay, Find&& find)
       EXCLUDES(overlay.mutex());
@@ -98,8 +98,8 @@ class Objects {
   Mount& mount_;
 };
 
-// Whether the node is a common file, and its job may no longer use common files. The job then uses a file of its own
-// with that name, which the kernel finds at its next lookup.
+// Whether the node is a common file although its job may no longer use common files. The job then has its own file
+// under this name, which the kernel finds at its next lookup.
 bool is_outdated(const NodeInfo& info);
 // Opens the object of a node that has lost its name, by the descriptor that the node holds. Errors: ESTALE if it holds
 // none.

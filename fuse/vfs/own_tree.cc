@@ -124,15 +124,15 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
 }
 
 // A job starts when one of its own processes, or root, first looks it up. Other users get ENOENT if the job is unknown,
-// and otherwise EACCES, even if the job has no owner yet (as after `job start` by root), because a job's id is not a
-// secret.
+// and EACCES if it is known. They get EACCES even while the job has no owner (after `job start` by root), because a
+// job's id is not a secret.
 Result<std::shared_ptr<Job>> OwnTree::find_open_job(const Caller& caller, const JobClaim& claim,
                                                     const std::string& id,
                                                     const LookupOfJob& lookup) {
   auto job = mount_.jobs.find(id);
   const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
-  // A process that got a job uid-<uid>.<id> of its own continues to use it after another daemon has begun to serve the
-  // mount.
+  // A process that was given the separate job uid-<uid>.<id> continues to use it after another daemon has begun to
+  // serve the mount.
   const bool is_own = owner_of_id(id) == caller.uid && !is_own_job(id);
   const bool is_named = caller.uid == 0 || is_own || claim.job.view() == id;
   const bool belongs = may_belong && (is_named || (lookup.makes && may_begin(caller, id)));
@@ -183,8 +183,8 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
   Entry entry{};
   entry.ino = encode({node, slot});
   entry.attr = st;
-  // The kernel must look up a view without an owner each time, so that the daemon learns of its first user and keeps
-  // all others out.
+  // The kernel must look up a view without an owner each time, so that the daemon learns who uses the view first, and
+  // can then keep all other users out.
   entry.entry_timeout = view.uid ? kKeepJob : kAskAlways;
   entry.attr_timeout = kKeepJob;
   return entry;
@@ -198,7 +198,7 @@ void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entr
       *job, 0, [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// Replies after the invalidation: the kernel may have cached the name as absent in the view.
+// Replies after the invalidation, because the kernel may have cached the name as absent in the view.
 void OwnTree::make_in_root(const Request& request, const std::string& name, mode_t mode,
                            EntryCompletion completion) {
   const auto found = job_of(request);

@@ -13,7 +13,7 @@ namespace cacheshim {
 
 // The mount's own directories: the root with its symlinks, .jobs and .cacheshim.
 //
-// A symlink in the root leads each caller to its own job's view. This works only while the kernel does not cache
+// A symlink in the root leads each caller to the view of the caller's job. So the kernel must not cache the result of
 // READLINK: never set FUSE_CAP_CACHE_SYMLINKS. Thread-safe; call with no lock held.
 class OwnTree {
  public:
@@ -22,17 +22,17 @@ class OwnTree {
   // Looks up a name in one of the mount's own directories, except .jobs.
   Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
                            const std::string& name);
-  // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. The lookup of "<job>" by root or
-  // by one of the job's own processes starts the job if it is not active. If `make` is true, so does the lookup by any
-  // other caller to whom JobRights gives the job. If `make` is false, and the caller claims this job but gets another
-  // one from JobRights, returns a symlink to the other one.
+  // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. If the job is not active, a
+  // lookup of "<job>" by root or by one of the job's own processes starts it. `make`: true for mkdir(2), false for a
+  // lookup. If `make` is true, any other caller to whom JobRights gives the job starts it too. If `make` is false, a
+  // caller that claims this job, but gets another one from JobRights, gets a symlink to that job.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view, once the kernel has dropped the cached attributes that show the view without an
   // owner.
   void complete_job(EntryCompletion completion, const Result<Entry>& entry);
   // Serves mkdir(2) of MOUNT/name, which `mkdir -p MOUNT/name/…` calls. Creates the directory in the caller's view,
-  // where the symlink MOUNT/name leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p`
-  // continues after that.
+  // where the symlink MOUNT/name leads. Then fails with EEXIST, because there is no new directory at MOUNT/name itself;
+  // `mkdir -p` continues after EEXIST.
   void make_in_root(const Request& request, const std::string& name, mode_t mode,
                     EntryCompletion completion);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
@@ -44,9 +44,10 @@ class OwnTree {
   ControlFiles& control() { return control_; }
   // Returns the caller's job, and starts it if it is not active. Errors: those of JobTable::ensure_active().
   Result<std::shared_ptr<Job>> job_of(const Request& request);
-  // Whether the kernel must repeat this caller's lookup of the job's view. The kernel has used the name that it caches
-  // for the view's owner, but lookup_job() would give this caller a symlink. Returns true at most a few times a second
-  // for each job, because each repetition also makes the kernel drop the names that it caches below the owner's view.
+  // Whether the kernel must look up the job's view again for this caller. The kernel has resolved the view's name from
+  // its cache, which holds the result for the view's owner, but lookup_job() would give this caller a symlink. Returns
+  // true at most a few times a second for each job, because each new lookup also makes the kernel drop the names that
+  // it has cached below the owner's view.
   bool must_look_again(const Caller& caller, Job& job) const;
 
  private:

@@ -26,10 +26,11 @@ class ControlSession;
 struct Request {
   Caller caller;
   mode_t umask = 0;
-  // FUSE_WRITE, and FUSE_SETATTR that sets the size: whether the daemon must clear set-id bits and capabilities.
+  // For FUSE_WRITE, and for a FUSE_SETATTR that sets the size: whether the daemon must clear set-id bits and
+  // capabilities.
   bool kills_set_ids = false;
-  // FUSE_SETLK and FUSE_SETLKW: the id of the calling process (not of the thread) in the daemon's pid namespace. 0 for
-  // an unlock, and for a process outside that namespace.
+  // For FUSE_SETLK and FUSE_SETLKW: the id of the calling process (not of the thread) in the daemon's pid namespace. 0
+  // for an unlock, and for a process outside that namespace.
   pid_t lock_process = 0;
 };
 

@@ -24,9 +24,9 @@ Status drop_set_ids_on_chown(int fd);
 Status drop_foreign_set_group_id(const Caller& caller, int fd);
 
 // Returns the set-id bits that a chmod by this caller must not set, because the file's real owner or group differs from
-// the one that the view shows. The kernel has checked the caller against the shown owner only. With owner=squash, every
-// file belongs to the service account. If the file was or becomes a lock file of the base, a caller can reach it
-// outside the mount, and could run it as that account if it had a set-id bit. Directories keep their bits.
+// the one that the view shows. The kernel has checked the caller only against the shown owner. With owner=squash, every
+// file really belongs to the service account. If the file was or becomes a lock file of the base, a caller can reach it
+// outside the mount, and with a set-id bit could run it as that account. Returns 0 for directories.
 Result<mode_t> set_ids_to_refuse(const OwnerMode& owners, const Caller& caller, int fd);
 
 // As set_ids_to_refuse(), for a file that the caller creates in a view with owner=squash.

@@ -6,7 +6,7 @@
 # SLURM job's user then still gets a separate cacheshim job, under another id.
 #
 # A prolog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
-# holds even if SIGKILL does not end the step's process, because this process waits for a daemon that hangs.
+# holds even if SIGKILL cannot end the step's process, which is so while that process waits for a daemon that hangs.
 
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set no PATH
 readonly mount=/ci-cache

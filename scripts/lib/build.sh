@@ -14,7 +14,7 @@ _configure() { # DIRECTORY [MESON OPTION…]
     if [ -f "$directory/meson-private/coredata.dat" ]; then
         # The directory may already be configured with another prefix.
         meson configure "$directory" "${options[@]}" 2> /dev/null && return 0
-        # `meson configure` does not know options that the sources have got since.
+        # `meson configure` does not know options that were added to the sources after the last configuration.
         meson setup --reconfigure "$directory" "$repo" "${options[@]}" && return 0
         # The directory was configured by another version of Meson, or at another path.
         meson setup --wipe "$directory" "$repo" "${options[@]}"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
 # Every script sources this file first. It sets the paths, and defines functions that print messages and that register
-# what to undo at the end.
+# cleanup commands.
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly repo
 
-# A user's own python3 or g++ that comes first in PATH may lack what Debian's packages install.
+# Debian's programs come first: a user's own python3 or g++ in PATH may lack the files that Debian's packages install.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 export LC_ALL=C.UTF-8
 # The caller's variables must not affect the tests: for example, CACHESHIM_JOB would determine the

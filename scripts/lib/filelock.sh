@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Installs PyPI's filelock, each version in a virtual environment of its own. Adds filelock's own tests, which its wheel
-# does not contain.
+# Installs PyPI's filelock, each version in its own virtual environment. Adds filelock's own tests, which its wheel does
+# not contain.
 
 # 3.20 keeps its lock files; 3.24 and 3.29 unlink them at each release.
 readonly filelock_versions=(3.20.0 3.29.0)

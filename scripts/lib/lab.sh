@@ -56,8 +56,8 @@ with_repo_for_all() { # COMMAND…, in which @repo@ stands for that path
     wait "$lab_pid"
 }
 
-# Like with_repo_for_all, but runs the command twice at the same time, each time in a lab of its own. Prints the output
-# of the second run when both have ended; until then, it is in LOG.
+# Like with_repo_for_all, but runs the command twice at the same time, in two separate labs. Writes the output of the
+# second run to LOG, and prints it when both runs have ended.
 with_repo_in_two_labs() { # LOG COMMAND…, in which @lab@ stands for the lab's number
     local log=$1 first second status=0
     shift

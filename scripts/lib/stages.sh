@@ -4,7 +4,7 @@
 
 readonly results=$repo/build/results
 readonly stages=$results/stages
-# Selects the files of tests/mount in which several clients make requests at once.
+# Selects the files of tests/mount whose tests make requests from several clients at once.
 readonly several_clients='PYTEST_ADDOPTS=-k "test_batons or test_built_under_a_lock or test_client_core or test_crowd or (test_direct and not test_direct_listings and not test_direct_views) or test_first_user or test_freshness or test_gc or test_links or test_lock or test_lowers_freshness or test_passthrough or test_publishing or test_rings or test_shared_files or test_single_flight or test_trust or test_views"'
 
 begin_results() {
@@ -44,8 +44,8 @@ mount_tests() { # DIRECTORY MARK JUNIT [VARIABLE=VALUE…]
         --junitxml="$junit" < /dev/null
 }
 
-# Like mount_tests, but divides the test files between two labs, because most tests wait more than they compute.
-# RESULTS: a new directory for both labs' JUnit files.
+# Like mount_tests, but divides the test files between two labs, because most tests spend more time waiting than
+# computing. RESULTS: a new directory for both labs' JUnit files.
 mount_tests_in_two_labs() { # DIRECTORY MARK RESULTS [VARIABLE=VALUE…]
     local directory=$1 mark=$2 junit=$3
     shift 3

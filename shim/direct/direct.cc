@@ -53,18 +53,17 @@ class Attempt {
   bool stands() const {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
-  // Call after the call on the base has failed. Returns true if the call would fail in the same way
-  // in the view.
+  // Call after a call on the base has failed. Returns true if the same call would fail in the same way in the view.
   bool failure_stands() const {
     return errno == ENOENT && view_->is_base_local && !is_awaited() && stands() && is_of_base();
   }
   const ShadowProbes& probes() const { return probes_; }
   // The number of changes to the base so far; 0 if the daemon is not notified of all changes.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
-  // Whether the application may get this descriptor. `changes_before` is the result of changes()
-  // before the open. Returns false for a directory. Also returns false if the daemon must record the
-  // use: the mount then serves this open. The process checks whether the use is recorded at the first
-  // open of the path in an hour or, if entries are directories, of any path in the entry.
+  // Whether the application may get this descriptor. `changes_before` is the result of changes() before the open.
+  // Returns false for a directory. Also returns false if the daemon must record that the file is used; the mount then
+  // serves this open. The process checks this at the first open in each hour: of the path or, if entries are
+  // directories, of any path in the entry.
   bool may_have(int fd, std::uint64_t changes_before) const;
   // As may_have(), for a directory that the application will list: returns true if it is a
   // directory of the base that every user may read. The kernel has already checked this process's
@@ -210,7 +209,7 @@ std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
 }
 
 bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
-  // Read the count after the open, so that it includes all replacements of the path before the open.
+  // Reads the count after the open, so that the count includes every replacement of the path before the open.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
   const bool was_opened = marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now));
@@ -276,8 +275,8 @@ bool try_open(const char* rest, int flags, int& result) {
   return attempt.answer_open();
 }
 
-// Opens by path, not relative to base_directory(): the latter requires fdopendir(3), whose
-// additional system call takes longer than a walk from the root.
+// Opens the directory by its path, not relative to base_directory(): that would require fdopendir(3), whose additional
+// system call takes longer than a path walk from the root.
 bool try_open_directory(const char* rest, OpenedDirectory& result) {
   // A listing contains "..". In a cache's own directory, ".." is the view's root, whose inode
   // number only the mount knows.
@@ -347,8 +346,8 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// Answers only for the rights to read and to enter: a process that has these rights in the base also
-// has them in the view. Other rights depend on the view's owner.
+// Answers only for read permission and for search permission of directories: a process that has them in the base also
+// has them in the view. Other permissions depend on the view's owner.
 bool try_access(const char* rest, int mode, int flags, int& result) {
   constexpr int kMostRights = R_OK | X_OK;
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)

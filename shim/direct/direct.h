@@ -65,8 +65,8 @@ struct OpenedDirectory {
   // Returns true if the part of the listing that has been read so far equals the view's.
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
-// Returns true if the base answers: `result` is then set. If `result.stream` is not null, call
-// View::count_lookup() if you use the stream. This function itself counts the lookup of an absent name.
+// Returns true if the base answers; `result` is then set. A caller that uses `result.stream` must call
+// View::count_lookup(). If the stream is null, this function has already counted the lookup.
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
 // Whether `name` is reserved (store/sys/whiteout.h). No view shows a reserved name, and no process

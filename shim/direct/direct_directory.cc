@@ -39,11 +39,10 @@ DirectoryId id_of(int fd) {
   return {st.stx_mnt_id, st.stx_ino};
 }
 
-// Opens the base's directory and stores its descriptor in held_directory. Returns the descriptor,
-// or -1. The hooks protect the number only after that store. Before it, another thread of the
-// program may close the descriptor and open its own file under this number. So the function checks
-// after the store what the number denotes. If it is not the base's directory, the file is the
-// program's, and the function must not close it.
+// Opens the base's directory and stores its descriptor in held_directory. Returns the descriptor, or -1. The hooks
+// protect the descriptor only once it is in held_directory. Before that, another thread of the program may close the
+// descriptor and open its own file under the same number. So this function checks, after the store, whether the number
+// still denotes the base's directory. If not, the file belongs to the program, and this function must not close it.
 int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;
@@ -62,11 +61,10 @@ int hold_directory(const View& view) {
   return -1;
 }
 
-// Counts calls, and opens the directory at the first call after kAsksBefore: once in a process's
-// life, and again for each new daemon's base. A forked child that inherits a lower count starts
-// again at 0 when the count reaches kAsksBefore. The child of a vfork shares its parent's memory but has its
-// own descriptors; it never opens the directory, because it executes another program before it has
-// counted enough calls.
+// Counts the calls, and opens the directory at the first call after kAsksBefore calls. This happens once in a process's
+// life, and again for the base of each new daemon. A forked child that inherits a lower count starts again at 0 when
+// the count reaches kAsksBefore. The child of a vfork shares its parent's memory but has its own descriptors; it never
+// opens the directory, because it executes another program before it has counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);

@@ -81,8 +81,8 @@ bool check_first(Stream& stream) {
   if (!stream.is_new.exchange(false, std::memory_order_relaxed)) return false;
   if (!stream.is_base.load(std::memory_order_relaxed) || stream.opened.is_current()) return false;
   const ErrnoGuard errno_guard;
-  // leave_base() fails if the directory was removed or renamed in the view meanwhile, because its old
-  // path in the view no longer leads to it. The stream then continues to read the base's names.
+  // leave_base() fails if the directory has been removed or renamed in the view since it was opened: the old path in
+  // the view no longer leads to the directory. The stream then continues to read the base's names.
   if (!leave_base(stream.opened.fd)) return false;
   stream.is_base.store(false, std::memory_order_relaxed);
   real::rewinddir.get()(stream.opened.stream);

@@ -21,11 +21,10 @@
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8
 #endif
 
-// Maps a view. A view's mappings are never unmapped or changed, so that calls in other threads, and
-// calls interrupted by a signal, can continue to use them. Few mappings accumulate, because a
-// filter is replaced at most a few times in a job's life. Only one thread maps at a time;
-// meanwhile, the mount answers the other threads' calls. If the process forks while a thread maps,
-// the mount answers all calls of the child.
+// Maps a view. A view's mappings are never unmapped or changed, so that calls in other threads, and calls interrupted
+// by a signal, can continue to use them. Few mappings accumulate, because a filter is replaced at most a few times in a
+// job's life. Only one thread maps a view at a time. While it does so, the mount answers the other threads' calls. If
+// the process forks at that time, the mount answers all calls of the child.
 namespace cacheshim::direct {
 namespace {
 
@@ -116,9 +115,9 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == view.base_device;
 }
 
-// Returns false if the view does not belong to this process's user. Only the view's user and root
-// can open the counters for writing. In a process of root, this function also returns false for
-// another user's view, because the mount shows that view to root differently.
+// Returns false if the view does not belong to this process's user. Only the view's user and root can open the counters
+// for writing. In a root process, this function also returns false for another user's view, because the mount shows
+// that view to root differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -144,10 +143,10 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
   return view.filter && !view.filter.is_retired();
 }
 
-// Returns true if the symlinks in the mount's root lead root to the view of `job`: root's paths go
-// through these symlinks (Router::leave_view()). The daemon chooses their target by the job in the
-// process's environment, and chooses another job's view if it cannot read that environment. Returns
-// true for all other users, without a check.
+// Whether root's paths lead to the view of `job`. They go through the symlinks in the mount's root
+// (Router::leave_view()), and the daemon chooses the target of these symlinks by the job in the process's environment.
+// If the daemon cannot read that environment, the symlinks lead to another job's view. Returns true for all other
+// users, without a check.
 bool is_view_of_links(const Routes& routes, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (routes.size() == 0) return false;

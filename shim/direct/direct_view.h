@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// The data with which a process answers calls on its view from the base: the daemon's filter and
-// state in shared memory, and the base's path.
+// A process uses this data to answer calls on its view from the base: the daemon's filter and state in shared memory,
+// and the base's path.
 namespace cacheshim::direct {
 
 struct View {
@@ -26,11 +26,11 @@ struct View {
   // st_dev and mount ID of the base's files; no file outside the base has both
   std::uint64_t base_device = 0;
   std::uint64_t base_mount = 0;
-  bool is_base_local = true;  // whether the base's file system answers for absent names and listings
-  // The user and the group to whom the files of the base belong in the view.
+  bool is_base_local = true;  // whether the base may answer for absent names and listings
+  // The owner and the group that the view shows for the files of the base.
   uid_t uid = 0;
   gid_t gid = 0;
-  char base[512] = {};  // the directory of the run directory at which the base is mounted read-only
+  char base[512] = {};  // the read-only mount of the base, in the run directory
   std::size_t base_length = 0;
 
   bool is_alive() const { return cacheshim::is_alive(alive); }
@@ -43,10 +43,10 @@ struct View {
   void fetch_counters() const;
 };
 
-// Returns the current view, or null if no call may be answered directly. The result stays mapped
-// and unchanged forever. Async-signal-safe; leaves errno unchanged. The first call maps the view.
-// If that fails, the next call returns null without an attempt. After each further failure, the
-// number of calls without an attempt doubles, up to 1024.
+// Returns the current view, or null if no call may be answered directly. The result stays mapped and unchanged forever.
+// Async-signal-safe; leaves errno unchanged. The first call maps the view. If an attempt to map it fails, the following
+// calls return null without an attempt: one call after the first failure, and twice as many after each later failure,
+// up to 1024.
 const View* current_view();
 // Returns the most recent view, even if it is no longer current; null if there was none, or after
 // give_up_for_filter(). Use it for descriptors that were opened directly.

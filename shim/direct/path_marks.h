@@ -9,8 +9,8 @@
 
 namespace cacheshim::direct {
 
-// Records facts about paths, so that the process establishes each fact once. A mark holds only for
-// the state with which it was set.
+// Records facts about paths, so that the process checks each fact only once. A mark is valid only for the state with
+// which it was set.
 //
 // The key of a path selects a slot, and a mark in the slot combines the whole key with the state.
 // For one state, two paths are confused only if their 64-bit keys are equal: among a million paths

@@ -14,8 +14,8 @@
 namespace cacheshim::given_back {
 namespace {
 
-// A "manner" is a number that identifies the spelling of a path: a route's number for DEFAULT/x,
-// kNoRoute for MOUNT/NAME/x, or one of these values.
+// A "manner" is a number that identifies the spelling of a path: a route's number for DEFAULT/x, kNoRoute for
+// MOUNT/NAME/x, or one of the two values below.
 constexpr unsigned kAsView = kMaxRoutes + 1;
 constexpr unsigned kUnknown = kMaxRoutes + 2;
 

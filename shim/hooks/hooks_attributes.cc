@@ -4,9 +4,9 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// Hooks for the owners, modes, times and extended attributes of paths. A null path (utimensat,
-// futimesat), or an empty one with AT_EMPTY_PATH, stands for the descriptor itself: the hook then
-// first replaces a directly opened descriptor with one of the mount, as in hooks_file.cc.
+// Hooks for the owners, modes, times and extended attributes of paths. A null path (utimensat, futimesat), or an empty
+// path with AT_EMPTY_PATH, refers to the descriptor itself. The hook then first replaces a directly opened descriptor
+// with a descriptor of the mount, as in hooks_file.cc.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -6,8 +6,8 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// Calls by descriptor that lock a file or change its attributes. They must not affect the base, so
-// the hook first replaces a directly opened descriptor with one of the mount.
+// Hooks for calls on a descriptor that lock a file or change its attributes. These calls must not affect the base, so
+// the hook first replaces a directly opened descriptor with a descriptor of the mount.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -6,9 +6,9 @@
 #include "shim/direct/direct_view.h"
 #include "shim/routing/routed_call.h"
 
-// Calls after which a process may have another user ID, may see other mounts, or may be killed for
-// system calls that a direct answer makes. The process must then stop using its view's mappings.
-// The hooks pass the calls themselves to libc unchanged.
+// Hooks for calls after which a process may have another user ID, may see other mounts, or may be killed for system
+// calls that a direct answer makes. The process must then stop using its view's mappings. The hooks pass the calls
+// themselves to libc unchanged.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -7,14 +7,13 @@
 
 // Hooks of dlopen and dlmopen, for libraries in a route.
 //
-// Problem: libc uses the return address to identify the caller. For a plain name, libc searches the
-// caller's RPATH or RUNPATH; for $ORIGIN, it uses the caller's directory; for dlopen, the caller's
-// namespace. If a wrapper called libc, libc would use the RPATH, directory and namespace of this
-// library. Idea: a few instructions check the path and then jump to libc, with all arguments and
-// the caller's return address in place. For a routed path, which is absolute and contains no
-// $ORIGIN, an ordinary function calls libc. One difference remains: if the routed library has no
-// RUNPATH, glibc also searches the RPATH of the caller, which is then this library, for the
-// dependencies of the routed library.
+// Problem: libc uses the return address to identify the caller. For a plain name, libc searches the caller's RPATH or
+// RUNPATH; for $ORIGIN, it uses the caller's directory; and dlopen loads into the caller's namespace. If a wrapper
+// called libc, libc would use the RPATH, directory and namespace of this library. Solution: a few instructions call a
+// function that checks the path, and then jump to libc, with all arguments and the caller's return address in place.
+// For a routed path, which is absolute and contains no $ORIGIN, an ordinary function calls libc. One difference
+// remains: if the routed library has no RUNPATH, glibc also searches the caller's RPATH for the dependencies of the
+// routed library, and the caller is then this library.
 
 namespace {
 

@@ -165,9 +165,9 @@ char* get_directory(char* out, std::size_t size, Call call) {
   return get_directory_slowly(out, size, call);
 }
 
-// Notes the spelling of the path that was passed to chdir, so that getcwd uses this spelling. After
-// a relative foreign path, the spelling noted before remains. An absolute foreign path may have led
-// to the mount through a symlink, so it counts as a path under the mount.
+// Notes the spelling of the path that was passed to chdir, so that getcwd uses this spelling. A relative foreign path
+// leaves the noted spelling unchanged. An absolute foreign path may have led to the mount through a symlink, so it
+// counts as a path under the mount.
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;

@@ -126,7 +126,7 @@ class ShellEnvironment {
   ~ShellEnvironment() {
     if (!owns_) return;
     if (::environ == added)
-      ::environ = before_;  // otherwise another thread has set a variable meanwhile
+      ::environ = before_;  // not if another thread has set a variable meanwhile
     in_use.store(false);
   }
   ShellEnvironment(const ShellEnvironment&) = delete;

@@ -21,8 +21,8 @@ auto look_at(int dirfd, const char* path, Call call) {
   return call_routed({dirfd, path}, cacheshim::CallKind::kLook, call);
 }
 
-// For the old functions: returns `flags` if a call with this version writes today's struct stat.
-// Otherwise returns flags that prevent a direct answer.
+// For glibc's old stat functions: returns `flags` if a call with this version writes the current struct stat. Otherwise
+// returns flags that prevent a direct answer.
 int flags_of(int version, int flags) {
   return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
@@ -42,7 +42,7 @@ struct stat& as_stat(Stat& st) {
 
 template <class Stat, class Call>
 int stat_at(int dirfd, const char* path, Stat* out, int flags, Call call) {
-  if (path == nullptr) {  // the kernel decides whether null stands for the descriptor
+  if (path == nullptr) {  // the kernel decides whether null means the descriptor
     const int result = call(path);
     if (result == 0) direct::show_descriptor(dirfd, as_stat(*out));
     return result;

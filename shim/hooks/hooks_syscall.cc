@@ -106,7 +106,7 @@ constexpr PathCall kCalls[] = {
 
 constexpr std::size_t kNumbers = 512;
 
-// Gives, for the number of a call, the index of its row in kCalls plus 1; 0 if kCalls has no such row.
+// Maps a call's number to the index of its row in kCalls plus 1, or to 0 if kCalls has no row for the call.
 struct Rows {
   unsigned char of[kNumbers] = {};
   constexpr Rows() {
@@ -345,8 +345,8 @@ long make_by_number(const Arguments& arguments) {
 
 }  // namespace
 
-// libc declares syscall with "...". Callers pass the integers in the same places as these parameters.
-// C++ does not allow another declaration under the same name.
+// libc declares syscall with "...". Callers pass the integers in the same places as these parameters. The function has
+// another name in C++, because C++ would reject a second, different declaration of `syscall`.
 extern "C" [[gnu::visibility("default")]] long cacheshim_syscall(long number, long a, long b,
                                                                  long c, long d, long e,
                                                                  long f) noexcept

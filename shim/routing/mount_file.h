@@ -12,8 +12,8 @@
 
 namespace cacheshim {
 
-// Returns the state of the mount at `path` according to mountinfo; kForbidden unless
-// may_use_mount() allows it. Errors: those of open and read.
+// Returns the state of the mount at `path` according to mountinfo; kForbidden if may_use_mount() does not allow the
+// mount. Errors: as open(2) and read(2).
 Result<MountState> read_mount_state(std::string_view path);
 
 // As read_mount_state(), but calls statx(2) for the mount's root, without a request to the daemon.
@@ -36,8 +36,8 @@ std::size_t run_directory_of(std::string_view path, std::string_view run_base, P
 // the view.
 std::optional<uid_t> owner_of_view(std::string_view run_directory, std::string_view job);
 
-// Reads a file that has fewer than `capacity` bytes; returns their number. Errors: EFBIG for a
-// larger file; those of open(2) and read(2).
+// Reads a file that has fewer than `capacity` bytes; returns their number. Errors: EFBIG for a larger file; otherwise
+// as open(2) and read(2).
 Result<std::size_t> read_file(const char* path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

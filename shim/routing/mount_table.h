@@ -23,7 +23,7 @@ struct MountState {
   MountKind kind = MountKind::kNone;
   unsigned major = 0;  // the device number, as stat(2) gives it for files of the mount
   unsigned minor = 0;
-  // The user who made the mount, as mountinfo shows this user (user_id=); -1 if the user is not known.
+  // The uid of the user who made the mount, from user_id= in mountinfo; -1 if it is not known.
   uid_t owner = static_cast<uid_t>(-1);
 };
 

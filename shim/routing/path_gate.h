@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-// Checks by a path's first characters, and by "..", whether the path may lead into a cache. For a
-// path outside all caches, this check is the library's whole cost.
+// Checks a path's first characters, and whether it contains "..", to decide whether the path may lead into a cache. For
+// a path outside all caches, this check is the library's whole cost.
 //
 // After a system call, little of this library is left in the processor's first-level cache, and
 // fetching a line again takes longer than a comparison. So all data for this check is in one cache

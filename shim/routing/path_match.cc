@@ -10,7 +10,7 @@ std::string_view rest_of(std::string_view text, std::size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-// Completes the match of a path in which the prefix ends at match.rest.
+// Completes the match of a path whose prefix part ends at match.rest.
 PathMatch end_match(std::string_view path, PathMatch match) {
   std::string_view rest = rest_of(path, match.rest);
   std::size_t depth = 0;
@@ -64,7 +64,7 @@ class Walk {
  private:
   std::string_view prefix_;
   std::size_t matched_ = 0;  // bytes of the prefix that the path has followed
-  std::size_t beside_ = 0;   // the components of the path since it left the prefix
+  std::size_t beside_ = 0;   // the number of components since the path left the prefix
 };
 
 }  // namespace

@@ -4,22 +4,22 @@
 #include <cstddef>
 #include <string_view>
 
-// Checks whether a path, as an application writes it, is a prefix or is below it. Compares text only:
-// no system call, no allocation.
+// Checks whether a path, as the application wrote it, is a given prefix or is below it. Compares text only: no system
+// call, no allocation.
 namespace cacheshim {
 
 struct PathMatch {
   bool matched = false;
   // Where the part after the prefix begins in the path: at a '/' or at the path's end.
   std::size_t rest = 0;
-  // If ".." occurs before the prefix is complete, a component before the ".." may be a symlink. The match
-  // then holds only if path[0, head) and prefix[0, same_as) are the same directory (if same_as is
-  // 0, the latter is the root directory). In all other cases, head is 0.
+  // If ".." occurs before the prefix is complete, a component before the ".." may be a symlink. The match then holds
+  // only if path[0, head) and prefix[0, same_as) are the same directory (the latter is the root directory if same_as is
+  // 0). In all other cases, head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // A path that leaves the prefix by ".." does not match. `left` is then the end of that "..", and
-  // path[0, inside) is the path before that "..": the prefix's directory itself, unless a
-  // component after the prefix is a symlink. For all other paths, `left` is 0.
+  // A path that leaves the prefix by ".." does not match. `left` is then the position at which that ".." ends, and
+  // path[0, inside) is the part before it. That part leads to the prefix's directory, unless a component after the
+  // prefix is a symlink. For all other paths, `left` is 0.
   std::size_t left = 0;
   std::size_t inside = 0;
 };

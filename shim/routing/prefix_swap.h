@@ -13,7 +13,7 @@ class PrefixSwap {
   PrefixSwap(const char* application_path, const RoutedPath& routed)
       : from_(application_path, routed.from_length), to_(routed.path, routed.to_length) {}
 
-  // The number of bytes by which the conversion lengthens (or shortens) a path.
+  // The number of bytes that the conversion adds to a path; negative if it shortens the path.
   std::ptrdiff_t growth() const {
     return static_cast<std::ptrdiff_t>(from_.size()) - static_cast<std::ptrdiff_t>(to_.size());
   }

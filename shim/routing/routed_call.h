@@ -14,9 +14,9 @@
 // that it pushed before the system call. Many processors mispredict this return, and a misprediction
 // takes 10 to 20 ns.
 //
-// errno is set to 0 for the call. If the call leaves it 0, errno gets its old value back. So the
-// hook cannot mistake an old value for this call's error (pathconf may fail without setting errno),
-// and errno remains unchanged for the application if the call does not set it.
+// A hook sets errno to 0 before the call, and restores the old value if the call leaves errno 0. So the hook cannot
+// mistake an old value for this call's error (pathconf may fail without setting errno), and errno remains unchanged for
+// the application if the call does not set it.
 namespace cacheshim {
 
 #define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
@@ -32,12 +32,11 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
-// As call_with_own_errno(), but repeats a call that has a path of the mount (`is_ours`). Repeats it
-// while it fails with ESTALE, up to 8 calls in all. ESTALE means that a file was replaced between
-// its lookup and its use. The kernel itself tries twice, so without further calls the application
-// would get ESTALE after two replacements in a row. In a plain directory this error never occurs.
-// Also repeats the call once after ENOENT if refresh() finds that the kernel had wrongly cached the
-// name as absent (stale_name.h). In both cases the failed call has had no effect.
+// As call_with_own_errno(), but repeats a call that has a path of the mount (`is_ours`). Repeats it while it fails with
+// ESTALE, up to 8 calls in all. ESTALE means that a file was replaced between its lookup and its use. The kernel itself
+// tries twice, so without these repetitions the application would get ESTALE after two replacements in a row. In a
+// plain directory this error never occurs. Also repeats the call once after ENOENT if refresh() finds that the kernel
+// had wrongly cached the name as absent (stale_name.h). In both cases the failed call has had no effect.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
   int turns = is_ours ? 8 : 1;  // after this number of calls, the application gets ESTALE

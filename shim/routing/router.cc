@@ -52,8 +52,8 @@ void Router::open() {
   gate_.open();
 }
 
-// Verifies a match in which ".." occurs: a component before the ".." may be a symlink, and then the
-// kernel resolves the path differently.
+// Verifies the match of a path that contains "..": a component before the ".." may be a symlink, and then the kernel
+// resolves the path differently.
 bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                      SameDirectory same_directory) const {
   if (match.head == 0) return true;
@@ -65,8 +65,7 @@ bool Router::confirm(std::string_view path, std::string_view prefix, const PathM
          same_directory(head.text, directory.text);
 }
 
-// Matches a path under the mount. MOUNT/NAME/.. is MOUNT, no matter where the symlink MOUNT/NAME
-// leads.
+// Matches a path under the mount. MOUNT/NAME/.. means MOUNT, wherever the symlink MOUNT/NAME leads.
 Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_directory) const {
   Found found;
   PathMatch match = match_prefix(path, routes_.mount());

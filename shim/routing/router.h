@@ -9,17 +9,16 @@
 #include "shim/routing/routed_path.h"
 #include "shim/routing/routes.h"
 
-// Decides where paths lead. Pure logic over text: it knows neither the mount nor libc's symbols,
-// allocates nothing, and does not change after open(), so that any thread and any signal handler
-// may use it.
+// Decides where paths lead. Pure logic over text: it knows neither the mount nor libc's symbols, allocates nothing, and
+// does not change after open(). So any thread and any signal handler may use it.
 //
 //   a path                     while the mount serves            once it is gone
 //   MOUNT/NAME/x               MOUNT/.jobs/JOB/NAME/x            DEFAULT/x
 //   MOUNT/.jobs/JOB/NAME/x     itself                            DEFAULT/x
 //   DEFAULT/x                  MOUNT/.jobs/JOB/NAME/x            itself
 //
-// If the process has no JOB of its own (the daemon then finds the caller's job), and in a bound
-// view, MOUNT/x is unchanged and DEFAULT/x goes to MOUNT/NAME/x.
+// In two cases, MOUNT/x is unchanged and DEFAULT/x goes to MOUNT/NAME/x: if the process does not know its job (the
+// daemon then finds the caller's job), and in a bound view.
 namespace cacheshim {
 
 class Router {
@@ -44,11 +43,10 @@ class Router {
   RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory) const {
     return route(path, out, same_directory, 3);
   }
-  // Finds a default path whose end is the beginning of the relative path `path`, such as
-  // ".triton/cache/x". The path is in this route only if the caller's directory is the first
-  // `directory_length` bytes of the default path; complete_relative() then returns the routed path.
-  // Several default paths may match: call with `candidate` 0, 1, … until the returned route is
-  // kNoRoute.
+  // Finds a default path whose last components are the first components of the relative path `path`; for example,
+  // HOME/.triton/cache for ".triton/cache/x". The path is in this route only if the caller's directory is the first
+  // `directory_length` bytes of the default path; complete_relative() then returns the routed path. Several default
+  // paths may match: call with `candidate` 0, 1, … until the returned route is kNoRoute.
   struct Relative {
     std::size_t route = kNoRoute;
     std::size_t directory_length = 0;  // in the default path's text

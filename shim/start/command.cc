@@ -31,8 +31,7 @@ bool next_candidate(const char*& path_list, const char* file, PathBuffer& out) {
   const char* const end = path_list + std::strcspn(path_list, ":");
   const std::string_view directory(path_list, static_cast<std::size_t>(end - path_list));
   path_list = *end == '\0' ? nullptr : end + 1;
-  // An empty directory stands for the working directory. The result has a slash, so libc does not
-  // search PATH again.
+  // An empty directory means the working directory. The result has a slash, so libc does not search PATH again.
   return join_path(out, {directory.empty() ? "." : directory, "/", file}) != 0;
 }
 
@@ -92,7 +91,7 @@ Fit fit_of(PathAt at) {
   PathBuffer buffer;
   const char* const path = runtime::may_match(at.path) ? runtime::route(at, buffer).path : at.path;
   if (path == nullptr) return Fit::kLoads;
-  // An empty path stands for the descriptor itself.
+  // An empty path means the descriptor itself.
   UniqueFd opened;
   if (*path != '\0') opened.reset(real::openat(at.dirfd, path, O_RDONLY | O_CLOEXEC));
   const int fd = *path == '\0' ? at.dirfd : opened.get();

@@ -8,8 +8,8 @@
 #include "shim/runtime.h"
 #include "shim/start/child_environment.h"
 
-// Finds programs in a route. libc's search of PATH and the kernel's search for a script's interpreter
-// bypass the hooks, so this code does both itself.
+// Finds programs in a route. libc's search of PATH and the kernel's search for a script's interpreter bypass the hooks,
+// so this code does both searches itself.
 namespace cacheshim::command {
 
 // Returns PATH, or execvp(3)'s default if PATH is not set.

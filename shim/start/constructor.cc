@@ -27,10 +27,10 @@
 #include "shim/start/start_plan.h"
 #include "shim/start/trusted_paths.h"
 
-// The start of a process. A daemon that hangs must not block the start of programs. So this code
-// accesses the mount's paths only with a time limit (except in leads_to(), for a variable whose
-// path contains a symlink). This code runs in every process of a job, so it makes only a few reads
-// of /proc and one of the routes. Then the library is active, or has no effect at all.
+// The start of a process. A daemon that hangs must not block the start of programs. So this code accesses the mount's
+// paths only with a time limit (except in leads_to(), for a variable whose path contains a symlink). This code runs in
+// every process of a job, so it reads only a few files in /proc, and the routes once. Afterwards, the library either is
+// active or has no effect at all.
 //
 // setenv and putenv are resolved as the interposed functions are, in the objects after this
 // library: bash exports functions of these names, which use tables that bash has not set up yet.
@@ -49,14 +49,14 @@ constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
 // Whether this process has called warn().
 constinit bool has_warned = false;
 
-// Prints a line about the start, unless an ancestor of this process has printed such lines: a job can have thousands
-// of processes, which would all print the same line.
+// Prints a line about the start, unless an ancestor of this process has printed such a line: a job can have thousands
+// of processes, and all of them would print the same line.
 void warn(const ProcessEnvironment& environment, std::initializer_list<std::string_view> line) {
   has_warned = true;
   if (!environment.is_on(kWarnedVariable)) report_line(line);
 }
 
-// Sets the variables only at the end, because another profile may name one of them in `unless`.
+// Collects the variables and sets them only at the end, because another profile may name one of them in `unless`.
 class CollectedActions final : public StartActions {
  public:
   explicit CollectedActions(const ProcessEnvironment& environment) : environment_(environment) {}
@@ -186,13 +186,13 @@ JobId find_job(const ProcessEnvironment& environment) {
     if (got) length = *got;
   }
   const JobId job = job_of_process(environment, {cgroup, length});
-  // for an empty id, the daemon finds the caller's job itself
+  // if the id is empty, the daemon finds the caller's job itself
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
-// Returns `job`. If that job belongs to another user, returns this user's own job, which the daemon gives to this
-// process instead. Without a run directory, also returns `job`: the symlinks in the mount then lead the process to its
-// user's own job.
+// Returns `job`, unless the run directory shows that this job belongs to another user. In that case, returns this
+// user's own job, which the daemon gives to this process instead. If there is no run directory, also returns `job`: the
+// symlinks in the mount then lead the process to its user's own job.
 JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
                    std::string_view mount, JobId job) {
   const uid_t uid = ::geteuid();

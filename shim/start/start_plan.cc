@@ -18,8 +18,7 @@ std::string_view take_until(std::string_view& text, char delimiter) {
   return part;
 }
 
-// Writes `path` with HOME in place of a leading ~ into `out`; returns an empty view if that is
-// impossible.
+// Returns `path`. If it begins with ~, writes it into `out` with HOME in place of the ~; empty if that is impossible.
 std::string_view expand_home(std::string_view path, const Environment& environment,
                              PathBuffer& out) {
   if (path.empty() || *path.data() != '~') return path;

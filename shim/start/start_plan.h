@@ -17,8 +17,8 @@ class StartActions {
   // Requests a value for a variable. Takes effect only after all decisions, because the decisions
   // read the environment.
   virtual void set_variable(const char* name, const char* value) = 0;
-  // Whether `path` leads through a symlink to `directory` (MOUNT/NAME). readlink(2) of such a path
-  // succeeds even if the symlink is before its last component, because MOUNT/NAME is a symlink too.
+  // Whether `path` leads through a symlink to `directory` (MOUNT/NAME). readlink(2) of such a path succeeds wherever
+  // the symlink is in the path, because MOUNT/NAME is a symlink too.
   virtual bool leads_to(const char* path, const char* directory) = 0;
   // Reports an unusable item of CACHESHIM_ROUTES.
   virtual void refuse_route(std::string_view item) = 0;
@@ -31,13 +31,12 @@ class StartActions {
 // decide: the environment names no job, or it names a SLURM job and the cgroup names another one.
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
-// Adds the profiles' routes to `routes`. Requires: the mount of `routes` is set. Sets a family's
-// variable to the mount's path if the variable is not set. If the variable names a path elsewhere,
-// or if one of the family's `unless` variables is set, leaves the variable and the default path
-// alone: the route then serves only to fall back. If the variable leads to the family's directory
-// of the mount through a symlink, by a relative path or in another spelling, sets the variable to
-// the mount's path: programs write this path into their entries, and other jobs know only the
-// mount's path.
+// Adds the profiles' routes to `routes`. Requires: the mount of `routes` is set. Sets a family's variable to the
+// mount's path if the variable is not set. If the variable names a path elsewhere, or if one of the family's `unless`
+// variables is set, leaves the variable and the default path alone: the route is then only the fallback for paths of
+// the mount. If the variable leads to the family's directory of the mount through a symlink, by a relative path or in
+// another spelling, sets the variable to the mount's path: programs write this path into their entries, and other jobs
+// know only the mount's path.
 void plan_profiles(const Environment& environment, const RouteTable& table, Routes& routes,
                    StartActions& actions);
 

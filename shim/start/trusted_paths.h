@@ -7,10 +7,9 @@
 
 #include "common/job_id.h"
 
-// Decides which paths of its environment a process may use. If sudo passes on the environment of
-// another user (common/root_process.h), a process of root must not trust it. So a process of root uses
-// no directory, mount or file that another user can replace. A process of another user chooses its
-// paths itself.
+// Decides which paths from its environment a process may use. sudo may pass another user's environment to a root
+// process (common/root_process.h), which must not trust it. So a root process uses no directory, mount or file that
+// another user can replace. A process of any other user uses the paths that its environment names.
 //
 // uid 0 of a user namespace with one user counts as that user. Async-signal-safe; leaves errno
 // unchanged.
