@@ -22,7 +22,8 @@ constexpr std::array kEvents = {AuditRecord::Event::kPublish, AuditRecord::Event
                                 AuditRecord::Event::kRepair};
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-// File names are bytes; JSON is UTF-8. A name that is not UTF-8 is stored in hex under another key.
+// JSON must be UTF-8, but a file name may contain any bytes. A name that is not UTF-8 is stored in hex, under the key
+// with the suffix "_hex".
 void add_path(Json& json, const std::string& key, const std::string& path) {
   if (is_utf8(path)) {
     json[key] = path;
@@ -125,8 +126,8 @@ Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>&
 
 Status AuditLog::read_naming(std::string_view name,
                              const std::function<void(AuditRecord)>& each) const {
-  // JSON may escape characters that are not plain, so a text search for a name with such a
-  // character could miss the record. For such a name, parses all lines.
+  // JSON may escape some characters, so a text search for a name with such a character could miss the record. For such
+  // a name, all lines are parsed.
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
   });

@@ -15,10 +15,10 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// The record of additions to the base and removals from it: STORE/.cacheshim/audit/<node>.jsonl,
-// one JSON object per line, append-only. Each machine has its own file, because appends by several
-// machines to one file are not atomic. Readers also read all other files `*.jsonl*` in the
-// directory, so that logs can be rotated.
+// The record of additions to the base and removals from it: STORE/.cacheshim/audit/<node>-<boot>.jsonl, one JSON object
+// per line, append-only. Each boot of each machine has its own file, because appends by several machines to one file
+// are not atomic, and machines may have equal names. Readers also read all other files `*.jsonl*` in the directory, so
+// that logs can be rotated.
 namespace cacheshim {
 
 struct AuditFile {
@@ -28,8 +28,8 @@ struct AuditFile {
 };
 
 struct AuditRecord {
-  // kPublish: files were added to the base. kEvict: a unit was moved to trash because a limit was
-  // exceeded, or because a job's build has replaced it. kRepair: a damaged unit was moved to trash.
+  // kPublish: files were added to the base. kEvict: a unit was moved to trash because a limit was exceeded, or because
+  // a job's build replaced it. kRepair: a damaged unit was moved to trash.
   enum class Event { kPublish, kEvict, kRepair };
 
   Event event = Event::kPublish;
@@ -46,32 +46,32 @@ struct AuditRecord {
 
 std::string_view to_string(AuditRecord::Event event);
 std::string to_json_line(const AuditRecord& record);
-// Errors: EINVAL for a line that is not a record, lacks `event`, or has a field of a wrong type.
-// Skips unknown fields; other missing fields stay empty. An unknown event is read as kPublish.
+// Errors: EINVAL if the line is not a JSON object, lacks `event`, or has a field of the wrong type. Ignores unknown
+// fields, and leaves other missing fields empty. Reads an unknown event as kPublish.
 Result<AuditRecord> parse_audit_line(std::string_view line);
 
 // Thread-safe.
 class AuditLog {
  public:
   AuditLog() = default;  // creates a log that records nothing
-  // `node` is this machine's name in the records. They go to the file `stem`.jsonl, to which no other machine appends:
-  // on NFS, lines that two machines append at the same time overwrite each other.
+  // `node` is this machine's name in the records. The records are appended to `stem`.jsonl, which no other machine may
+  // use: on NFS, lines that two machines append at the same time overwrite each other.
   AuditLog(UniqueFd directory, std::string node, std::string stem)
       : directory_(std::move(directory)), node_(std::move(node)), stem_(std::move(stem)) {}
 
   // Appends `record` as a line, with the current time and this machine's name.
   Status append(AuditRecord record) const;
 
-  // Calls `each` with every record of every file; the records of one file are in order. Skips lines
-  // that are not records, and an incomplete last line.
+  // Calls `each` with every record of every file; the records of one file come in the file's order. Skips lines that
+  // are not records, and an incomplete last line.
   Status read(const std::function<void(AuditRecord)>& each) const;
-  // As read(), but may skip records whose line does not contain `name`. Much faster, because it does
-  // not parse these lines, unless JSON could escape a character of `name`.
+  // As read(), but may skip records whose line does not contain `name`. Much faster, because it parses only lines that
+  // contain `name`. If JSON could escape a character of `name`, parses all lines.
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
   // The position up to which each file has been read. The key is the device and inode, so that a
   // rotated file keeps its position.
   using Places = std::map<std::pair<dev_t, ino_t>, off_t>;
-  // As read(), for the lines that were added after `places`. Advances `places`.
+  // As read(), but only for the lines that were added after `places`. Advances `places`.
   Status read_on(Places& places, const std::function<void(AuditRecord)>& each) const;
 
  private:

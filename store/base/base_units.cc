@@ -67,7 +67,7 @@ class Lister {
 
   static std::string_view first_component(std::string_view path) { return take_component(path); }
 
-  // Adds the object `top` of the directory `directory`, with everything below it.
+  // Adds the object `top` in `directory`, with everything below it.
   static void add(BaseUnit& unit, const std::string& path, int directory,
                   const sys::DirEntry& top) {
     unit.paths.push_back(path);

@@ -12,9 +12,9 @@
 #include "store/profiles/entry_map.h"
 #include "store/threads/slices.h"
 
-// Divides the base into units of eviction: entries; files of a known family that belong to no
-// entry; each object directly in the directory of an unknown family. Files in the store's root
-// belong to no unit, and neither do lock files, except those in an entry that is a directory.
+// Divides the base into units of eviction: entries; files of a known family that belong to no entry; and the objects at
+// the top level of an unknown family's directory. Files in the store's root belong to no unit. Lock files belong to no
+// unit either, except those in an entry directory.
 namespace cacheshim {
 
 struct BaseUnit {
@@ -32,7 +32,7 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 // Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
-// Returns a new name for an object in trash. The name begins with the time (trashed_since()).
+// Returns an unused name for an object in trash. The name begins with the current time, which trashed_since() reads.
 std::string new_trash_name();
 
 // Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable,
@@ -41,8 +41,8 @@ std::string new_trash_name();
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);
 
-// Returns when the object with this name was moved to trash, in seconds since 1970; 0 for a name of
-// another form.
+// Returns the time at which the object with this name was moved to trash, in seconds since 1970; 0 if the name does not
+// begin with a time.
 std::time_t trashed_since(std::string_view name);
 
 // Removes objects that have been in trash for at least `keep_seconds`, or whose names contain no

@@ -140,9 +140,8 @@ const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fi
   return directories_[key] = resolve(info, handle);
 }
 
-// Returns no paths for a directory outside the watched ones, nor for a removed directory: an event
-// of its parent reports the removal. Compares the file systems first, because handles of two file
-// systems may be equal.
+// Returns no paths for a directory outside the watched ones, nor for a removed directory, because an event in its
+// parent reports the removal. Compares the file systems first, because handles of different file systems may be equal.
 FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
                                             const file_handle& handle) const {
   Paths paths;

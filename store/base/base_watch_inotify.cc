@@ -15,10 +15,9 @@
 // missed. Sets a watch on the parent first: if the directory does not exist yet, the parent's watch
 // reports its creation.
 //
-// Two kinds of events leave directories without a watch, or watches without a path. If a directory
-// moves, the paths of the watches below it are unknown. If a directory appears where it was absent,
-// it may get contents before it can be watched. In both cases everything counts as changed, and the
-// next lookups set the watches again.
+// Two kinds of events leave directories without a watch, or watches without a path. If a directory moves, the paths of
+// the watches below it are unknown. If a directory appears where it was absent, it may get contents before it can be
+// watched. In both cases the watch reports that anything may have changed, and the next lookups set the watches again.
 namespace cacheshim {
 namespace {
 
@@ -29,7 +28,7 @@ constexpr std::uint32_t kEvents =
 
 // Used instead of a watch: the directory was looked up, but does not exist below this root.
 constexpr int kAbsent = -1;
-// The maximum number of recorded paths, including absent ones. This is also the highest default of
+// The maximum number of recorded paths, including absent ones. It equals the highest default of
 // fs.inotify.max_user_watches (Linux 5.11).
 constexpr std::size_t kMostRemembered = 1 << 20;
 // The maximum number of paths that were absent when they were recorded. There is a limit because a
@@ -75,8 +74,8 @@ class InotifyWatch final : public BaseWatch {
   Mutex mutex_;
   // Indexed by watch. Several roots may contain the same directory, which then has a single watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
-  // Indexed by path; the parents of each path are also present. ensure() adds nothing below a
-  // directory that is absent from all roots: the absent directory stands for everything below it.
+  // Indexed by path; the parents of each path are also present. ensure() adds nothing below a directory that is absent
+  // from all roots: the record of the absent directory covers everything below it.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
   std::size_t absent_ GUARDED_BY(mutex_) = 0;  // the number of paths recorded as absent; forget_below() recounts them
   EventReader reader_;  // the last member: it uses all the others

@@ -13,20 +13,19 @@ namespace cacheshim {
 
 // The result of a time-limited search for entries that jobs cannot use.
 struct EntrySample {
-  std::uint64_t entries = 0;  // entries that were read, of those that are directories
+  std::uint64_t entries = 0;  // the number of entry directories that were read
   bool is_whole = true;       // false: the deadline ended the search
-  // Files that are useless at this mount path, because they name paths outside the cache's directory there
+  // Files that are useless at this mount path, because they name paths outside the cache's directory in the mount
   // (EntryRule::paths_in).
   std::vector<DamagedFile> damaged;
-  // Entries with a directory or a file that not every user may read, and directories above entries that not every user
-  // may enter.
+  // Entries with a directory or a file that some users cannot read, and directories above entries that some users
+  // cannot enter.
   std::vector<std::string> closed;
 };
 
-// Reads entries in random order until `deadline`, so that repeated searches of a large store cover
-// different entries. May overrun the deadline by the time that it takes to read one entry: this can
-// be long if the base's file system hangs. Leaves access times of files unchanged if this process may
-// open files with O_NOATIME.
+// Reads entries in random order until `deadline`, so that repeated searches of a large store cover different entries.
+// May overrun the deadline by the time that it takes to read one entry, which can be long if the base's file system
+// hangs. Does not change the files' access times if this process may open them with O_NOATIME.
 EntrySample sample_entries(int base, const std::string& mount_path, const EntryMap& entries,
                            std::chrono::steady_clock::time_point deadline);
 

@@ -31,7 +31,7 @@ class Budget {
     files_ -= unit.files;
     free_ += unit.bytes;
   }
-  // Returns the exceeded limit, "" if there is none.
+  // Returns the name of an exceeded limit; "" if none is exceeded.
   std::string exceeded() const {
     if (free_ < wanted_free_) return "min_free";
     if (limits_.max_size && bytes_ > *limits_.max_size) return "max_size";
@@ -65,7 +65,7 @@ EvictionReport choose_units(std::vector<BaseUnit> units, const EvictionLimits& l
     const std::time_t age = now - unit.last_use;
     std::string reason = budget.exceeded();
     if (reason.empty() && limits.max_age && age > limits.max_age->count()) reason = "max_age";
-    if (reason.empty()) break;  // all following units were used later
+    if (reason.empty()) break;  // all remaining units were used more recently
     const bool is_young = age < limits.min_age.count();
     if (is_young && reason != "min_free") {
       report.is_over = reason != "max_age";

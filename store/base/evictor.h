@@ -16,7 +16,7 @@ namespace cacheshim {
 struct EvictedUnit {
   BaseUnit unit;
   std::string reason;     // the limit that was exceeded
-  bool is_young = false;  // used within min_age, but space has run out
+  bool is_young = false;  // used within min_age, and evicted only because space ran out
 };
 
 struct EvictionReport {
@@ -25,7 +25,7 @@ struct EvictionReport {
   std::uint64_t files = 0;
   std::uint64_t bytes_before = 0;  // the size of the whole base
   std::uint64_t files_before = 0;
-  bool is_over = false;  // a limit is still exceeded, but the other units were used within min_age
+  bool is_over = false;  // a limit is still exceeded, but all remaining units were used within min_age
 };
 
 // Returns the units that must be evicted to meet the limits. Evicts nothing.

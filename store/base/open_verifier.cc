@@ -45,8 +45,8 @@ Status OpenVerifier::read_on() {
   });
 }
 
-// Removes a unit that has left the base from the tables, which would otherwise keep every entry that
-// was ever published.
+// Removes a unit from the tables when it has left the base. Otherwise the tables would keep every entry that was ever
+// published.
 void OpenVerifier::forget(const std::string& unit) {
   for (const AuditFile& file : files_of(unit)) {
     unit_by_path_.erase(file.path);
@@ -90,7 +90,7 @@ Result<std::string> OpenVerifier::fault_in(const std::string& unit) {
   for (const AuditFile& file : files) {
     const auto object = sys::open_beneath(store_.base(), file.path, O_PATH | O_NOFOLLOW);
     const auto st = object ? sys::stat_fd(object->get()) : object.error();
-    if (st.failed_with(ENOENT)) continue;  // its lookup fails too
+    if (st.failed_with(ENOENT)) continue;  // the file is gone, so a lookup of it fails too
     if (st) {
       const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;

@@ -37,13 +37,13 @@ class OpenVerifier {
 
   struct Verdict {
     std::string why;                // "'PATH': the error"; "" if all files are as recorded
-    std::vector<std::string> gone;  // all paths of a damaged entry: moved to trash, unless that failed
+    std::vector<std::string> gone;  // all paths of a damaged entry; in trash unless the move failed
   };
-  // Call before a lookup or open of the base file `path` succeeds, with no lock held. Reads the code
-  // files of the file's entry, except those that were read before and have not changed since. Moves
-  // the entry to trash if one of them is damaged.
-  // If the records or a file temporarily cannot be read, for example for lack of descriptors, reports no damage: the
-  // unchecked file is used, and its next lookup tries again. Logs only the first of these failures.
+  // Call before a lookup or open of the base file `path` succeeds, with no lock held. Reads the code files of the
+  // file's entry, except those that were read before and have not changed since. Moves the entry to trash if one of
+  // them is damaged. If the records or a file temporarily cannot be read, for example because no descriptor is free,
+  // reports no damage: the job uses the file unchecked, and the next lookup tries again. Logs only the first of these
+  // failures.
   Verdict check(const std::string& path) EXCLUDES(mutex_);
 
  private:
@@ -73,7 +73,7 @@ class OpenVerifier {
   AuditLog::Places places_ GUARDED_BY(mutex_);  // the records have been read up to here
   std::unordered_map<std::string, std::map<std::string, AuditFile>> units_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::string> unit_by_path_ GUARDED_BY(mutex_);
-  // Files that were equal to their record, or have no record.
+  // The files that agreed with their record or have none, as they were when they were checked.
   std::unordered_map<std::string, Stamp> seen_ GUARDED_BY(mutex_);
   std::set<std::string> clean_ GUARDED_BY(mutex_);  // units whose files have been checked
 };

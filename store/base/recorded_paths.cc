@@ -8,13 +8,13 @@
 namespace cacheshim {
 namespace {
 
-// Larger files are refused: a job can create a sparse file of any size, and reading it would
-// exhaust the memory. For comparison, a Triton group file has 1 KiB.
+// Refuses larger files: a job can create a sparse file of any size, and reading it would exhaust the daemon's memory.
+// For comparison, a Triton group file has 1 KiB.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 
-// Checks each string when the parser has read it, and stores only its key. Does not check keys,
-// because they are not paths.
+// Checks each string as the parser reads it, and stores only the last key. Does not check keys, because they are not
+// paths.
 class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit PathFinder(std::string directory) : directory_(std::move(directory)) {}

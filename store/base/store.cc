@@ -56,7 +56,7 @@ std::string why_unsafe(int parent, const struct stat& st) {
   return fmt::format("can be written by others (mode {:04o})", st.st_mode & 07777U);
 }
 
-// Returns a name for the time since this machine has started. Machines of a cluster may have equal names.
+// Returns a name for this boot of the machine. It tells machines with the same host name apart.
 std::string boot_name() {
   const auto file = sys::open_path("/proc/sys/kernel/random/boot_id", O_RDONLY);
   const auto text = file ? sys::read_all(file->get()) : file.error();
@@ -159,7 +159,7 @@ Status Store::read_format() {
 Status Store::record_mount_path(const std::string& path) {
   std::string text = fmt::format("{}\n", kStoreFormat);
   if (!path.empty()) text += fmt::format("mount {}\n", path);
-  // Several daemons may mount a new store at the same time.
+  // Several daemons may mount a new store at the same time, so each needs its own suffix.
   static std::atomic<unsigned> next{0};
   const std::string suffix = fmt::format(".new-{}-{}-{}", node_name(), ::getpid(), next++);
   CACHESHIM_CHECK(sys::replace_file(control_.get(), kStoreFormatFile, text, 0644, suffix));
@@ -215,8 +215,9 @@ Status Store::open_staging() {
   return Errno(EUSERS);
 }
 
-// Removes the files of dead daemons, whose locks are free, and records whether there are living ones. If a thousand
-// machines mount the store at the same time, only one of them sweeps: each has to try the locks of all others.
+// Removes the files of dead daemons, whose locks are free, and records whether other daemons live. Only one daemon
+// sweeps at a time, because a sweep tries the locks of all daemons, and a thousand machines may mount the store at the
+// same time.
 void Store::sweep(int all) {
   const auto daemons = sys::list_dir(all);
   if (!daemons) return;
@@ -227,8 +228,8 @@ void Store::sweep(int all) {
   }
   LeaseFiles(leases_.get()).sweep();
   for (const sys::DirEntry& daemon : *daemons) {
-    // A daemon that has just made its directory has no lock yet. Whoever locks the file first decides whether the
-    // directory stays.
+    // A daemon that has just made its directory does not hold its lock yet. If the sweep gets the lock first, it
+    // removes the directory, and that daemon makes another one (open_staging()).
     const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR | O_CREAT, 0600);
     if (!lock) continue;
     if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {

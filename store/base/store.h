@@ -14,7 +14,7 @@
 //   STORE/NAME/…              the base
 //   STORE/.cacheshim/format   "1", then "mount <path>", the recorded mount path
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
-//   STORE/.cacheshim/staging/<daemon>/   files that one daemon publishes; locked while this daemon lives
+//   STORE/.cacheshim/staging/<daemon>/   files that one daemon is publishing; locked while that daemon lives
 //   STORE/.cacheshim/trash/   removed files, until they are swept
 //   STORE/.cacheshim/leases/  files that daemons lock: leases and batons (lease_files.h, named_lock_files.h)
 //   STORE/.cacheshim/audit/   published, evicted and repaired units, one file for each boot of each
@@ -59,7 +59,7 @@ class Store {
   // The recorded mount path; "" if none has been recorded yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);
-  // Whether another living daemon served this store when it was opened.
+  // Whether another living daemon was serving the store when this object opened it.
   bool has_other_daemons() const { return has_other_daemons_; }
 
   // Creates the directory `name` of the base with mode 0755. Succeeds if the name exists, and then

@@ -27,8 +27,8 @@ Result<std::vector<SurveyedLayer>> survey_layers(int layers);
 // trash; ENOENT if there is no trash.
 Result<std::size_t> count_old_trash(int control, long keep_seconds);
 
-// Counts directories in staging that no daemon of this machine has locked, according to
-// /proc/locks. Also counts those of living daemons on other machines.
+// Counts directories in staging that no daemon of this machine has locked, according to /proc/locks. The count includes
+// the directories of living daemons on other machines.
 Result<std::size_t> count_left_staging(int control);
 
 enum class LockSupport { kWorks, kNone, kUnknown };
@@ -36,8 +36,8 @@ enum class LockSupport { kWorks, kNone, kUnknown };
 // releases it.
 LockSupport probe_locks(int file);
 
-// Whether files in the directory share their blocks when copied (reflink). Tries it with two
-// unnamed files. Errors: those of creating and writing the files.
+// Whether a copy of a file in the directory can share the file's blocks (reflink, FICLONE). Tries this with two unnamed
+// files. Errors: those of creating and writing the files.
 Result<bool> probe_reflink(int directory);
 
 }  // namespace cacheshim

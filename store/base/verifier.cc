@@ -46,14 +46,15 @@ Result<UniqueFd> open_quietly(int base, const std::string& path) {
   return opened.failed_with(EPERM) ? sys::open_beneath(base, path, kFlags) : std::move(opened);
 }
 
-// Whether the error says nothing about the file itself: the process lacks a resource, or the file was replaced on a
-// server meanwhile. A later attempt may succeed.
+// Whether the error says nothing about the file itself: the process lacks a resource, or the file was replaced on the
+// file server in the meantime. A later attempt may succeed.
 bool is_transient(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN ||
          error == ESTALE;
 }
 
-// Returns what an error of a file operation says about the file. Errors: the error itself, if it is transient.
+// Returns the fault of a file for which an operation failed with `error`, as text. Errors: `error` itself, if it is
+// transient.
 Result<std::string> fault_by(Errno error) {
   if (is_transient(error.code())) return error;
   return std::string(error == ENOENT ? kMissing : std::strerror(error.code()));
@@ -145,7 +146,7 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
         ++report.files;
         report.bytes += file.size;
       } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {
-        // A missing file is not damage if the whole unit was evicted meanwhile.
+        // A missing file is not damage if the whole unit has been evicted in the meantime.
         report.damaged.push_back({path, unit, std::move(fault)});
       }
     }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
-constexpr unsigned kMostDaemons = 64;  // daemons of one node that have layers of the same job
+constexpr unsigned kMostDaemons = 64;  // the maximum number of one node's daemons with layers of the same job
 constexpr int kMostAttempts = 16;
 
 Result<UniqueFd> open_dir(int parent, const std::string& name) {
@@ -149,10 +149,9 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether a job with the record `wanted` may take this layer. A layer without a record is new, or its
-// creator died, or the machine lost power, before the record was written. Such a layer may be taken
-// only if it has no upper directory. A layer that only root has used goes to the first other user.
-// Any user may take a shared layer.
+// Whether a job with the record `wanted` may take this layer. A layer has no record if it is new, or if its creator
+// died or the machine lost power before the record was written. Such a layer may be taken only if it has no upper
+// directory. A layer that only root has used goes to the first other user. Any user may take a shared layer.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {

@@ -28,7 +28,7 @@ struct LayerRecord {
   std::string job;
   std::string cycle;
   std::string node;
-  std::optional<unsigned> uid;  // the first user other than root
+  std::optional<unsigned> uid;  // the first user of the layer other than root
   bool shared_uids = false;
   bool shared_by_root = false;  // root has admitted the other users
   // `vouched`: all users who have written to the layer may publish. `refused`: the reason why the
@@ -52,11 +52,11 @@ Result<LayerRecord> parse_layer_record(std::string_view json);
 // Holds the layer's owner.lock during its lifetime. Move-only.
 class Layer {
  public:
-  // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the
-  // layer's owner is recorded durably. Takes or creates another layer beside it ("<cycle>@<node>.2"
-  // and so on) if another living daemon holds the layer, if the layer belongs to another user
-  // (without `shared_uids`), or if it has an unreadable record, or an upper directory but no record. Errors:
-  // EUSERS after 64 such layers; EPERM if other users can change the directory.
+  // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the layer's owner is recorded
+  // durably. Takes or creates another layer beside it instead ("<cycle>@<node>.2" and so on) if another living daemon
+  // holds the layer, if the layer belongs to another user (without `shared_uids`), if its record is unreadable, or if
+  // it has an upper directory but no record. Errors: EUSERS after 64 such layers; EPERM if other users can change the
+  // directory.
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing layer of a job, the directory "<cycle>@<node>". Errors: EWOULDBLOCK if
   // another daemon holds it; EPERM if other users can change it; ENOENT or EINVAL if it has no
@@ -104,10 +104,10 @@ class Layer {
 // Takes and returns the layers of this node that are recorded as active and that no daemon holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
-// Ends layers that no daemon holds or will take over: those that started before `started_before`
-// (seconds since 1970) and, if they are of another node, also more than `keep_seconds` ago. If a
-// layer's end is recorded, but its directory's name lacks the mark, adds the mark. Does not
-// end other nodes' layers of the jobs `uid-<uid>`. Returns the number of layers that it has ended.
+// Ends layers that no daemon holds or will take over: those that started before `started_before` (seconds since 1970).
+// A layer of another node must also have started more than `keep_seconds` ago. If a layer's end is recorded, but its
+// directory's name lacks the mark, adds the mark. Does not end other nodes' layers of the jobs `uid-<uid>`. Returns the
+// number of layers that it has ended.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 

@@ -193,8 +193,7 @@ std::size_t LayerIndex::longest_below(std::string_view path) const {
   return longest;
 }
 
-// Begins at the deepest directory that `path` has in common with the previous path. Adds missing
-// directories.
+// Begins at the deepest directory that `path` shares with the previous path. Adds missing directories.
 LayerIndex::Directory& LayerIndex::Loader::find(std::string_view path) {
   const auto is_above = [&](std::size_t length) {
     return length <= path.size() &&

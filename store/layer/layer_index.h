@@ -12,8 +12,7 @@
 
 #include "store/threads/mutex.h"
 
-// An index, in memory, of what a layer has and hides: its directories, its whiteouts, and which of
-// its directories are opaque.
+// An in-memory index of a layer: its directories, its whiteouts, and which of its directories are opaque.
 //
 // Only this daemon changes the layer, so the index always agrees with the directories and markers
 // on disk. If the layer does not have the directory that contains a name, a lookup goes directly to
@@ -38,8 +37,8 @@ class LayerIndex {
   Place place_of(std::string_view path) const;
 
   bool has_directory(std::string_view path) const;
-  // The index must contain the parent of a directory or whiteout that is added, and the directory
-  // that add_opaque() marks. "" is always in the index.
+  // Requires, for all add functions: the index contains the parent of the added directory or whiteout, and the
+  // directory that add_opaque() marks. The root, "", is always in the index.
   void add_directory(std::string_view path);
 
   void add_whiteout(std::string_view path);
@@ -51,9 +50,9 @@ class LayerIndex {
   void remove_opaque(std::string_view path);
   bool is_opaque(std::string_view path) const;
 
-  // Call after a directory of the layer, with everything below it, was removed (erase_tree()), was
-  // renamed to an unused name (move_tree()), or was exchanged with another object
-  // (exchange_trees()). A path that is not in the index is taken for a file.
+  // Call after a directory of the layer, with everything below it, was removed (erase_tree()), was renamed to an unused
+  // name (move_tree()), or was exchanged with another object (exchange_trees()). A path that is not in the index is
+  // assumed to be a file's.
   void erase_tree(std::string_view path);
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);
@@ -63,8 +62,8 @@ class LayerIndex {
   // if the layer has none. Visits all directories below `path`.
   std::size_t longest_below(std::string_view path) const;
 
-  // Adds a layer's contents to an index. If directories are added in the order of walk_tree(), each
-  // one takes the same time, whatever its depth. Nothing else may change the index meanwhile.
+  // Adds a layer's contents to an index. If directories are added in the order of walk_tree(), adding one takes the
+  // same time at any depth. Nothing else may change the index while a Loader is in use.
   class Loader;
 
  private:

@@ -18,12 +18,11 @@ namespace cacheshim {
 // Keeps hard links of the base together across copy-up: records each base file with several names
 // if this layer has copied up or hidden one of them.
 //
-// When the first name of such a file is copied up, the index keeps a hard link to the copy, under a
-// key made from the base file's identity. From then on the file's other names in the base show the
-// copy, and become links to it when they are copied up themselves. The record also has the number
-// of the base's names that are still visible (neither copied up nor hidden); this number plus the
-// number of the copy's names in the layer is the file's st_nlink. A file that has only lost names
-// so far is recorded without a copy.
+// When the first name of such a file is copied up, the index keeps a hard link to the copy, under a key made from the
+// base file's identity. From then on the file's other names in the base show the copy, and become links to it when they
+// are copied up themselves. The record also has the number of the base's names that are still visible (neither copied
+// up nor hidden); this number plus the number of the copy's names in the layer is the file's st_nlink. If names of a
+// file have been hidden, but none has been copied up, the record has no copy.
 //
 // On disk: a directory in the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2), link(2) or
@@ -60,7 +59,7 @@ class LinkIndex {
   }
 
   const File* find(const std::string& key) const;  // null if there is none
-  // These open and stat the copy of a file. Require: find(key) has a copy.
+  // Open and stat the copy of a file. Require: find(key)->has_copy.
   Result<UniqueFd> open_copy(const std::string& key, int flags) const;
   Result<struct stat> stat_copy(const std::string& key) const;
   // Sets st_nlink of an object in the layer to its number of names in the merged view.
@@ -68,13 +67,13 @@ class LinkIndex {
 
   // Records `name` in `directory` as the copy of a base file. `names` as for take_name().
   Status add_copy(const std::string& key, nlink_t names, int directory, const std::string& name);
-  // Gives the copy a further name in the layer.
+  // Links the copy to another name in the layer.
   Status link_copy(const std::string& key, int directory, const std::string& name) const;
   // Call when one of the file's names in the base was copied up or hidden. `names` is the number of
   // names that the file had before; it is used only if the file is not recorded yet.
   Status take_name(const std::string& key, nlink_t names);
   // Removes the record of the file whose copy is this inode, if the file has no name left in the base or in the layer.
-  // Returns whether it has removed the record.
+  // Returns true if it removed the record.
   bool forget_if_gone(dev_t device, ino_t inode);
 
  private:

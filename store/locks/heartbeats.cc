@@ -24,10 +24,11 @@ Heartbeats::Heartbeats(int directory, std::string name, std::function<Clock::tim
     : directory_(directory), name_(std::move(name)), now_(std::move(now)) {}
 
 Heartbeats::~Heartbeats() {
-  if (file_) (void)sys::unlink_at(directory_, file_of(name_));  // a leftover is removed by LeaseFiles::sweep()
+  // If this fails, LeaseFiles::sweep() removes the file.
+  if (file_) (void)sys::unlink_at(directory_, file_of(name_));
 }
 
-// Two machines may have one name, and a process id is used again.
+// Two machines may have the same name, and process ids are reused.
 std::string Heartbeats::unique_name(const std::string& node) {
   std::random_device random;
   return fmt::format("{}-{}-{:08x}", node, ::getpid(), random());
@@ -47,7 +48,7 @@ Status Heartbeats::beat() {
   return sys::sync_file(file_.get());
 }
 
-// A file that does not exist counts as an empty one. The open makes an NFS client check its cached pages.
+// A missing file counts as empty. Opening the file makes an NFS client revalidate its cached pages.
 std::string Heartbeats::content_of(const std::string& name) const {
   const auto file = sys::open_beneath(directory_, file_of(name), O_RDONLY | O_NOFOLLOW);
   const auto text = file ? sys::read_all(file->get(), kMostBytes) : file.error();

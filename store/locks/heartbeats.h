@@ -15,10 +15,10 @@ namespace cacheshim {
 
 // Shows the other daemons of a store that this daemon lives, and finds out which of them are dead.
 //
-// A file server keeps the locks of a machine that has died for 30 to 90 s (NFS). So that another daemon need not wait
-// that long, each daemon changes a file of its own in STORE/.cacheshim/leases every kBeat. If a daemon's file has not
-// changed for kDeadAfter, the daemon counts as dead. Each daemon measures this time with its own clock, so the clocks of
-// the machines need not agree. A daemon that cannot reach the server for that long also counts as dead. Thread-safe.
+// When a machine dies, an NFS server keeps its locks for another 30 to 90 s. To let other daemons detect the death
+// sooner, each daemon changes its own file in STORE/.cacheshim/leases every kBeat. If a daemon's file has not changed
+// for kDeadAfter, the daemon counts as dead. Each daemon measures this time with its own clock, so the clocks of the
+// machines need not agree. A daemon that cannot reach the server for that long also counts as dead. Thread-safe.
 class Heartbeats {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,8 +40,8 @@ class Heartbeats {
   Status beat();
   // Whether the file system has flock(2). Call after beat() has succeeded.
   bool has_locks() const { return has_locks_; }
-  // Returns false at the first call for a name: whether the daemon is dead shows only in the time after that. Reads the
-  // daemon's file at most once in kRead.
+  // Returns false at the first call for a name, because a daemon counts as dead only after its file has been observed
+  // for kDeadAfter. Reads the daemon's file at most once per kRead.
   bool is_dead(const std::string& name) EXCLUDES(mutex_);
 
  private:

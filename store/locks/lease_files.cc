@@ -24,8 +24,10 @@ namespace {
 constexpr std::size_t kMostRecordBytes = 512;
 constexpr int kMostTries = 16;  // a try fails if another daemon releases the lease at the same time
 
-// A lock on this file is held while a lease of a dead daemon is freed. Otherwise, of two daemons that find the dead one,
-// the second could remove the new file of the first.
+// A daemon holds the lease of this name while it frees a dead daemon's lease. This prevents the following race:
+// 1. Daemons A and B find that the name of a lease leads to a dead daemon's file.
+// 2. A removes that file and takes the lease, which creates a new file of the same name.
+// 3. B removes the name, and thereby A's new file.
 constexpr std::string_view kTakeover = "takeover";
 
 // The content of a lease's file. Older versions wrote only the first line.
@@ -71,7 +73,7 @@ Result<UniqueFd> LeaseFiles::take(const std::string& name) const {
   return Errno(EWOULDBLOCK);
 }
 
-// Errors: EWOULDBLOCK; ESTALE if another daemon has released the lease meanwhile.
+// Errors: EWOULDBLOCK; ESTALE if another daemon has released the lease since the file was opened.
 Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
   auto file = sys::open_beneath(directory_, name, O_RDWR | O_CREAT, 0600);
   if (!file) return UniqueFd();
@@ -80,14 +82,14 @@ Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
     return Errno(free_from_dead(name, file->get()) ? ESTALE : EWOULDBLOCK);
   if (!locked) return UniqueFd();
   if (!sys::is_named(directory_, name, file->get())) return Errno(ESTALE);  // its holder has removed it
-  // A file that a dead daemon has left names that daemon.
+  // A file that a dead daemon has left still names that daemon.
   if (const auto left = sys::stat_fd(file->get()); left && left->st_size > 0)
     (void)!::ftruncate(file->get(), 0);
   return *std::move(file);
 }
 
-// For a shared file system without flock(2): the daemon that creates the file has the lease. The file gets its name only
-// when it has its content, which names the daemon. Errors: as for take_by_lock().
+// For a shared file system without flock(2): the daemon that creates the file has the lease. The daemon writes the
+// content, which names this daemon, before it gives the file its name. Errors: as for take_by_lock().
 Result<UniqueFd> LeaseFiles::take_by_name(const std::string& name) const {
   static std::atomic<std::uint64_t> next{0};
   const std::string staged = fmt::format("new-{}-{}", options_.heartbeats->name(), next++);
@@ -105,7 +107,7 @@ Result<UniqueFd> LeaseFiles::take_by_name(const std::string& name) const {
 }
 
 // Removes the name of the open file if the daemon that the file names is dead. That daemon's lock, if any, then no
-// longer counts (sys::is_named()). Returns false if the daemon may live.
+// longer counts (sys::is_named()). Returns false if the daemon may be alive.
 bool LeaseFiles::free_from_dead(const std::string& name, int file) const {
   if (options_.heartbeats == nullptr) return false;
   const Record record = read_record(file);
@@ -129,21 +131,21 @@ void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   if (lease) release_name(lease_name(path), std::move(lease));
 }
 
-// After a takeover, the name is another daemon's.
+// After a takeover, the name leads to another daemon's file, which must stay.
 void LeaseFiles::release_name(const std::string& name, UniqueFd lease) const {
   if (sys::is_named(directory_, name, lease.get()))
     (void)sys::unlink_at(directory_, name);  // a leftover is an unlocked file, which sweep() removes
 }
 
-// If a call fails, the other daemons do not know the builder's user or the daemon, and their processes wait until the
-// timeout.
+// If a system call fails, the other daemons do not learn the builder's user or this daemon's name, and their processes
+// wait until the timeout.
 void LeaseFiles::write_record(int file, const std::string& builder) const {
   const bool is_shared = options_.heartbeats != nullptr;
   const std::string text =
       is_shared ? fmt::format("{}\n{}\n", builder, options_.heartbeats->name()) : builder + "\n";
   if (::ftruncate(file, 0) == -1) return;
   (void)!::pwrite(file, text.data(), text.size(), 0);
-  if (is_shared) (void)sys::sync_file(file);  // other machines see what is on the server
+  if (is_shared) (void)sys::sync_file(file);  // other machines see only what is on the server
 }
 
 void LeaseFiles::note_builder(const UniqueFd& lease, uid_t uid) const {

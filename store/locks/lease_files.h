@@ -28,7 +28,7 @@ class LeaseFiles {
  public:
   struct Options {
     Heartbeats* heartbeats = nullptr;  // null if all daemons of the store are on this machine
-    bool has_locks = true;             // false only with heartbeats: whether the file system has flock(2)
+    bool has_locks = true;             // whether the file system has flock(2); may be false only with heartbeats
   };
   // `directory` must stay open. If it is -1, every lease is granted. The heartbeats must outlive this
   // object and its copies.
@@ -41,7 +41,7 @@ class LeaseFiles {
   // empty descriptor. The lease then excludes only processes of this daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
-  // Records the user whose process builds, for other daemons. Does nothing for an empty descriptor.
+  // Records, for other daemons, the user whose process is building. Does nothing for an empty descriptor.
   void note_builder(const UniqueFd& lease, uid_t uid) const;
   // Returns the user that the holder of the lease has recorded, and the age of the record; nothing
   // if there is no record, for example because the holder is an older version of the daemon.

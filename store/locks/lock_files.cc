@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kMostTries = 1000;  // other processes may create and remove the file meanwhile
+constexpr int kMostTries = 1000;  // other processes may create and remove the file in between
 constexpr mode_t kSharedMode = 0644;  // outside the mount, only the service account may write
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace cacheshim {
 namespace {
 
-// RENAME_EXCHANGE gives EINVAL if the file system lacks it, as in a directory without cacheshim.
+// If the file system does not support RENAME_EXCHANGE, returns EINVAL, as in a directory without cacheshim.
 Status rename_with(int dir, const std::string& name, int new_dir, std::string_view new_path,
                    unsigned flags) {
   const std::string new_name(base_name(new_path));
@@ -34,15 +34,15 @@ Status LockRenames::check_becomes_lock(const struct stat& st, const std::string&
   return st.st_size > kMostLockBytes ? Status(Errno(EFBIG)) : Status();
 }
 
-// Returns EEXIST if the base has the name. Called before prepare_arrival(), so that a file that does
-// not get the name keeps its attributes, unless another process creates the name just then.
+// Returns EEXIST if the base has the name. Call before prepare_arrival(): a file that cannot get the name should keep
+// its attributes. Another process may still create the name after this check.
 Status LockRenames::check_free(int parent, const std::string& path) {
   return sys::stat_at(parent, std::string(base_name(path))) ? Errno(EEXIST) : Status();
 }
 
 // Call before the file gets its name in the base. Gives the file to the service account first, because restrict()
-// requires this owner. Also clears the set-id bits, with which any user could otherwise run the job's bytes as the
-// service account.
+// requires this owner. Also clears the set-id bits: otherwise any user could execute the job's file with the service
+// account's rights.
 Status LockRenames::prepare_arrival(int object) const {
   CACHESHIM_TRY(is_ours, give_away(object, sys::own_uid(), sys::own_gid()));
   if (!is_ours) return Errno(EPERM);
@@ -52,9 +52,8 @@ Status LockRenames::prepare_arrival(int object) const {
   return {};
 }
 
-// Call after an attempt to rename or link a file to `path`; `named` is the result. Shows the name
-// to the job if it exists. The file is then the job's own or, after EEXIST, one that other
-// processes may have locked.
+// Call after an attempt to rename or link a file to `path`; `named` is the result. If the name exists, makes it visible
+// to the job: it is the job's own file or, after EEXIST, a file that other processes may have locked.
 Status LockRenames::settle_arrival(const std::string& path, const Status& named) {
   if (named || named.failed_with(EEXIST)) hidden_.show(path);
   return named;

@@ -16,8 +16,8 @@
 namespace cacheshim::changes {
 namespace {
 
-// Returns true if the directory's owner lacks read or search permission. The lowers' objects below
-// it are then inaccessible as well.
+// Whether the owner of a directory with this mode lacks read or search permission. If so, the lowers' objects below the
+// directory are inaccessible as well.
 bool is_closed_directory(mode_t mode) { return (mode & 0500) != 0500; }
 
 // Whether the object can be removed or renamed with the mutex held shared.

@@ -38,8 +38,8 @@ Status make_symlink(Overlay& overlay, const std::string& path, const std::string
 // EFBIG for a file that is too large.
 Status link(Overlay& overlay, const std::string& path, const std::string& new_path)
     REQUIRES(overlay.mutex());
-// make_tmpfile() creates a file without a name in the directory `dir` (O_TMPFILE). link_object()
-// gives the file a name (linkat(2)).
+// make_tmpfile() creates an unnamed file in the directory `dir` (O_TMPFILE). link_object() gives the file a name
+// (linkat(2)).
 Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flags,
                               const NewObject& wanted) REQUIRES(overlay.mutex());
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) REQUIRES(overlay.mutex());

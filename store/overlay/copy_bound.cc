@@ -52,7 +52,7 @@ bool exceeds(const CopyBound& bound, Overlay& overlay, const std::string& path) 
   const Status walked = walk_tree(source->get(), "", [&](const WalkedDirectory& directory) -> Status {
     for (const sys::DirEntry& entry : directory.entries) {
       const auto st = sys::stat_at(directory.fd, entry.name);
-      if (!st) continue;  // removed meanwhile
+      if (!st) continue;  // removed since the directory was listed
       if (!rest.take(*st)) return Errno(EFBIG);
       if (S_ISDIR(st->st_mode)) directory.further.push_back(entry.name);
     }

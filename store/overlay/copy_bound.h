@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// The most that may be copied up while other requests wait.
+// The maximum amount that may be copied up while other requests wait.
 struct CopyBound {
   std::size_t objects;
   std::uint64_t bytes;  // bytes of data; holes do not count

@@ -36,11 +36,11 @@ void announce_copy(const Overlay& overlay, const std::string& path, int parent) 
   if (upper) overlay.state.observer->copied_up(path, *upper);
 }
 
-// Use while a copy gets its name in the layer's directory `path`. The destructor restores the times that can be set,
-// and tells the observer.
+// Keeps the atime and mtime of the layer's directory `path` while a copy gets its name there. The destructor restores
+// these times and notifies the observer.
 class KeepDirectory {
  public:
-  // `directory`: open. All must outlive this object.
+  // `directory` is an open descriptor of `path`. The arguments must outlive this object.
   KeepDirectory(const Overlay& overlay, std::string_view path, int directory)
       : overlay_(overlay), path_(path), directory_(directory), times_(std::in_place, directory) {}
   ~KeepDirectory() {
@@ -141,7 +141,8 @@ Result<StagedCopies::Claim> begin_copy(Overlay& overlay, const std::string& path
   return overlay.state.staged.begin(std::move(source.fd), keep_bytes, keep);
 }
 
-// Renames a copy of `base` from the work directory to `path` in the layer. Returns what StagedCopies::set_taken() does.
+// Renames a copy of `base` from the work directory to `path` in the layer. Returns the result of
+// StagedCopies::set_taken().
 Result<UniqueFd> name_copy(Overlay& overlay, const std::string& path,
                            const StagedCopies::Ticket& copy, const struct stat& base, int parent)
     REQUIRES_SHARED(overlay.mutex()) {
@@ -163,7 +164,7 @@ Result<UniqueFd> name_copy(Overlay& overlay, const std::string& path,
   return file;
 }
 
-// Returns the copy, open for reading and writing, or no descriptor.
+// Returns the result of StagedCopies::set_taken(): a descriptor of the copy, which may be empty.
 Result<UniqueFd> copy_up_file(Overlay& overlay, const std::string& path, const struct stat& st,
                               off_t keep_bytes) REQUIRES_SHARED(overlay.mutex()) {
   overlay.state.shadow(path, true);
@@ -191,8 +192,8 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   return {};
 }
 
-// Does what prepare_copy_up() does, for one object. Adds the paths of the objects in a directory to
-// `further`. Ignores objects that cannot be found: the change itself will return the error.
+// As prepare_copy_up(), but for one object. Adds the paths of the objects in a directory to `further`. Ignores objects
+// that cannot be found: the change itself will return the error.
 Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
                    StagedCopies::Keep keep, PreparedCopies& copies,
                    std::vector<std::string>& further) EXCLUDES(overlay.mutex()) {
@@ -217,8 +218,8 @@ Status prepare_one(Overlay& overlay, const std::string& path, off_t keep_bytes,
   return claim ? overlay.state.staged.complete(*claim) : Status();
 }
 
-// Call when the layer has all that the view shows in the directory. Then the directory's links can be counted
-// (Overlay::count_directory_links()), so its attributes change.
+// Marks the directory opaque. Call when the layer has everything that the view shows in it. From then on the
+// directory's links can be counted (Overlay::count_directory_links()), so its attributes change.
 Status complete_tree(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_CHECK(mark_opaque(overlay, path));
   CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
@@ -277,7 +278,7 @@ Result<UniqueFd> copy_nameless(Overlay& overlay, int object) {
     CACHESHIM_CHECK(stage_copy(overlay, object, st, staged));
     return sys::open_beneath(overlay.state.work->get(), staged, O_PATH | O_NOFOLLOW);
   }();
-  // The next daemon removes a leftover.
+  // If this fails, the next daemon removes the file.
   (void)sys::unlink_at(overlay.state.work->get(), staged, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
   return copy;
 }
@@ -308,7 +309,7 @@ Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path
     const std::string next = std::move(paths.back());
     paths.pop_back();
     CACHESHIM_CHECK(prepare_one(overlay, next, keep_bytes, keep, copies, paths));
-    keep = StagedCopies::Keep::kClosed;  // the next objects are in a directory
+    keep = StagedCopies::Keep::kClosed;  // all other objects are in the directory `path`, and may be many
   }
   return copies;
 }

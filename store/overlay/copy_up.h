@@ -38,7 +38,7 @@ Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWh
 // data. Opens a lock file of the base in the base, without a copy.
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags)
     REQUIRES(overlay.mutex());
-// As open_writable(), for the object that locate() has found at `path` since the mutex was taken.
+// As open_writable(), for the object `found`, which the caller obtained from locate(path) while holding the mutex.
 Result<UniqueFd> open_writable_found(Overlay& overlay, const std::string& path,
                                      const Located& found, int flags) REQUIRES(overlay.mutex());
 // Copies `object`, an O_PATH descriptor of a base object that has lost its name in this view.

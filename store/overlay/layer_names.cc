@@ -20,7 +20,7 @@ constexpr mode_t kMarkerMode = 0600;
 Status make_marker(int dir, const std::string& name) {
   const Status made = sys::make_node_at(dir, name, S_IFREG | kMarkerMode, 0);
   if (made || made.failed_with(EEXIST)) return {};
-  // Some file systems create files only by open(2).
+  // On some file systems, mknod(2) cannot create regular files.
   CACHESHIM_TRY(fd, sys::open_beneath(dir, name, O_WRONLY | O_CREAT, kMarkerMode));
   return {};
 }
@@ -31,7 +31,8 @@ std::string whiteout_of(const std::string& path) {
   return join_path(parent_path(path), whiteout_name(base_name(path)));
 }
 
-// Does not count lock files, because a process may create them before it begins the entry.
+// Whether the base has a part of the entry. Lock files do not count, because a process may create them before it begins
+// the entry.
 bool base_has_part_of(const Overlay& overlay, const std::string& entry)
     REQUIRES_SHARED(overlay.mutex()) {
   if (!overlay.find_in_base(entry)) return false;
@@ -150,7 +151,7 @@ Status remove_upper_dir(Overlay& overlay, const std::string& path) {
         const std::string staged = overlay.state.staged.new_name();
         CACHESHIM_CHECK(sys::rename_at(parent.get(), std::string(base_name(path)),
                                        overlay.state.work->get(), staged));
-        // Fails if an NFS client keeps a removed file that is open. The next daemon removes the rest.
+        // Fails if an NFS client keeps a removed file because it is still open. The next daemon removes the rest.
         (void)sys::remove_tree(overlay.state.work->get(), staged);
         return {};
       });

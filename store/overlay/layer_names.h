@@ -17,9 +17,8 @@ namespace cacheshim {
 // ---- A new name
 
 // Checks that `path` may get an object, ensures that the layer has the directory above it, and counts the new object
-// (OverlayObserver::grow()).
-// Errors: EEXIST if the base has an object at `path` that the layer does not hide. If only the
-// layer has one, succeeds, and the change then fails with EEXIST.
+// (OverlayObserver::grow()). Errors: EEXIST if the base has an object at `path` that the layer does not hide. If only
+// the layer has one, this function succeeds, and the change itself fails with EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // Call before a file is created at `path`. If the path is in an entry that is a directory, and the base
 // has no part of this entry, makes the directory opaque. Does nothing for scratch names, locks and

@@ -18,11 +18,10 @@ Status load_layer(Overlay& overlay) REQUIRES(overlay.mutex());
 // disk. Does not need Overlay::mutex(), but holds a mutex of OriginLog during the fsync(2).
 inline Status sync_records(Overlay& overlay) { return overlay.state.origins.sync(); }
 
-// Removes a published file from the layer without a whiteout. The base's file may be the same
-// object.
+// Removes a published file from the layer without a whiteout. The base's file may be the same inode.
 Status drop_file(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
-// Removes the directory if it is empty and the base has it as well. Keeps a directory that only the
-// job has made.
+// Removes the directory from the layer if it is empty there and the base has the directory too. Keeps a directory that
+// only the layer has, because the job may need it.
 void prune_empty_dir(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
 
 }  // namespace cacheshim

@@ -101,7 +101,7 @@ std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
   return lower < devices_.size() ? std::optional(devices_[lower]) : std::nullopt;
 }
 
-// NFS gives ESTALE if another machine has removed an object after this machine has found its name.
+// NFS returns ESTALE if another machine removes an object after this machine has looked up its name.
 template <class Lookup>
 std::invoke_result_t<Lookup> LowerStack::find_on_server(const std::string& path,
                                                         Lookup&& lookup) const {
@@ -207,7 +207,7 @@ Result<LowerStack::Directories> LowerStack::descend(const Directories& directori
   return below;
 }
 
-// Whether this lower has a whiteout of `name` and covers another lower.
+// Whether `directory` has a whiteout of `name`, and its lower is not the bottommost.
 bool LowerStack::hides_below(const Object& directory, const std::string& name) {
   return directory.lower > 0 && has_name(directory.fd.get(), whiteout_name(name));
 }

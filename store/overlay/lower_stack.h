@@ -21,13 +21,12 @@
 // Directories of the same name in several lowers are merged; any other object hides the objects of
 // the same name in the lowers below it.
 //
-// The class caches nothing, because other processes may change the lowers at any time. With one lower, a
-// lookup is one system call; with several, each directory on the path is merged again. A lower
-// hides the objects below it by cacheshim's markers (whiteout.h) and by those of kernel overlayfs:
-// character devices 0:0, and the xattr trusted.overlay.opaque or user.overlay.opaque with the value
-// "y" on a directory. list() shows neither kind of marker; find() and open() do not reject the
-// names of cacheshim's markers. Sources: overlayfs.rst, "whiteouts and opaque directories"; OCI
-// image-spec, layer.md. Thread-safe; paths are as in paths.h.
+// The class caches nothing, because other processes may change the lowers at any time. With one lower, a lookup is one
+// system call; with several, each directory on the path is merged again. A lower hides objects of the lowers below it
+// by cacheshim's markers (whiteout.h) or by those of kernel overlayfs: character devices 0:0, and directories whose
+// xattr trusted.overlay.opaque or user.overlay.opaque is "y" (overlayfs.rst, "whiteouts and opaque directories"; OCI
+// image-spec, layer.md). list() shows neither kind of marker; find() and open() do not reject the names of cacheshim's
+// markers. Thread-safe; paths are as in paths.h.
 namespace cacheshim {
 
 class LowerStack {
@@ -67,7 +66,7 @@ class LowerStack {
   static Result<Object> find_topmost(const Directories& directories, const std::string& name);
   static bool hides_below(const Object& directory, const std::string& name);
 
-  // Returns the result of `lookup`. If the name is absent, asks the server and repeats the call.
+  // Calls `lookup` and returns its result. If the name is absent, asks the file server again and repeats the call.
   template <class Lookup>
   std::invoke_result_t<Lookup> find_on_server(const std::string& path, Lookup&& lookup) const;
 

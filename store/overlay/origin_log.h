@@ -23,14 +23,13 @@ namespace cacheshim {
 // the lower object's inode number, even after a rename and after a restart of the daemon. overlayfs uses an xattr for
 // this (overlayfs.rst, "Inode properties").
 //
-// On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy,
-// adds one line. A record is written before the copy gets its name, and is withdrawn before the
-// copy loses its last name. A record applies only to the object with the recorded file handle. So if
-// the daemon crashes between two steps, or a power cut loses lines, no object is shown with the inode
-// number of another object: at worst a copy is shown with its own number. The file is rewritten when
-// it has more than twice as many lines as there are copies, unless it is short, and when a daemon has
-// loaded a file with superfluous lines. If the file cannot be written, the records last until the
-// layer is unmounted.
+// On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy, adds one line. A record
+// is written before the copy gets its name, and is withdrawn before the copy loses its last name. A record applies only
+// to the object with the recorded file handle. So if the daemon crashes between two steps, or a power cut loses lines,
+// no object is shown with the inode number of another object: at worst a copy is shown with its own number. The daemon
+// rewrites the file if the file is long and has more than twice as many lines as there are copies, or if it had
+// superfluous lines when the daemon loaded it. If the file cannot be written, the records last until the layer is
+// unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {

@@ -18,22 +18,21 @@
 
 // One job's writable layer over the lowers: the file system's logic, without FUSE.
 //
-// Nothing of the lowers is cached: every call walks from their roots, so that it sees what other
-// processes have published or removed. Only one daemon changes the layer, so the daemon keeps an index of what the
-// layer has and hides in memory (LayerIndex). A name is looked up in the layer first and then, unless the layer
-// hides it, in the lowers. Semantics: kernel overlayfs.rst, with two differences. First, directories of the lowers can
-// be renamed, because they are then copied up with their contents. Second, an entry that this layer began while the
-// base had no part of it is opaque from its first file on. So no reader sees a mixture of two builders' files. "The
-// base" is the merged view of the lowers; a store has one lower.
+// The class caches nothing of the lowers: every call walks from their roots, so that it sees what other processes have
+// published or removed. Only one daemon changes the layer, so the daemon keeps an in-memory index of the layer
+// (LayerIndex). A name is looked up in the layer first and then, unless the layer hides it, in the lowers. Semantics:
+// kernel overlayfs.rst, with two differences. First, directories of the lowers can be renamed, because they are then
+// copied up with their contents. Second, an entry that this layer began while the base had no part of it is opaque from
+// its first file on. So no reader sees a mixture of two builders' files. "The base" is the merged view of the lowers; a
+// store has one lower.
 //
 // The class looks names up and lists directories. The functions that change an overlay are in
 // changes.h (names), copy_up.h (data), common_names.h (lock files of the base) and layer_upkeep.h
 // (the layer itself, for its daemon and the publisher).
 namespace cacheshim {
 
-// Paths are relative to the store's root, without "." and ".."; "" is the root itself. Names
-// with a reserved prefix (whiteout.h) and the store's own directory do not exist: ENOENT, or EPERM
-// to create them.
+// Paths are relative to the store's root, without "." and ".."; "" is the root itself. Names with a reserved prefix
+// (whiteout.h) and the store's own directory are not accessible: a lookup fails with ENOENT, creation with EPERM.
 class Overlay {
  public:
   // Creates an overlay without a layer, for a job that has written nothing yet: it shows only the
@@ -53,11 +52,11 @@ class Overlay {
   // from names must take the mutex first, because a rename may change the names. The mutex is held
   // across system calls on the layer and the base, but never across a reply to the kernel.
   //
-  // A change to a name needs the mutex held exclusively. It may be held shared if
-  // changes::makes_shared() returns true, or if the change accepts Hold::kShared: the layer must
-  // have the directory, and no other change of this directory may be in progress (within one view
-  // the kernel ensures this). If a lookup by path fails with the mutex held shared, a concurrent
-  // rename may have made the path wrong: repeat the lookup with the mutex held exclusively.
+  // A change to a name needs the mutex held exclusively. It may be held shared if changes::makes_shared() returns true,
+  // or if the change accepts Hold::kShared. In both cases, the layer must have the directory, and no other change of
+  // this directory may be in progress (within one view, the kernel ensures this). If a lookup by path fails with the
+  // mutex held shared, a concurrent rename may have made the path wrong: repeat the lookup with the mutex held
+  // exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
   // The lock files. After LockDirectory::share() they are in the base, and all jobs share them. They
@@ -70,7 +69,7 @@ class Overlay {
   Result<Located> locate(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Whether the layer has this directory itself.
   bool has_own_directory(const std::string& path) const { return state.index.has_directory(path); }
-  // Opens the layer's object, otherwise the base's, for reading or with O_PATH. Does not follow
+  // Opens the layer's object or, if the layer has none, the base's, for reading or with O_PATH. Does not follow
   // symlinks.
   Result<Opened> open(const std::string& path, int flags) const REQUIRES_SHARED(state.mutex);
   Result<std::vector<ListedEntry>> list(const std::string& path) const REQUIRES_SHARED(state.mutex);
@@ -81,7 +80,7 @@ class Overlay {
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Returns the base's object at `path`. Errors: ENOENT if there is none, or if the layer hides it.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // Call when another machine may just have made `path` in the base: the next lookup asks the file server.
+  // Call when another machine may have just created `path` in the base: the next lookup then asks the file server.
   void expect_in_base(const std::string& path) const {
     if (state.lowers->server_misses() != nullptr) state.lowers->server_misses()->expect(path);
   }

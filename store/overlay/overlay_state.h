@@ -21,8 +21,8 @@
 
 namespace cacheshim {
 
-// The data of an overlay. `mutex` protects the members with GUARDED_BY; the others need no lock, or
-// have a lock of their own. Only for the functions of store/overlay/.
+// The data of an overlay. `mutex` protects the members with GUARDED_BY; the others need no lock, or have their own
+// lock. Only for the functions of store/overlay/.
 struct OverlayState {
   OverlayState(std::shared_ptr<const LowerStack> stack, const EntryMap& map, Counters& counts,
                OverlayObserver* watcher, OverlayOptions chosen);

@@ -51,7 +51,8 @@ enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;
 
 struct OverlayOptions {
-  // Whether copy-up keeps owners, ACLs and file capabilities. Only then, find() counts the links of directories.
+  // Whether copy-up keeps owners, ACLs and file capabilities. find() counts the links of directories only if this is
+  // set.
   bool keep_owner = false;
   // Whether the base belongs to a store, whose records no view shows.
   bool has_store_records = true;
@@ -72,8 +73,8 @@ class OverlayObserver {
   // The object at `path` is now the layer's own copy, `upper`. Its ctime has changed, and perhaps its st_nlink.
   // Overlay::mutex() is held exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-  // A copy has got its name in the layer's directory `path`. The directory's atime and mtime are as before, but not its
-  // ctime. Overlay::mutex() is held exclusively.
+  // A copy has received its name in the layer's directory `path`. The directory keeps its atime and mtime, but its
+  // ctime has changed. Overlay::mutex() is held exclusively.
   virtual void copied_into(const std::string& /*path*/, const struct stat& /*before*/,
                            const struct stat& /*after*/) {}
   // The layer is about to get or to hide `path`, or load_layer() has found that the layer already does.

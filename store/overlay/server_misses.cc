@@ -35,7 +35,7 @@ void ServerMisses::renew_attributes(int directory) {
   (void)sys::renew_attributes(directory);  // if this fails, the miss stands
 }
 
-// Whether the directory's attributes have not been renewed for kPeriod. Then counts them as renewed.
+// Whether the directory's attributes were last renewed at least kPeriod ago. If so, records that they are renewed now.
 bool ServerMisses::is_due(std::string_view directory) {
   const std::uint64_t hash = hash_of(directory);
   const auto since_start =
@@ -52,8 +52,8 @@ bool ServerMisses::is_due(std::string_view directory) {
   return true;
 }
 
-// Renews the nearest directory above the name that exists. If a directory below it exists after all, the kernel knows
-// nothing yet of the names in that directory.
+// Renews the attributes of the nearest existing directory above the name. If the server has a directory below it after
+// all, the kernel has not cached any names in that directory yet.
 bool ServerMisses::renew(std::string_view path) {
   while (!path.empty()) {
     path = parent_path(path);

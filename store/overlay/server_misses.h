@@ -33,10 +33,10 @@ class ServerMisses {
 
   // Call after a lookup of `path` has failed with ENOENT. Returns true if the caller should repeat the lookup.
   bool renew(std::string_view path);
-  // Call before a listing of `directory`.
+  // Call before `directory` is listed.
   void renew_directory(std::string_view directory);
-  // Makes the next renew() of a name in `path`'s directory ask the server. Call when another machine may just have
-  // made the name.
+  // Makes the next renew() of a name in `path`'s directory ask the server. Call when another machine may have just
+  // created the name.
   void expect(std::string_view path);
 
  private:

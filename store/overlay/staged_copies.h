@@ -44,14 +44,14 @@ class StagedCopy {
   UniqueFd file_;  // open for reading and writing, if Keep::kOpen was wanted
 };
 
-// The copies that are being made, or are complete and not yet renamed into the layer. The key is the
-// copied file with its size and time. So one copy serves all concurrent requests, and a copy is not
-// used if the file has changed since. Thread-safe; no other lock is taken under its mutex.
+// The copies that are being made, or are complete and not yet renamed into the layer. The key is the copied file with
+// its size and time. So one copy serves all concurrent requests, and a copy is not used if the file has changed since
+// the copy was begun. Thread-safe; no other lock is taken under its mutex.
 class StagedCopies {
  public:
   using Ticket = std::shared_ptr<StagedCopy>;
-  // Whether a complete copy stays open until it is taken. A change that needs many copies would need as many
-  // descriptors.
+  // Whether a complete copy stays open until it is taken. A change that needs many copies uses kClosed: open copies
+  // would take as many descriptors.
   enum class Keep { kClosed, kOpen };
   struct Claim {
     Ticket copy;
@@ -77,8 +77,8 @@ class StagedCopies {
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the thread that makes it; returns the result.
   Status complete(const Claim& claim);
-  // Call when the copy has received its name in the layer. No other request can then use the copy. Returns the copy,
-  // open for reading and writing, or no descriptor (Keep).
+  // Call when the copy has received its name in the layer. No other request can then use the copy. Returns a descriptor
+  // of the copy, open for reading and writing; an empty one unless the copy was made with Keep::kOpen.
   UniqueFd set_taken(const Ticket& copy);
   // Returns a new name in the work directory.
   std::string new_name();

@@ -8,14 +8,15 @@
 
 #include "store/profiles/profile.h"
 
-// Finds the entry and the cache family of a path of the store, and the class of its name.
+// Maps a path in the store to its cache family, its entry and the class of its name.
 namespace cacheshim {
 
 // The string views point into the path that was passed to EntryMap::find().
 struct EntryRef {
   const Profile* profile;
   const EntryRule* rule;
-  std::string_view entry;  // "triton/KEY"; for an entry of files, the common part of the files' paths
+  // "triton/KEY"; for an entry of files, the part that the files' paths share
+  std::string_view entry;
   // The rest of the path. For a directory entry: "tmp.pid_7/x.cubin", or "" for the directory
   // itself. For an entry of files: the ending of the file's name, such as ".body".
   std::string_view rest;
@@ -26,7 +27,7 @@ struct EntryRef {
   bool counts_rebuilds() const {
     return profile->may_publish_early() && rule->is_end_seen() && !rule->renewed;
   }
-  // Returns the entry as the publisher and the records name it: by its directory, or by the first
+  // Returns the name by which the publisher and the records know the entry: the path of its directory, or of the first
   // of its files.
   std::string unit() const;
   // For an entry of files: returns the paths of these files.
@@ -51,17 +52,17 @@ class EntryMap {
   // Returns the directory that is built under this lock file, if the lock's path determines it
   // (EntryRule::entry_built_under()); otherwise "".
   std::string entry_built_under(std::string_view lock_file) const;
-  // Whether all jobs share the locks of a small file of this name from the first lock request on:
-  // `*.lock` in a cache without a profile, and batons.
+  // Whether all jobs share the locks on a small file of this name, beginning with the first lock request. True for
+  // batons, and for `*.lock` in a cache without a profile.
   bool may_become_lock(std::string_view path) const;
   // Whether a file of `size` bytes and this name can only be a lock: it is empty, and
   // may_become_lock() is true.
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }
-  // Whether this is a lock or a shared name: all jobs share the file, which is in the base.
+  // Whether the name is of class lock or shared: all jobs share one file, which is in the base.
   bool is_common(std::string_view path) const;
-  // Whether the family of `path` has lock or shared names.
+  // Whether the family of `path` has names of class lock or shared.
   bool has_common(std::string_view path) const;
   // Returns true for names that are not part of an entry: scratch names, locks and batons.
   bool is_beside_entry(std::string_view path) const;

@@ -58,7 +58,7 @@ void GlobAutomaton::add_chain(std::size_t set, const Glob& glob) {
   chains_.push_back(std::move(chain));
 }
 
-// Returns each state to which the symbol leads from the state before it in the chain.
+// Returns the states that `symbol` can enter, each from the previous state of its chain.
 GlobAutomaton::States GlobAutomaton::readable(const std::vector<std::vector<Glob>>& sets,
                                               Symbol symbol) const {
   States states(loops_.size());

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-// Takes several sets of globs, and finds all combinations of these sets that one word can match. The
-// symbols of a word are from any small alphabet: the bytes of a name, or the kinds of names in a path.
+// Takes several sets of globs, and finds all combinations of these sets that one word can match. The symbols of a word
+// come from a small alphabet: the bytes of a name, or the kinds of names in a path.
 //
 // Each glob becomes a chain of states. State k of the chain means that the symbols read so far match the glob's first k
 // elements, not counting stars. A star is a loop on a state. A set of states is stored as bits. Two rules keep the
@@ -32,8 +32,8 @@ class GlobAutomaton {
   // Symbols are below `symbol_count`. explore() prefers words with lower symbols.
   GlobAutomaton(const std::vector<std::vector<Glob>>& sets, std::size_t symbol_count);
 
-  // Calls `visit` once for each set of states that a nonempty word leads to. `word` is a shortest such word; `matches`
-  // has, for each set of globs, whether one of its globs matches that word. Stops when `visit` returns true. Returns
+  // Calls `visit` once for each set of states that a nonempty word can reach. `word` is a shortest such word. `matches`
+  // is indexed by set of globs: whether one of its globs matches that word. Stops when `visit` returns true. Returns
   // false if the search exceeded its bound before it had visited all these sets.
   using Visit = std::function<bool(const std::vector<bool>& matches, const Word& word)>;
   bool explore(const Visit& visit) const;
@@ -61,7 +61,7 @@ class GlobAutomaton {
   States loops_;
   struct Move {
     Symbol symbol;    // the first of the symbols with the same effect
-    States readable;  // the states to which it leads, each from the state before it
+    States readable;  // the states that it can enter, each from the previous state
   };
   std::vector<Move> moves_;
 };

@@ -11,7 +11,7 @@ namespace cacheshim {
 enum class NameClass : unsigned char {
   kPrivate,  // belongs to its job until its entry is published
   kScratch,  // a temporary name, and all names below it
-  kLock,     // locked by flock or fcntl: one inode of the base for all jobs
+  kLock,     // locked by flock or fcntl; all jobs share one inode in the base
   kBaton,    // created with O_EXCL to lock, removed to unlock; an entry with a baton is not complete
   kShared,   // read, merged and rewritten under a lock; changes go to the base
   kFlight,   // as kPrivate; if the name is absent, one process builds it and the others wait
@@ -29,7 +29,7 @@ struct NameClassRow {
   // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies, an entry with
   // one is not complete, and locks on it are taken on a file in leases/.
   bool is_held_by_existing = false;
-  bool changes_in_place = false;     // the recorded digest is not verified
+  bool changes_in_place = false;     // the content changes in the base, so its digest is not verified
   bool is_awaited = false;           // single flight: one process builds the entry, the others wait
 };
 

@@ -15,8 +15,8 @@
 //
 // A pattern of names is a glob over bytes, and a pattern of paths is a glob over names. So there are two searches
 // (glob_automaton.h). The first one finds the kinds of names: names are of one kind if the same patterns of names match
-// them. The second one finds the path, with the kinds as its alphabet. One search over the bytes of whole paths would
-// visit the product of both: it took 16 s for the shipped profiles, and these two take 0.6 s.
+// them. The second one finds the path, with the kinds as its alphabet. A single search over the bytes of whole paths
+// would visit the product of both: it took 16 s for the shipped profiles; the two searches take 0.6 s.
 namespace cacheshim {
 
 class PathLanguages {
@@ -32,13 +32,13 @@ class PathLanguages {
   // Adds the paths whose last component matches the name pattern; with `below`, also all paths
   // below them.
   void add_names(Id language, std::string_view pattern, bool below = false);
-  // Adds the files whose name matches `pattern`, directly in a directory that `directory` matches.
+  // Adds the files whose names match `pattern` and that are directly in a directory that `directory` matches.
   void add_names_in(Id language, std::string_view directory, std::string_view pattern);
   // Adds the paths whose name ends with this text.
   void add_ending(Id language, std::string_view ending);
 
-  // Of the paths for which `wanted` holds, returns one with the fewest components; nothing if there
-  // is none, or if the search exceeds its bounded number of steps (`is_decided` is then false).
+  // Returns a path for which `wanted` holds, with the fewest components possible; nothing if there is none, or if the
+  // search exceeds its bounded number of steps (`is_decided` is then false).
   struct Found {
     bool is_decided;
     std::optional<std::string> path;

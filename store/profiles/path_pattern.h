@@ -10,12 +10,12 @@
 
 namespace cacheshim {
 
-// A pattern of paths below a cache's directory: each component as in fnmatch(3) without flags, "**"
-// for any number of components, including none. Thread-safe.
+// A pattern for paths below a cache's directory. Each of its components is a pattern of fnmatch(3) without flags, or
+// "**", which matches any number of components, including none. Thread-safe.
 //
-// A job chooses the paths, so a match never tries "**" with all numbers of components in turn. For "**/a/**/b", the
-// time for this would grow with the third power of the path's length. Instead, a match reads the path once, and keeps
-// the set of all parts of the pattern that may come next.
+// Jobs choose the paths, so no path may take long to match. Trying each number of components for "**" in turn would
+// take a time that grows, for "**/a/**/b", with the third power of the path's length. Instead, matching reads the path
+// once and keeps the set of all parts of the pattern that may come next.
 class PathPattern {
  public:
   // A pattern with more components matches nothing.

@@ -42,15 +42,16 @@ struct EntryRule {
   // patterns in `complete` and `complete_single`, the entry is complete when its directory, or each of its files, has
   // its final name.
   bool renamed = false;
-  // Patterns of names of JSON files that contain absolute paths.
+  // Patterns of names of JSON files that contain paths (recorded_paths.h).
   std::vector<std::string> paths_in = {};
   // The path of the lock file that a builder of the entry holds. It is relative to the cache's directory or, if it
   // begins with "./", to the directory that contains the entry. Its one '*' stands for the entry's name or, for an
   // entry of files, for the part of that name before a '.'. The entry is complete when the lock is unlocked or, for a
   // baton, when the file is removed. It is not complete if the holder dies or closes the file without an unlock.
   std::string built_under = {};
-  // Whether a thread that misses a name of class `flight` completes the name's entry before it begins another entry. If
-  // it begins another one first, it has abandoned the incomplete entry.
+  // Whether a thread builds one entry at a time: after it finds that a name of class `flight` is absent, it completes
+  // the name's entry before it begins another one. A thread that begins another entry first has abandoned the
+  // incomplete one.
   bool one_by_one = false;
   // Whether programs replace the entry's files in normal use (an index, a manifest, an HTTP response that expires). A
   // job that reads such an entry and replaces it does not count as having rejected it.

@@ -74,7 +74,8 @@ class Question {
   explicit Question(const Profile& profile) : profile_(profile) {}
 
   PathLanguages& languages() { return languages_; }
-  // Adds a language: the paths that the patterns of this class match, even if an earlier class also has them.
+  // Adds a language: the paths that the patterns of this class match, including those that an earlier class also
+  // matches.
   PathLanguages::Id add_class(NameClass wanted) {
     const PathLanguages::Id id = languages_.add();
     for (const auto& [name_class, pattern] : profile_.classes) {
@@ -97,7 +98,7 @@ class Question {
     for (const std::string& ending : rule.files) languages_.add_ending(id, ending);
     return id;
   }
-  // Returns the condition that `rule` is the first rule that matches.
+  // Returns a predicate: whether `rule` is the first rule that matches a path.
   std::function<bool(const Accepts&)> is_first(std::size_t rule) {
     std::vector<std::pair<PathLanguages::Id, PathLanguages::Id>> rules;
     for (std::size_t i = 0; i <= rule; ++i) {
@@ -295,9 +296,9 @@ class ProfileCheck {
     check_names(rule, "paths_in", entry.paths_in);
   }
 
-  // Each of these patterns must match a possible name of a file of the entry. In a directory entry the file
-  // lies directly in the directory (for `paths_in`, at any depth), and names of scratch files, locks and batons
-  // do not count. In an entry of files, a scratch name may show that the entry is complete.
+  // Reports each pattern that can match no file of the entry. In a directory entry, the file must be directly in the
+  // directory (for `paths_in`: at any depth), and scratch names, locks and batons do not count. In an entry of files,
+  // they count, because a scratch name may show that the entry is complete.
   void check_names(std::size_t rule, std::string_view key,
                    const std::vector<std::string>& patterns) {
     const EntryRule& entry = profile_.entries[rule];
@@ -367,9 +368,9 @@ class ProfileCheck {
     return profile_.class_of(*example);
   }
 
-  // Reports a pattern that can make no process wait. A process waits for a file in a directory entry, or for the
-  // entry's directory, until the entry is complete. So the pattern must match such a name, and the entry's rule must
-  // say when the entry is complete.
+  // Reports a `flight` pattern that can never make a process wait. A process waits for a file in a directory entry, or
+  // for the entry's directory, until the entry is complete. So the pattern must match such a name, and the entry's rule
+  // must say when the entry is complete.
   template <typename Report>
   void check_flight(const std::string& pattern, const Report& report) const {
     std::optional<std::size_t> untold;
@@ -403,8 +404,8 @@ class ProfileCheck {
   Findings& findings_;
 };
 
-// Parses the file again, because findings contain line numbers. Returns a line with the error if
-// the file has changed meanwhile and is no longer valid TOML.
+// Parses the file again, because findings contain line numbers. Returns a line with the error if the file has changed
+// since then and is no longer valid TOML.
 std::vector<std::string> find_in(const std::string& path,
                                  const std::function<void(Findings&)>& find) {
   try {

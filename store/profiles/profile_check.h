@@ -13,8 +13,8 @@ namespace cacheshim {
 // Returns all faults of the profile in the file `path`, one line each: "FILE:LINE: what, why".
 std::vector<std::string> check_profile(const std::string& path);
 
-// Reports each name, variable and default path that `profile` shares with one of `others`, although
-// only one profile can have it. The lines are those of the file `profile.origin`.
+// Reports each name, variable and default path that `profile` shares with one of `others`, because only one profile can
+// use it. The line numbers refer to the file `profile.origin`.
 std::vector<std::string> check_against(const Profile& profile, const std::vector<Profile>& others);
 
 }  // namespace cacheshim

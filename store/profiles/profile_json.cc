@@ -86,7 +86,7 @@ Profile profile_from(const Json& json) {
 
 }  // namespace
 
-// Replaces bytes of file names and patterns that are not UTF-8, because dump() would throw.
+// Replaces bytes in file names and patterns that are not UTF-8, because dump() would otherwise throw.
 std::string profiles_to_json(const std::vector<Profile>& profiles) {
   Json all = Json::array();
   for (const Profile& profile : profiles) all.push_back(to_json(profile));

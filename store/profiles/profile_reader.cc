@@ -113,8 +113,8 @@ std::vector<std::string> read_endings(TomlReader& reader) {
   return *std::move(endings);
 }
 
-// Reads a path below the cache's directory, with one '*' in the file's name and no other pattern
-// character; or "./" and a path below the directory that contains the entry, with one '*' in any
+// Reads one of two forms, each with one '*' and no other pattern character: a path below the cache's directory, with
+// the '*' in the file's name; or "./" and a path below the directory that contains the entry, with the '*' in any
 // component.
 std::string read_built_under(TomlReader& reader) {
   auto text = reader.find_string("built_under");

@@ -6,7 +6,7 @@
 #include "common/route_table.h"
 #include "store/profiles/profile.h"
 
-// The profiles' default paths as the flat table that the preloaded library maps.
+// Compiles the profiles' default paths into the flat table that the preloaded library maps.
 namespace cacheshim {
 namespace {
 
@@ -40,7 +40,7 @@ class StringPool {
 }  // namespace
 
 std::string compile_routes(const std::vector<Profile>& profiles) {
-  // A profile without default paths may still have a variable to set.
+  // A profile without default paths may still have a variable to set, so it gets one record with an empty path.
   std::vector<std::pair<const Profile*, std::string>> routes;
   for (const Profile& profile : profiles) {
     if (profile.default_paths.empty() && profile.sets_variable()) routes.emplace_back(&profile, "");

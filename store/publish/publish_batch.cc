@@ -55,7 +55,7 @@ PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& bat
       report += account(stage);
       (void)hooks.note_kept(stage.unit, "");
     } else {
-      // publish() also reports the error.
+      // publish() tries again, and reports the error if it fails too.
       report += publish(overlay, stage.unit, hooks, is_wanted);
     }
   }

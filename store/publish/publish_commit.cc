@@ -17,8 +17,8 @@
 namespace cacheshim {
 namespace {
 
-// An entry whose files do not fit into one record gets several records. Escaped names take up to six times as many
-// bytes, and readers skip a line that exceeds kRecordLimits.
+// The maximum size of the files' list in one record; a larger entry gets several records. JSON escapes can make the
+// list up to six times as long, and readers skip a line that exceeds kRecordLimits (16 MiB).
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostFieldBytes = 128;  // for a file's size and digest
 
@@ -35,7 +35,7 @@ Status Publisher::commit(Overlay& overlay, const Stage& stage, const std::string
   const auto unit_lock = commit_locks_.of(unit);
   const MutexLock lock(*unit_lock);
   CACHESHIM_CHECK(commit_unlocked(overlay, stage, hooks));
-  record(stage, unit, hooks);  // under the lock, so that the records have the order of the changes
+  record(stage, unit, hooks);  // under the lock, so that the records are in the order of the changes
   return {};
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-// The publisher's interface to the daemon of the publishing job.
+// The interface through which the publisher calls the daemon.
 namespace cacheshim {
 
 // The job that publishes, for the audit record.
@@ -16,15 +16,14 @@ struct PublishingJob {
   std::optional<unsigned> uid;
 };
 
-// The publisher's questions to the daemon and its reports. An implementation must not call back into the
-// overlay or the publisher. The publisher may hold the unit's locks during each call. It holds
-// Overlay::mutex() only where a comment says so.
+// The publisher's callbacks for one publishing job. An implementation must not call the overlay or the publisher. The
+// publisher may hold the unit's locks during each call. It holds Overlay::mutex() only where a comment says so.
 class PublishHooks {
  public:
   virtual ~PublishHooks() = default;
   // Whether a descriptor of this job may still write to the file. Overlay::mutex() is held.
   virtual bool is_being_written(dev_t device, ino_t inode) = 0;
-  // Waits for a close in progress. Returns false if a process continues to write.
+  // Waits a short time for writers to close the file. Returns false if the file is still open for writing.
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
   // Called if the base has other content for this unit. Returns false if the daemon already knew
   // this.
@@ -36,7 +35,7 @@ class PublishHooks {
   // publisher calls this again, with Overlay::mutex() held exclusively, before it changes the base.
   virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
-  // Whether the mount has only one user. Nobody else then needs to read what is published.
+  // Whether the mount has only one user. If so, other users need not be able to read published files.
   virtual bool has_one_user() const { return false; }
   // Whether the job has opened the base's entry and then changed the entry in its view.
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }
@@ -45,8 +44,8 @@ class PublishHooks {
   // Whether the job's rebuilds may replace the base's entries. Only a job that publishes entries as
   // soon as they are complete may do so.
   virtual bool may_replace() const { return true; }
-  // Called when the layer's name `path` has been removed, so that the view shows the base's file,
-  // `base`. Overlay::mutex() is held exclusively.
+  // Called after `path` has been removed from the layer, so that the view now shows the base's file. `base`: that
+  // file's attributes. Overlay::mutex() is held exclusively.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };
 

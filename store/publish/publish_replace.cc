@@ -56,9 +56,8 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 
 }  // namespace
 
-// Whether the file at `path` below the directory `root` is a file that contains paths
-// (EntryRule::paths_in), and one of these paths does not lead into the file's cache at the recorded mount
-// path.
+// Whether the file at `path`, relative to the directory `root`, is of a kind that contains paths (EntryRule::paths_in)
+// and names a path outside its cache at the recorded mount path.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
@@ -114,9 +113,8 @@ bool Publisher::completes_anew(const Stage& stage, const std::string& unit) cons
   });
 }
 
-// Whether the base's entry is incomplete and was left by an interrupted process. Such an entry has
-// no file that can complete it, and none of its files has changed for kQuietSeconds. No reader
-// opens such an entry, and its files cannot be replaced one by one.
+// Whether an interrupted process left the base's entry incomplete: no file in it can complete it, and none of its files
+// has changed for kQuietSeconds. No reader opens such an entry, and its files cannot be replaced one by one.
 bool Publisher::is_stuck(const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->counts_rebuilds() || !ref->rule->is_directory() || ref->rule->needs_no_name()) {
@@ -143,7 +141,7 @@ bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool i
   const bool has_opened = completes_anew(stage, unit) && hooks.has_rejected(unit);
   if (!has_opened) {
     if (is_equal || !is_stuck(unit)) return false;
-    // The job's end repeats the attempt to publish: do not count the rebuild twice.
+    // The daemon tries to publish again when the job ends: do not count the rebuild twice.
     if (rejected_.has_noted(unit, version, by.job)) return true;
   }
   rejected_.note({.unit = unit,
@@ -185,7 +183,7 @@ bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const st
   return rejected_.may_replace(unit, stage.base, *files);
 }
 
-// Replaces the version of the entry that `rejected` was compared with.
+// Replaces the base's entry. Errors: ESTALE if it is no longer the version with which `rejected` was compared.
 Result<PublishReport> Publisher::replace(Overlay& overlay, const Stage& rejected,
                                          const std::string& unit, PublishHooks& hooks) {
   CACHESHIM_TRY(stage, begin_stage(overlay, unit, rejected.is_wanted));

@@ -50,8 +50,8 @@ bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& re
   std::vector<std::string> names;
   for (sys::DirEntry& entry : own_names(overlay, directory)) {
     const NameClassRow& row = row_of(entries_.class_of(join_path(directory, entry.name)));
-    // A baton means that a process is building in the directory. The entry's own build lock does
-    // not count: its release reports the end of the build, and the file may still exist then.
+    // A baton means that a process is building in the directory. The entry's own build lock does not count: its release
+    // ends the build, and its file may still exist at that time.
     if (row.is_held_by_existing && !is_own_lock(ref, join_path(directory, entry.name))) {
       return false;
     }
@@ -151,7 +151,8 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
                                                       bool job_succeeded) const {
   const ReaderLock lock(overlay.mutex());
   std::vector<Candidate> units;
-  std::set<std::string> seen;  // the visited units that are entries of files
+  // the entries of files that have been added: each of their files leads to the same unit
+  std::set<std::string> seen;
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
   const auto visit = [&](const WalkedDirectory& directory) REQUIRES_SHARED(overlay.mutex()) {
     for (const sys::DirEntry& entry : directory.entries) {

@@ -80,8 +80,9 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
 // Gives the files to the service account, which owns the base: with owner=keep, the previous owner
 // could otherwise still write to them. Sets the mode last, because an ACL changes the mode.
 //
-// A linked file is still the job's: under the overlay's mutex, no request changes its mode, so that a job which closes
-// its file meanwhile does not find it open. Errors: ESTALE if the job has changed the mode since the file was staged.
+// A linked file still belongs to the job. seal() holds the overlay's mutex so that no request changes the file's mode
+// between the check and set_mode(): otherwise it could undo a chmod by which the job withdraws permissions. Errors:
+// ESTALE if the job has changed the mode since the file was staged.
 Status Publisher::Stage::seal(const Overlay& overlay) const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;

@@ -23,14 +23,14 @@ struct Publisher::StagedFile {
   std::string digest;       // for a regular file that is new to the base
   std::string link_target;  // the target of a symlink; "" for a regular file
   bool completes = false;  // completes the entry, so it is added to the base last
-  bool is_linked = false;  // staged as another name of the layer's file, not as a copy
+  bool is_linked = false;  // staged as a hard link of the layer's file, not as a copy
   bool in_base = false;    // the base already has an equal file
   BaseVersion base;        // the version of that file
 };
 
-// A unit that is being published: a directory in staging. In it, "tree" is the unit's directory or file
-// until the publisher moves this object into the base. The destructor removes the staged directory with
-// its remaining contents. Use from one thread.
+// A unit that is being published, in its own directory in staging. In this directory, "tree" is the unit's directory or
+// file, until the publisher moves it into the base. The destructor removes the directory with its remaining contents.
+// Not thread-safe.
 struct Publisher::Stage {
   static constexpr std::string_view kTree = "tree";
   static Result<Stage> make(int staging, unsigned number, const std::string& unit);
@@ -44,13 +44,13 @@ struct Publisher::Stage {
   int directory() const { return directory_.get(); }
   Status make_directory(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
-  // Makes the service account the owner of the files, sets their modes for the base, and removes the
-  // attributes that a job can set (job_xattrs.h). A staged link is the same inode as the layer's
-  // file, so this also changes that file: call it only when nothing else prevents publishing.
-  // Errors: EPERM if the owner cannot be changed.
+  // Makes the service account the owner of the files, sets their modes for the base, and removes the attributes that a
+  // job can set (job_xattrs.h). A staged link is the same inode as the layer's file, so this also changes that file:
+  // call it only after all other checks have passed. Errors: EPERM if the owner cannot be changed; ESTALE if the job
+  // has changed a linked file's mode since it was staged.
   Status seal(const Overlay& overlay) const EXCLUDES(overlay.mutex());
-  // Whether a file that was staged as a link is as seal() has left it. `object` is any descriptor of the
-  // file. The job can change the file's attributes until the layer loses the name.
+  // Whether a linked file still has the owner, mode and attributes that seal() gave it: the job can change them until
+  // the layer loses the name. `object` is any descriptor of the file.
   bool is_sealed(const StagedFile& file, int object, const struct stat& now) const;
   Status add_symlink(const StagedFile& file) const;
   // Sets the digests of the files that are new to the base. Errors: ECANCELED (slices.h).
@@ -68,9 +68,9 @@ struct Publisher::Stage {
   IsWanted is_wanted;
   UniqueFd upper;  // the layer's directory when the stage was made
   std::vector<StagedFile> files;
-  std::vector<std::string> directories;  // parents first; the unit's own is ""
+  std::vector<std::string> directories;  // parents before children; the unit's own directory is ""
   bool is_new = false;       // the base has no object of this name, or the unit replaces it
-  BaseVersion base;          // the object that the base had when the unit was compared
+  BaseVersion base;          // the base's object when the unit was compared
   std::string why_replaces;  // why the unit replaces the base's entry; "" if it does not
   bool replaces() const { return !why_replaces.empty(); }
 

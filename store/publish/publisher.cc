@@ -37,9 +37,9 @@ bool leads_down(std::string_view target) {
   return true;
 }
 
-// Waits until no process can write to the file; returns false after 50 ms. After the last handle is
-// closed, a process may still have a writable mapping. For a short time, the kernel also keeps its
-// own descriptor of a passthrough file. The kernel releases it after it has reported the close.
+// Waits until no process can write to the file; returns false after 50 ms. After the last handle is closed, a process
+// may still have a writable mapping. The kernel also keeps its own descriptor of a passthrough file for a short time
+// after it has reported the close.
 bool wait_until_unwritable(int fd) {
   constexpr int kMostLooks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
@@ -128,10 +128,10 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   return nothing;
 }
 
-// Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it contains an object that
-// must not be published, EACCES if its job may not publish or not all users may read its files, EOVERFLOW if a file
-// is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if it records that the
-// job has rejected the base's entry; does not reset what an earlier attempt has set.
+// Errors: ESTALE if the unit changed during the attempt, EBUSY if it is open for writing, EPERM if it contains an
+// object that must not be published, EACCES if its job may not publish or not all users may read its files, EOVERFLOW
+// if a file is too large, ECANCELED (slices.h), otherwise those of the system calls. Sets `is_rejected` if it records
+// that the job has rejected the base's entry; does not reset what an earlier attempt has set.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks, const IsWanted& is_wanted,
                                              bool& is_rejected) {
@@ -184,7 +184,7 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
   return stage;
 }
 
-// Asks the server for what the base has of the unit, if other machines can change the base.
+// If other machines can change the base, asks the file server again whether the base has the unit and its files.
 void Publisher::renew_base(const Overlay& overlay, const Stage& stage) {
   ServerMisses* const misses = overlay.state.lowers->server_misses();
   if (misses == nullptr) return;
@@ -196,9 +196,9 @@ void Publisher::renew_base(const Overlay& overlay, const Stage& stage) {
   each_path([&](const std::string& path) { (void)misses->renew(path); });
 }
 
-// Returns true if all users may read the unit's files once they are published: if the configuration says so, or if
-// the files lack permissions for other users only because the program creates them by mkstemp(3) (Profile::mkstemp),
-// which means that the directory that contains the unit is open to all users.
+// Whether all users may read the unit's files once they are published. True if the configuration says so. Also true if
+// the program creates its files by mkstemp(3), which denies access to other users (Profile::mkstemp), and the directory
+// that contains the unit is open to all users.
 bool Publisher::opens_all(int upper, const std::string& unit) const {
   if (opens_all_files_) return true;
   const auto ref = entries_.find(unit);
@@ -209,8 +209,8 @@ bool Publisher::opens_all(int upper, const std::string& unit) const {
   return st && (st->st_mode & kOpen) == kOpen;
 }
 
-// Whether every user may read the file once it is published. If not, even its maker could not: the
-// service account would own it.
+// Whether every user may read the file once it is published. If not, even the user who made it could not read it,
+// because the service account would own it.
 bool Publisher::is_open_to_readers(const Stage& stage, const struct stat& st) {
   return stage.opens_all || (st.st_mode & S_IROTH) != 0;
 }
@@ -322,9 +322,9 @@ bool Publisher::may_point_to(std::string_view path, std::string_view target) con
   return target.starts_with(cache) && leads_down(target);
 }
 
-// Compares the unit with the base and stages the missing files. Returns false if a file that both
-// have differs. Needs no lock, because files of the base do not change any more, and commit() fails
-// if another publisher has added or replaced files meanwhile.
+// Compares the unit with the base and stages the missing files. Returns false if a file exists in both and differs.
+// Needs no lock, because files in the base no longer change, and commit() fails if another publisher has added or
+// replaced files in the meantime.
 Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
   if (!stage.is_group) {
     const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
@@ -397,8 +397,8 @@ Status Publisher::sync(const Stage& stage) const {
   return stage.sync();
 }
 
-// If two threads staged the same unit of a job, each would find the other's hard links of the files, and would take
-// them for names by which the job could write to the files.
+// Returns the lock that keeps two threads from staging the same unit of a job at the same time. Without it, each thread
+// would take the other's hard links for names through which the job could write to the files.
 std::shared_ptr<Mutex> Publisher::staging_lock(const Overlay& overlay, const std::string& unit) {
   return staging_locks_.of(fmt::format("{} {}", fmt::ptr(&overlay), unit));
 }

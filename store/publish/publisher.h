@@ -44,11 +44,11 @@ class Publisher {
   RejectedEntries& rejected() { return rejected_; }
   const RejectedEntries& rejected() const { return rejected_; }
 
-  // Returns the unit that is complete because of the event `arrival` at `path`; "" if there is none.
+  // Returns the unit that the event `arrival` at `path` has completed; "" if there is none.
   std::string completed_entry(const Overlay& overlay, const std::string& path,
                               Arrival arrival) const EXCLUDES(overlay.mutex());
-  // Whether the layer's part of an entry is complete, judged by names only. `at_end`: whether names that
-  // match EntryRule::complete_at_end also complete the entry.
+  // Whether the layer's part of an entry is complete. Considers only names. With `at_end`, a name that matches
+  // EntryRule::complete_at_end also completes the entry.
   bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const
       REQUIRES_SHARED(overlay.mutex());
   // Whether the base has the entry as a directory, and the view shows the base's version of a file that
@@ -74,13 +74,13 @@ class Publisher {
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
   // Publishes all complete units; with `job_succeeded` also the units whose completeness is unknown: entries whose
   // names do not show whether they are complete (EntryRule::says_when_complete()), entries of a profile that is a
-  // guess, and files that belong to no entry or no known cache. Stops when `is_wanted` returns false; the layer keeps
-  // what is not published by then.
+  // guess, and files that belong to no entry or no known cache. Stops when `is_wanted` returns false; units that are
+  // not published by then stay in the layer.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
-  // Returns the plan of publish_all() by unit, and changes nothing. The plan is incomplete if `is_wanted` has returned
-  // false.
+  // Returns the plan of publish_all() by unit, and changes nothing. If `is_wanted` returns false, stops and returns an
+  // incomplete plan.
   std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                                  const Progress& progress, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());

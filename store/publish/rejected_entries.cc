@@ -74,8 +74,8 @@ bool RejectedEntries::may_replace(const std::string& unit, const BaseVersion& ve
   return owns;
 }
 
-// Every file must be this user's: a user who adds a file to another user's entry does not own the
-// entry.
+// Whether the user has published all files of the entry, or owns them all. A single file is not enough: a user who adds
+// a file to another user's entry does not own the entry.
 bool RejectedEntries::is_own(const std::string& unit, uid_t uid,
                              const std::vector<BaseFile>& files) const {
   const auto is_theirs = [uid](const BaseFile& file) { return file.owner == uid; };

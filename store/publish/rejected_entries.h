@@ -42,7 +42,7 @@ struct BaseVersion {
   bool operator==(const BaseVersion&) const = default;
 };
 
-// A file that the base's entry has.
+// A file of the base's entry.
 struct BaseFile {
   std::string path;
   uid_t owner = 0;
@@ -53,7 +53,7 @@ struct Rebuild {
   BaseVersion version;
   std::string job;
   uid_t uid = 0;
-  bool is_equal = false;     // whether the rebuild has produced the same files as the base's entry has
+  bool is_equal = false;     // whether the rebuild produced the same files as the base's entry
   // whether the job publishes entries as soon as they are complete; if not, the rebuild is recorded, but is no reason
   // to replace the base's entry
   bool is_published = true;
@@ -65,8 +65,7 @@ class RejectedEntries {
   // More than 1, because a single job may be faulty. Counts jobs, not processes, because a user decides how many
   // processes a job has.
   static constexpr std::size_t kFewestJobs = 2;
-  // A day: jobs refill a cache within hours, and replacing up to kMostEntries entries once a day is
-  // not noticeable.
+  // A day: jobs refill a cache within hours, and replacing up to kMostEntries entries once a day costs little.
   static constexpr std::time_t kReplacePeriod = 24 * 3600;
   static constexpr std::size_t kMostEntries = 1024;
   static constexpr std::size_t kMostJobs = 16;  // the maximum size of each set of a record: jobs or users
@@ -75,8 +74,8 @@ class RejectedEntries {
     std::string unit;
     std::uint64_t times = 0;  // rebuilds with other content, or by jobs that do not publish
     std::uint64_t equal = 0;  // rebuilds with equal files
-    std::size_t jobs = 0;     // the number of different jobs; kMostJobs stands for this many or more
-    std::size_t users = 0;    // the number of different users; kMostJobs stands for this many or more
+    std::size_t jobs = 0;     // the number of different jobs; kMostJobs means that many or more
+    std::size_t users = 0;    // the number of different users; kMostJobs means that many or more
     std::time_t last = 0;      // when the entry was last rebuilt, in seconds since 1970
     std::time_t replaced = 0;  // when the entry was last replaced; 0: never
   };
@@ -101,7 +100,8 @@ class RejectedEntries {
   bool has_noted(const std::string& unit, const BaseVersion& version, const std::string& job) const;
 
   std::optional<Summary> find(const std::string& unit) const;
-  // Returns at most `most` entries: those that were rebuilt most often and not replaced since, most often first.
+  // Returns at most `most` entries that have not been replaced since their last rebuild; the most often rebuilt come
+  // first.
   std::vector<Summary> worst(std::size_t most) const;
 
  private:

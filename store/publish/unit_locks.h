@@ -11,9 +11,8 @@
 
 namespace cacheshim {
 
-// A lock per unit that is being published. Each unit has a lock of its own: if units shared locks,
-// by a hash of their names for example, a job could choose names that delay other jobs' units.
-// Thread-safe.
+// One lock for each unit that is being published. Units never share a lock: if a hash of the name selected the lock, a
+// job could choose names that delay other jobs' units. Thread-safe.
 class UnitLocks {
  public:
   explicit UnitLocks(LockRank rank) : rank_(rank) {}
@@ -34,11 +33,10 @@ class UnitLocks {
   std::map<std::string, std::weak_ptr<Mutex>> locks_ GUARDED_BY(mutex_);
 };
 
-// Makes jobs that publish the same unit at the same time take turns. The second job then finds the
-// first job's files in the base, and need not sync its own. A turn saves work, but protects
-// nothing: the publisher checks at the end that the base has not changed. So each job waits only
-// for a limited time, and a job with large files delays the others for no longer than that.
-// Thread-safe.
+// Makes jobs that publish the same unit at the same time take turns. The second job then finds the first job's files in
+// the base, and need not sync its own. A turn only saves work; it is not needed for correctness, because the publisher
+// checks at the end that the base has not changed. So each job waits only for a limited time, and a job with large
+// files delays the others for no longer than that. Thread-safe.
 class UnitTurns {
  public:
   class Turn {

@@ -18,18 +18,17 @@ struct CopyOptions {
   off_t keep_bytes = kWholeFile;  // copies at most this many bytes of data
   // Whether to copy the owner, ACLs and file capabilities as well.
   bool keep_owner = false;
-  // Whether to copy only data and times. `target` then keeps its mode, and gets no xattrs: for a
-  // job's file that enters the base.
+  // Whether to copy only data and times, for a job's file that enters the base. If set, `target` keeps its mode and
+  // gets no xattrs.
   bool is_for_base = false;
   IsWanted is_wanted = {};
 };
 
-// Copies the regular file `source` to `target`, an empty regular file that is open for writing:
-// data, mode, times and user.* xattrs, except overlayfs's. Copies the data by reflink if the file
-// system shares extents, otherwise by copy_file_range(2), otherwise by read and write. Preserves
-// holes if the file system reports them. The offsets of both descriptors are undefined afterwards.
-// Thread-safe. Errors: ECANCELED (slices.h), those of the system calls, including ENOSPC; `target`
-// is then incomplete.
+// Copies the regular file `source` to `target`, an empty regular file that is open for writing: data, mode, times and
+// user.* xattrs, except overlayfs's. Copies the data by reflink if the file system shares extents, otherwise by
+// copy_file_range(2), otherwise by read and write. Preserves holes if the file system reports them. The offsets of both
+// descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED (slices.h), those of the system calls, including
+// ENOSPC. After an error, `target` is incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
 // Returns the maximum number of bytes of data in a copy of the file, not counting holes. `st`

@@ -11,9 +11,9 @@ struct DataRange {
   off_t end;
 };
 
-// Returns the first data at or after `at` of a file of `size` bytes; {size, size} if the rest is a
-// hole. If the file system cannot report holes, returns the whole rest as data. Requires: at < size.
-// The descriptor's offset is undefined afterwards. Thread-safe for different open file descriptions.
+// Returns the first range of data at or after the offset `at` in a file of `size` bytes; {size, size} if the rest is a
+// hole. If the file system cannot report holes, returns the whole rest as data. Requires: at < size. The descriptor's
+// offset is undefined afterwards. Thread-safe for different open file descriptions.
 DataRange next_data(int fd, off_t at, off_t size);
 
 }  // namespace cacheshim

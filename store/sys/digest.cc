@@ -44,7 +44,7 @@ void add_bytes(XXH3_state_t& state, const char* bytes, std::size_t count) {
   (void)XXH3_128bits_update(&state, bytes, count);
 }
 
-// Returns the sum of what the stripes [begin, end) of a block of zeros add to each accumulator.
+// Returns, for each accumulator, the sum that the stripes [begin, end) of a block of zeros add to it.
 Lanes added_by_zeros(const XXH3_state_t& state, std::size_t begin, std::size_t end) {
   Lanes sums{};
   for (std::size_t stripe = begin; stripe < end; ++stripe) {
@@ -57,9 +57,8 @@ Lanes added_by_zeros(const XXH3_state_t& state, std::size_t begin, std::size_t e
   return sums;
 }
 
-// Changes the state as if `blocks` blocks of zeros had been hashed. Requires: the last kBlockBytes of
-// the input so far are zero, so that the state's buffer, which holds the end of the input, stays as it
-// is.
+// Changes the state as if `blocks` blocks of zeros had been hashed. Requires: the last kBlockBytes of the input so far
+// are zero, because the state's buffer, which holds the end of the input, does not change.
 void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   const Lanes to_end = added_by_zeros(state, state.nbStripesSoFar, state.nbStripesPerBlock);
   const Lanes whole = added_by_zeros(state, 0, state.nbStripesPerBlock);
@@ -81,8 +80,8 @@ void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   state.totalLen += blocks * kBlockBytes;
 }
 
-// No program needs large holes, but any user can make them in no time. So hashing them uses only CPU time that no other
-// thread needs.
+// No program needs large holes, but any user can make them instantly. So hashing a large hole uses only CPU time that
+// no other thread needs.
 Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wanted) {
   static constexpr std::array<char, kBlockBytes> kZeros{};
   const std::size_t first = std::min<std::uint64_t>(count, kBlockBytes);

@@ -10,8 +10,8 @@
 
 namespace cacheshim {
 
-// The maximum size of a file that has a digest: 1 TiB. Any user can create a larger file with
-// ftruncate(2) in no time and without using space, and its digest would take minutes.
+// The maximum size of a file that has a digest: 1 TiB. With ftruncate(2), any user can create a larger file instantly
+// and without using space, but its digest would take minutes.
 inline constexpr off_t kMostDigestBytes = off_t{1} << 40;
 
 // Returns the xxh3-128 of a regular file's bytes, as 32 hex digits, the high half first. Does not

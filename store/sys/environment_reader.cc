@@ -93,7 +93,7 @@ Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>&
   return Errno(ETIMEDOUT);
 }
 
-// Returns false if no thread is free and no further thread can be started.
+// Returns false if no thread is free and no more threads can be started.
 bool EnvironmentReader::State::post(const std::shared_ptr<State>& self,
                                     const std::shared_ptr<Task>& task) {
   if (idle <= static_cast<int>(tasks.size())) {

@@ -26,7 +26,7 @@ namespace cacheshim {
 // then on, requests for this user fail at once, until the read returns and for `exclusion` afterwards. So within each
 // such period, a user delays others only once.
 //
-// Thread-safe. A thread whose read a process blocks may outlive this object.
+// Thread-safe. A thread whose read is blocked may outlive this object.
 class EnvironmentReader {
  public:
   using Read = std::function<Result<std::string>(pid_t pid, const std::string& proc)>;
@@ -42,10 +42,10 @@ class EnvironmentReader {
   EnvironmentReader(const EnvironmentReader&) = delete;
   EnvironmentReader& operator=(const EnvironmentReader&) = delete;
 
-  // Returns the variables that the process got at its exec, each with a final NUL. `uid`: the real user of the process.
-  // Errors: ETIMEDOUT if the file cannot be read in time, if no thread is free, and for all processes of an excluded
-  // user; otherwise those of open(2) and read(2). Does not limit the time for processes of root, because no user can
-  // make them hang. Call with no lock held.
+  // Returns the environment that the process received at its exec; a NUL ends each variable. `uid`: the real user of
+  // the process. Errors: ETIMEDOUT if the file cannot be read in time, if no thread is free, and for all processes of
+  // an excluded user; otherwise those of open(2) and read(2). Does not limit the time for processes of root, because no
+  // user can make them hang. Call with no lock held.
   Result<std::string> read(pid_t pid, uid_t uid, const std::string& proc = "/proc");
 
  private:

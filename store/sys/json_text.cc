@@ -20,8 +20,8 @@ std::string string_in(const nlohmann::json& object, const std::string& key) {
 
 }  // namespace
 
-// The parser itself does not recurse. Already during parsing, its callback drops values that are nested
-// too deeply, so no value is ever nested more deeply than the limit.
+// The parser itself does not recurse. During parsing, its callback drops values that are nested too deeply, so the
+// result is never nested more deeply than the limit.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits) {
   const nlohmann::json nothing(nlohmann::json::value_t::discarded);
   if (text.size() > limits.bytes) return nothing;

@@ -93,9 +93,9 @@ std::uint64_t ticks_since_boot() {
          static_cast<std::uint64_t>(now.tv_nsec) / nanoseconds_per_tick;
 }
 
-// Source: include/linux/sched.h, fs/proc/array.c. Checks two signs, because neither is sufficient.
-// The exit code is 0 for a reader that may not trace the process. kSignaled is also set for the
-// other threads of a process that exits.
+// Source: include/linux/sched.h, fs/proc/array.c. Checks two fields, because neither is sufficient: the exit code reads
+// as 0 if the daemon may not trace the process, and kSignaled is also set for the other threads of a process that
+// exits.
 bool is_being_killed(pid_t tid) {
   constexpr std::uint64_t kExiting = 0x4;
   constexpr std::uint64_t kSignaled = 0x400;

@@ -46,7 +46,7 @@ bool is_being_killed(pid_t tid);
 // namespace.
 std::string boot_id();
 std::string pid_namespace();
-// Parses the text of /proc/PID/stat. Returns nothing if it has another form.
+// Parses the text of /proc/PID/stat. Returns nothing if the text is malformed.
 std::optional<ProcessStat> parse_stat(const std::string& text);
 // Returns nothing if /proc does not show the process. /proc still shows a zombie. `proc`: the mount
 // point of proc(5).

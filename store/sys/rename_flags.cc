@@ -17,7 +17,8 @@ bool is_one_object(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-// Over NFS before version 4.1, a request that the client repeats can give EEXIST although the first one has succeeded.
+// Before NFS version 4.1, a request that the client retransmits can fail with EEXIST although the first transmission
+// succeeded.
 Status link_new(int dir, const std::string& name, int new_dir, const std::string& new_name,
                 const struct stat& object) {
   const Status linked = link_at(dir, name, new_dir, new_name);
@@ -55,7 +56,7 @@ class Probe {
     return {};
   }
   Status exchange() const { return rename_at(dir_, names_[0], dir_, names_[1], RENAME_EXCHANGE); }
-  // Gives EEXIST if the file system has the flag.
+  // Fails with EEXIST if the file system has the flag.
   Status rename_onto_other() const {
     return rename_at(dir_, names_[0], dir_, names_[1], RENAME_NOREPLACE);
   }
@@ -99,8 +100,8 @@ Status rename_new_at(int dir, const std::string& name, int new_dir, const std::s
   return unlink_at(dir, name);
 }
 
-// If the last step fails, undoes the first one. If this fails too, for example because another process has created `to`,
-// the caller learns only of the first failure.
+// If the last step fails, undoes the first one. If that fails too, for example because another process has created
+// `to`, the caller gets only the first error.
 Status displace_at(const NameAt& from, const NameAt& to, const NameAt& aside) {
   const auto exchange = [&] {
     return rename_at(from.dir, from.name, to.dir, to.name, RENAME_EXCHANGE);

@@ -315,7 +315,7 @@ bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
   (void)::fcntl(fd, F_SETLEASE, F_UNLCK);  // has no effect if the lease was refused
-  // NFS gives EAGAIN for each file for which its client has no delegation, although nobody writes to the file.
+  // NFS returns EAGAIN for every file for which the client has no delegation, even if nobody writes to the file.
   return refused && is_local_file_system(fd);
 }
 
@@ -353,7 +353,7 @@ Result<std::vector<DirEntry>> list_dir(int dir) {
   return read_dir(readable.get());
 }
 
-// Does not use readdir(3), whose stream takes an allocation of 32 KiB and three more system calls.
+// Does not use readdir(3), because its stream needs an allocation of 32 KiB and three more system calls.
 Result<std::vector<DirEntry>> read_dir(int dir) {
   CACHESHIM_TRY(directory, stat_fd(dir));
   std::vector<DirEntry> entries;

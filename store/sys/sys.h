@@ -15,12 +15,11 @@
 #include "common/unique_fd.h"
 #include "store/threads/slices.h"
 
-// Wrappers of the system calls that the store and the daemon use. They return a result instead of -1
-// and errno. Their descriptors close themselves, and are O_CLOEXEC from the start. Functions
-// that take a directory and a name do not follow a symlink in the last component (set_mode_at()
-// does). Only open_beneath() and functions that use it, such as read_file(), also reject symlinks
-// in the other components. All are thread-safe; errors are those of the call's man page unless
-// stated otherwise.
+// Wrappers of the system calls that the store and the daemon use. They return a result instead of -1 and errno. They
+// open descriptors with O_CLOEXEC, and return them as UniqueFd. Functions that take a directory and a name do not
+// follow a symlink in the last component (set_mode_at() does). Only open_beneath() and functions that use it, such as
+// read_file(), also reject symlinks in the other components. All are thread-safe; errors are those of the call's man
+// page unless stated otherwise.
 namespace cacheshim::sys {
 
 // openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
@@ -45,10 +44,12 @@ Status mount_clone(int clone, const std::string& path);
 // fstatat(2) of `name`, without following a symlink; if `name` is "", of `dir` itself.
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
-// Makes the kernel ask a file server for the attributes of the open object, which may be a descriptor of O_PATH. Names in
-// a directory that another machine has changed are then looked up again. Errors: ESTALE if the object is gone.
+// Makes the kernel ask the file server for the attributes of the open object; `fd` may be an O_PATH descriptor. If the
+// object is a directory that another machine has changed, the kernel then looks up its names again. Errors: ESTALE if
+// the object is gone.
 Status renew_attributes(int fd);
-// Whether `name` still leads to the open file, also after another machine has changed the directory `dir`.
+// Whether `name` still leads to the open file. Also detects changes that another machine has made to the directory
+// `dir`.
 bool is_named(int dir, const std::string& name, int fd);
 Result<struct statvfs> statvfs_fd(int fd);
 // Returns the file system's identifier of the object (name_to_handle_at(2)). It stays the same
@@ -93,11 +94,11 @@ Result<std::string> get_xattr_at(int dir, const std::string& name, const char* x
 
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
-// Whether any process of this machine can write to the file, through a descriptor or a mapping.
-// Requires: `fd` is open for reading only, and no process opens the file meanwhile. Also returns
-// false if the daemon cannot get a kernel lease on the file at all: other machines can change the
-// file system, the file system does not support kernel leases, or another user owns the file and the
-// daemon lacks CAP_LEASE. The kernel writes no file of a layer on such a file system by itself.
+// Whether any process of this machine can write to the file, through a descriptor or a mapping. Requires: `fd` is open
+// for reading only, and no process opens the file during the call. Also returns false if the daemon cannot get a kernel
+// lease on the file at all: other machines can change the file system, the file system does not support kernel leases,
+// or another user owns the file and the daemon lacks CAP_LEASE. The kernel writes to no file of a layer on such a file
+// system without the daemon: passthrough is enabled only on local file systems.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;  // the default limit of read_all()

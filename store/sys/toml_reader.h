@@ -31,8 +31,8 @@ class TomlProblem {
 // Parses `text`; if it is not TOML, reports this to `problem` and returns nothing.
 std::optional<toml::table> parse_toml(std::string_view text, TomlProblem& problem);
 
-// Reads the values of one table. The find functions return nothing for a missing key, and for a value
-// of another type. They report a value of another type.
+// Reads the values of one table. The find functions return nothing for a missing key or for a value of another type,
+// and report an error for the latter.
 class TomlReader {
  public:
   // `name` is the table's name, such as "entry", or empty for the root. All arguments must outlive

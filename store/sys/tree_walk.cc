@@ -74,9 +74,9 @@ class Walk {
     return {};
   }
 
-  // Returns to the parent. If the parent's descriptor was closed, opens the parent again by "..". If
-  // another process has moved the directory meanwhile, opens the parent by its path instead. If this
-  // path leads elsewhere, skips the rest of the parent.
+  // Returns to the parent. If the parent's descriptor was closed, opens the parent again by "..". If another process
+  // has moved the directory in the meantime, opens the parent by its path instead. If this path leads elsewhere, skips
+  // the rest of the parent.
   void leave() {
     const Level left = std::move(levels_.back());
     levels_.pop_back();

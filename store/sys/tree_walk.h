@@ -29,11 +29,10 @@ using VisitDirectory = std::function<Status(const WalkedDirectory& directory)>;
 
 inline constexpr std::size_t kMostOpen = 32;
 
-// Visits the directory `top`, a path below the open directory `root`, and the directories below
-// `top` that the visitor adds to `further`. A directory is visited before its subdirectories.
-// Symlinks are not followed. Skips a directory that another process removes or replaces meanwhile.
-// Errors: that of the visitor; otherwise the first error of a directory that could not be read,
-// after all others were visited.
+// Visits the directory `top`, a path below the open directory `root`, and the directories below `top` that the visitor
+// adds to `further`. A directory is visited before its subdirectories. Symlinks are not followed. Skips a directory
+// that another process removes or replaces during the walk. Errors: that of the visitor; otherwise the first error of a
+// directory that could not be read, after all others were visited.
 Status walk_tree(int root, const std::string& top, const VisitDirectory& visit);
 
 // Whether `entry`, a name in the open directory `directory`, is a directory. Stats the object if the

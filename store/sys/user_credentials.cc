@@ -29,7 +29,8 @@ bool keeps_blocks(int fd) {
 
 __user_cap_header_struct header() { return {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0}; }
 
-// Whether setfsuid(2) keeps the thread's capabilities. Only the main thread changes this, before it starts any other.
+// Whether setfsuid(2) keeps the thread's capabilities. Only the main thread changes this setting, before it starts any
+// other thread.
 bool setfsuid_keeps_capabilities() {
   thread_local const bool keeps = (::prctl(PR_GET_SECUREBITS) & SECBIT_NO_SETUID_FIXUP) != 0;
   return keeps;
@@ -58,8 +59,8 @@ UserCredentials::UserCredentials(int fd) {
 
 UserCredentials::~UserCredentials() {
   if (!is_changed_) return;
-  // If setfsuid(2) has dropped capabilities, this gives the thread all capabilities for file systems that it is permitted
-  // to have (capabilities(7)).
+  // If setfsuid(2) has dropped capabilities, this call gives the thread all file-system capabilities in its permitted
+  // set (capabilities(7)).
   (void)::setfsuid(0);
   if ((before_[0].effective & kResource) != 0) set_capabilities(before_);
 }

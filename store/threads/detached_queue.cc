@@ -20,7 +20,8 @@ struct DetachedQueue::Shared {
 
   Mutex mutex;  // not held while a task runs
   CondVar ended;
-  std::deque<Task> tasks GUARDED_BY(mutex);  // the front task runs; it is removed when it has ended
+  // The front task is running; it is removed when it ends.
+  std::deque<Task> tasks GUARDED_BY(mutex);
   bool stopping GUARDED_BY(mutex) = false;
 };
 

@@ -46,7 +46,7 @@ struct ReadyIds {
   std::size_t count = 0;
 };
 
-// Finds some descriptors that are ready; the others stay ready. Allocates nothing.
+// Returns the ids of up to kMostEvents ready descriptors; the others stay ready. Allocates nothing.
 ReadyIds ready_ids(int events, int timeout_ms) {
   ReadyIds ready;
   const int count = ::epoll_wait(events, ready.events.data(), kMostEvents, timeout_ms);
@@ -161,7 +161,7 @@ std::uint64_t EventLoop::next_due(std::uint64_t after, Clock::time_point now) co
   return 0;
 }
 
-// Does nothing if the task has ended meanwhile.
+// Does nothing if the task has been stopped.
 void EventLoop::call(std::uint64_t serial) {
   Task* task = nullptr;
   {

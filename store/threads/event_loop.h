@@ -14,7 +14,7 @@
 namespace cacheshim {
 
 // One thread that does the short recurring work of several services: at a set time, after a call to wake(), or once a
-// descriptor is readable. Work that may block for long needs a thread of its own (TaskQueue). Thread-safe, except
+// descriptor is readable. Work that may block for long needs its own thread (TaskQueue). Thread-safe, except
 // EventLoop::start() and EventLoop::stop().
 class EventLoop {
  public:

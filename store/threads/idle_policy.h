@@ -14,14 +14,14 @@ bool set_policy(pid_t thread, int policy);
 bool may_leave_idle_policy();
 
 // While this object exists, the calling thread runs only on a core that no other thread needs. Does nothing if the
-// thread may not leave SCHED_IDLE again, or has a policy other than SCHED_OTHER. Hold no lock meanwhile.
+// thread may not leave SCHED_IDLE again, or has a policy other than SCHED_OTHER. Hold no lock while this object exists.
 class IdlePolicy {
  public:
   IdlePolicy();
   ~IdlePolicy();
-  // Lets two kinds of threads use the core that would otherwise wait until the scheduler's slice ends, after about 3 ms:
-  // other SCHED_IDLE threads, and threads that call sched_yield(2) while they poll, such as receivers (ReceiveLoop).
-  // Call it about every 0.1 ms.
+  // Yields the core to two kinds of threads: other SCHED_IDLE threads, and threads that call sched_yield(2) while they
+  // poll, such as receivers (ReceiveLoop). Without this call, they would wait until this thread's time slice ends,
+  // after about 3 ms. Call it about every 0.1 ms.
   void give_way() const;
   IdlePolicy(const IdlePolicy&) = delete;
   IdlePolicy& operator=(const IdlePolicy&) = delete;

@@ -9,9 +9,8 @@
 #include "store/threads/lock_ranks.h"
 #include "store/threads/thread_annotations.h"
 
-// The standard library's mutexes and condition variable, for clang's thread safety analysis and for
-// the check of the lock order (lock_ranks.h). Without this check they are as fast as the standard
-// library's.
+// Wrappers of the standard library's mutexes and condition variable, for Clang's thread safety analysis and the check
+// of the lock order (lock_ranks.h). In builds without this check, they are as fast as the wrapped types.
 namespace cacheshim {
 
 // Wraps std::mutex. The default rank is for a mutex under which no other lock is taken.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Annotations for Clang's thread safety analysis: they say which lock protects what, and which function
-// needs or takes a lock. `clang -Wthread-safety` checks them (scripts/test, stage `locks`); for other
-// compilers the macros are empty. Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+// Annotations for Clang's thread safety analysis: they state which lock protects which data, and which locks a function
+// needs or takes. `clang -Wthread-safety` checks them (scripts/test, stage `locks`); for other compilers the macros are
+// empty. Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #ifdef __clang__
 #define THREAD_ANNOTATION(annotation) __attribute__((annotation))
 #else
