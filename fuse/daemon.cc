@@ -79,10 +79,6 @@ void give_up_capabilities(const OwnerMode& owners) {
                std::strerror(dropped.error().code()));
 }
 
-std::string shown_path(const DaemonOptions& options) {
-  return options.shown_path.empty() ? options.mount_point : options.shown_path;
-}
-
 // Returns the directory that log messages show as served: the topmost lower directory of a plain overlay, otherwise the
 // store.
 std::string served_directory(const DaemonOptions& options) {
@@ -181,7 +177,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   (void)::umask(0);  // the daemon applies each caller's umask itself
   // Requests queue in the kernel until session.start(). `on_ready` runs before any thread starts, because the caller
   // may replace the logger.
-  spdlog::info("serving '{}' at '{}'", served_directory(options), shown_path(options));
+  spdlog::info("serving '{}' at '{}'", served_directory(options), options.mount_point);
   on_ready();
   mount.start(session.device(), [&](const Baton& baton) { filesystem.names.reap(baton); });
   spdlog::info("changes outside the mount are detected by: {}", to_string(mount.timeouts.watch_mode()));
@@ -240,7 +236,7 @@ std::string layers_path(const DaemonOptions& options) {
 
 MountOptions mount_options_of(const DaemonOptions& options, std::string routes,
                               const DirectAccess* direct) {
-  return {.shown_path = shown_path(options),
+  return {.mount_point = options.mount_point,
           .layers_dir = layers_path(options),
           .store_dir = options.store_dir,
           .run_dir = options.run_dir,
@@ -284,7 +280,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const MountEvents events{.on_mounted =
                                [&] {
                                  if (!options.is_store_read_only) {
-                                   record_mount_path(store, mount.options.shown_path);
+                                   record_mount_path(store, mount.options.mount_point);
                                  }
                                  if (run_directory) announce(*run_directory, options);
                                },
@@ -307,7 +303,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   const Store store = Store::bare(std::move(directories.lowers.front()));
   const std::vector<Profile> no_profiles;
   Mount mount(store, no_profiles,
-                        {.shown_path = shown_path(options),
+                        {.mount_point = options.mount_point,
                          .layers_dir = "",
                          .store_dir = "",
                          .run_dir = options.run_dir,

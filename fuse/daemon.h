@@ -43,8 +43,6 @@ struct DaemonOptions {
   bool is_store_read_only = false;   // no records, layers or publishing
   std::string mount_point;           // absolute, without symlinks; exists
   std::string source = "cacheshim";  // shown as the source in mountinfo; not empty
-  // The path at which users see the mount; empty: mount_point.
-  std::string shown_path;
   std::string run_dir;  // absolute; created if missing; empty: no run directory
   std::vector<Profile> profiles;
   std::string cuda_defaults;  // common/cuda_defaults.h, for the processes of jobs

@@ -16,7 +16,7 @@
 namespace cacheshim {
 
 struct MountOptions {
-  std::string shown_path;  // where users see the mount
+  std::string mount_point;  // where users see the mount
   std::string layers_dir;  // for answers of the control directory; "" if there are no layers
   std::string store_dir;
   std::string run_dir;

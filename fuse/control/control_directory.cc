@@ -93,7 +93,7 @@ std::string status_json(Mount& mount) {
   json["version"] = CACHESHIM_VERSION;
   json["store"] = options.store_dir;
   json["layers"] = options.layers_dir;
-  json["mount"] = options.shown_path;
+  json["mount"] = options.mount_point;
   json["run_dir"] = options.run_dir;
   json["pid"] = ::getpid();
   json["started"] = mount.started;

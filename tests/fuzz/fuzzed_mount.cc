@@ -139,7 +139,7 @@ LimitValues fuzzed_limits() {
 }
 
 MountOptions fuzzed_options(const Scratch& scratch) {
-  return {.shown_path = "/nowhere",
+  return {.mount_point = "/nowhere",
           .layers_dir = scratch / "store/.cacheshim/layers",
           .store_dir = scratch / "store",
           .run_dir = "",

@@ -79,7 +79,7 @@ class FuseKernelTest : public ::testing::Test {
     return profiles;
   }
   static MountOptions options(const Scratch& scratch) {
-    return {.shown_path = "/nowhere",
+    return {.mount_point = "/nowhere",
             .layers_dir = scratch / "store/.cacheshim/layers",
             .store_dir = scratch / "store",
             .run_dir = "",
