@@ -24,11 +24,12 @@ namespace {
 // How long files stay in trash on a network file system. Another machine may have one of these files open, and removing
 // the file would make that machine's descriptor stale.
 constexpr std::time_t kTrashKeepSeconds = 3600;
-constexpr std::size_t kMostUses = 256;  // how many files may wait for a new access time; each holds a descriptor
+// The maximum number of files that wait for a new access time. Each takes a descriptor.
+constexpr std::size_t kMostUses = 256;
 
-// Sets the access time of an O_PATH descriptor's file to the current time; `st`: the file's attributes. First reads a
-// byte: if the file system then sets the time, the ctime stays unchanged. If it does not (noatime, relatime), calls
-// utimensat(2), which requires that the daemon own the file or have CAP_FOWNER. Ignores errors.
+// Sets the access time of the file of `object`, an O_PATH descriptor, to the current time. `st`: the file's attributes.
+// First reads a byte: if the file system then updates the access time, the ctime stays unchanged. Otherwise (noatime,
+// relatime), calls utimensat(2), for which the daemon must own the file or have CAP_FOWNER. Ignores errors.
 void set_access_time(int object, const struct stat& st) {
   if (const auto file = sys::reopen(object, O_RDONLY | O_NONBLOCK)) {
     char byte = 0;
@@ -54,10 +55,10 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
                                          : nullptr),
       is_base_local_(is_local_file_system(store.base())) {}
 
-// Eviction depends on access times. A file's access time does not change when the kernel answers a read from the
-// mount's page cache, or if the file system is mounted noatime. So the daemon sets the access time.
+// Eviction depends on access times. The file system does not update a file's access time if the kernel answers a read
+// from the mount's page cache, or if the file system is mounted with noatime. So the daemon sets the access time.
 //
-// Setting the time takes the inode lock. Any user who may read the file can hold this lock indefinitely: FIEMAP writes
+// utimensat(2) takes the inode lock. Any user who may read the file can keep this lock held indefinitely: FIEMAP writes
 // its result to a buffer with the lock held, and the buffer may be a mapping of a file whose file system never returns
 // the data. So a separate thread sets the time.
 void StoreKeeper::note_use(int fd, const struct stat& st, int flags) {
@@ -68,7 +69,7 @@ void StoreKeeper::note_use(int fd, const struct stat& st, int flags) {
   if (!opened) return;
   const auto set_time = [file = std::make_shared<const UniqueFd>(*std::move(opened)), st](
                             const auto&) { set_access_time(file->get(), st); };
-  (void)uses_.try_post(set_time, kMostUses);  // if this fails, a later use is recorded
+  (void)uses_.try_post(set_time, kMostUses);  // if the queue is full, a later use sets the time
 }
 
 std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {
@@ -121,7 +122,7 @@ void StoreKeeper::tend() {
       end_abandoned_layers(store_.layers(), node_name(), started_, options_.layer_keep.count());
   if (ended > 0) spdlog::info("{} layers that no daemon holds were ended", ended);
   sweep_ended_layers(store_.layers(), options_.layer_keep.count(), sweeping());
-  // One round serves the daemons of all machines.
+  // If several machines share the base, one round suffices for all their daemons.
   if (!is_base_local_ && store_.has_evicted_within(options_.interval)) return;
   if (options_.limits.are_set()) {
     const auto collected = collect_garbage(/*dry_run=*/false);

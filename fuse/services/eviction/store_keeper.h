@@ -30,7 +30,7 @@ class StoreKeeper {
     EvictionLimits limits;
     std::chrono::seconds interval;    // the time between two maintenance rounds
     std::chrono::seconds layer_keep;  // how long the layers of ended jobs are kept
-    bool is_tended = true;            // false: there is no store, only plain directories
+    bool is_tended = true;            // false: the mount has no store, only plain directories
     bool verifies_on_open = false;
   };
 
@@ -41,20 +41,21 @@ class StoreKeeper {
   // `is_local`: no other machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // Both functions can take a long time. Errors of collect_garbage() and of a repair: EWOULDBLOCK while another daemon
-  // or request collects garbage or repairs.
+  // collect_garbage() and verify() can take a long time. Errors of collect_garbage(), and of verify() with `repair`:
+  // EWOULDBLOCK while another daemon or request collects garbage or repairs.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress,
                               const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(FairQueue& tasks);
-  // Call when the daemon ends. Stops the removal of directory trees, which can take a long time if jobs have made many
-  // files. The next daemon continues the removal.
+  // Call when the daemon ends. Stops the removal of directory trees, which can take a long time if jobs have created
+  // many files. The next daemon continues it.
   void stop_sweeping() { is_ending_ = true; }
 
-  // Call when a file of the base has been opened with `flags`. Sets the file's access time, on which eviction depends,
-  // to the current time if its access and modification times are both older than kUseGrainSeconds. Does so on a
-  // separate thread, soon. Does nothing with O_NOATIME. May be called with the overlay's mutex held.
+  // Call when a file of the base has been opened with `flags`. If the file's access and modification times are both
+  // older than kUseGrainSeconds, sets its access time, on which eviction depends, to the current time. A separate
+  // thread does this soon afterwards. Does nothing if `flags` contains O_NOATIME. May be called with the overlay's
+  // mutex held.
   void note_use(int fd, const struct stat& st, int flags);
   bool verifies_on_open() const { return verifier_ != nullptr; }
   // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process sees the entry. If

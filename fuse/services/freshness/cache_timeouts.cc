@@ -13,7 +13,7 @@ namespace cacheshim {
 namespace {
 
 // A process may still be writing to a base file that changed recently. The daemon learns of the writes only when the
-// writer closes the file, so the kernel's cached attributes of a recently changed file expire soon.
+// writer closes the file, so the kernel may cache the attributes of such a file only for a short time.
 constexpr time_t kSettleSeconds = 5;
 
 bool has_settled(const struct stat& st) {
@@ -38,16 +38,16 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, late, job.views.claim.is_made()};
 }
 
-// Whether invalidations in the job's view are late (LateOwners). Checks only the first view's owner: a job with several
-// views is shared by several uids, and the kernel caches no names or attributes of a shared job.
+// Whether invalidations in the job's view are late (LateOwners). Checks only the owner of the first view: a job that
+// has several views is shared by several uids, and for such a job the kernel caches nothing anyway.
 bool CacheTimeouts::is_late(const Job& job) const {
   const Notifier& notifier = invalidation_.notifier();
   return notifier.is_any_late() && notifier.is_late(job.views.owner().value_or(kNoOwner));
 }
 
-// Uids that share a job must see each other's changes without invalidations, so the kernel caches no names or
-// attributes of a shared job. For other jobs, the layer's names get kLongTimeout, because only this daemon changes the
-// layer.
+// The kernel caches no names or attributes of a job that several uids share, because the uids must see each other's
+// changes without invalidations. For other jobs, the layer's names get kLongTimeout, because only this daemon changes
+// the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
   if (lookup.late || is_late(*lookup.job)) return 0;
@@ -56,8 +56,8 @@ double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found)
   // another second.
   if (found == nullptr && !is_local_) return 0;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
-  // Absent names get kLongTimeout only if the daemon can expire all names at once: after lost events or the rename of a
-  // directory, it cannot list the absent names that the kernel has cached.
+  // The daemon cannot list the absent names that the kernel has cached. So absent names get kLongTimeout only if the
+  // daemon can expire all names at once, which it must do after events were lost or a directory was renamed.
   const bool can_expire = found != nullptr || invalidation_.notifier().knows_epoch();
   return lookup.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
@@ -74,8 +74,8 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
 }
 
 // Whether the kernel may write to the file through a mapping, without a request to the daemon. Such a write still
-// changes st_mtime and st_ctime. The overlay's lock, which the caller holds, keeps other threads from opening the file
-// for writing.
+// changes st_mtime and st_ctime. The caller holds the overlay's lock, so no other thread can open the file for writing
+// during the check.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
@@ -84,7 +84,7 @@ bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const F
   if (!path) return true;
   const auto can_be_written = [&]() REQUIRES_SHARED(lookup.job->overlay.mutex()) {
     const auto file = lookup.job->overlay.open(*path, O_RDONLY);
-    return !file || sys::can_be_written(file->fd.get());  // assumes yes if the open has failed
+    return !file || sys::can_be_written(file->fd.get());  // if the open has failed, assume that it can
   };
   return io_modes_.check_may_be_written(encode(ref), can_be_written);
 }

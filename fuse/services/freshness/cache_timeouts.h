@@ -31,7 +31,7 @@ class CacheTimeouts {
   CacheTimeouts(Invalidation& invalidation, const NodeTable& nodes, IoModes& io_modes)
       : invalidation_(invalidation), nodes_(nodes), io_modes_(io_modes) {}
 
-  // Call before any other method. `lowers`: a descriptor of the base, or those of a plain overlay's lower directories.
+  // Call before any other method. `lowers`: descriptors of the base or, for a plain overlay, of its lower directories.
   // `is_local`: no other machine changes them.
   void watch(EventLoop& loop, const std::vector<int>& lowers, WatchMode mode, bool is_local);
   void stop() { watch_.reset(); }
@@ -40,7 +40,7 @@ class CacheTimeouts {
   // Reads the change counter of the directory, and ensures that the directory is watched, if
   // possible. Call before the lookup in the base.
   DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
-  // Returns the timeout of a name. `found`: the object that its lookup has found; null if there is none.
+  // Returns the timeout of a name. `found`: the object that the lookup has found; null if there is none.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;
   double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
       REQUIRES_SHARED(lookup.job->overlay.mutex());

@@ -8,10 +8,9 @@
 
 namespace cacheshim {
 
-// If a node is invalidated while the kernel waits for its attributes, the kernel drops the answer
-// and checks permissions with the old attributes. So invalidate() skips the node of this request,
-// and later requests whose replies contain a node's attributes are answered without waiting for the
-// invalidation.
+// If the daemon invalidates a node while the kernel waits for that node's attributes, the kernel discards the
+// attributes in the reply and checks permissions against the old ones. So invalidate() skips the node of this request,
+// and the daemon answers later requests for a node's attributes without waiting for the invalidation.
 void ClaimInvalidation::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.views.claim.begin_invalidation()) {
     tasks_.post([this, job = job.shared_from_this(), asked, answer = std::move(answer)] {

@@ -10,21 +10,21 @@
 
 namespace cacheshim {
 
-// Handles the claim of a job's view by the first user other than root. The kernel may have cached attributes of the
-// view that show the daemon's user as the owner. The daemon invalidates them before that user gets the first answer, so
-// that the user's next calls see the new attributes. Only attributes have changed, and the kernel invalidates
-// attributes without waiting for a lock. So the answer can wait for the invalidation, whatever locks its request holds.
-// The invalidation can take a long time if the kernel has cached much of the view; therefore a separate thread sends
-// it. Thread-safe.
+// Invalidates cached attributes when the first user other than root claims a job's view. Until then, the view's
+// attributes show the daemon's user as the owner, and the kernel may have cached them. The daemon invalidates them
+// before it answers that user's first request, so the user's next calls see the new owner. The answer can wait for
+// this, whatever locks its request holds: only attributes have changed, and the kernel invalidates attributes without
+// waiting for a lock. If the kernel has cached much of the view, the invalidation takes a long time, so a separate
+// thread sends it. Thread-safe.
 class ClaimInvalidation {
  public:
   ClaimInvalidation(const NodeTable& nodes, const Invalidation& invalidation)
       : nodes_(nodes), invalidation_(invalidation) {}
 
-  // Calls `answer` once the old attributes are invalidated; immediately if that is not needed, or
-  // if `asked` is not 0 and another request has begun the invalidation. `answer` replies to the
-  // request by which a caller enters a job's view. `asked`: the node whose attributes the reply
-  // contains; 0 if it is the view's root, or if there is none.
+  // Call for a request by which a caller enters a job's view; `answer` sends the reply. Calls `answer` once the old
+  // attributes are invalidated. Calls it immediately if no invalidation is needed, or if `asked` is not 0 and another
+  // request has already begun the invalidation. `asked`: the node whose attributes the reply contains; 0 if the reply
+  // contains none, or those of the view's root.
   void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
@@ -34,7 +34,7 @@ class ClaimInvalidation {
 
   const NodeTable& nodes_;
   const Invalidation& invalidation_;
-  TaskQueue tasks_{1};  // a single thread, so that claims are serialized
+  TaskQueue tasks_{1};  // a single thread, to serialize claims
 };
 
 }  // namespace cacheshim

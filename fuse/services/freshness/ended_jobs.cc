@@ -33,7 +33,8 @@ EndedJobs::Clock::time_point EndedJobs::tend() {
 void EndedJobs::forget() {
   auto left = parts_.jobs.forget_ended(parts_.limits);
   if (left.empty()) return;
-  // Each pass begins with a different job: otherwise, the same jobs could fill the batch in every pass.
+  // Each pass begins with a different job. Otherwise the same jobs could fill the batch in every pass, and the others
+  // would never be forgotten.
   const auto first = static_cast<std::ptrdiff_t>(passes_++ % left.size());
   std::rotate(left.begin(), left.begin() + first, left.end());
   std::vector<Notice> notices;
@@ -44,7 +45,8 @@ void EndedJobs::forget() {
   request();
 }
 
-// The names in a view come before those of the view itself, because the kernel forgets no directory with cached names.
+// Adds the names in a view before the names of the view itself, because the kernel does not forget a directory that has
+// cached names.
 void EndedJobs::add_names_of(const Job& job, std::vector<Notice>& notices) const {
   const NodeNames& names = parts_.nodes.names();
   const std::size_t slots = job.views.count();
@@ -63,13 +65,13 @@ void EndedJobs::add_names_of(const Job& job, std::vector<Notice>& notices) const
     const std::string name = fmt::format("{}@{}", job.id, job.views.owner(view).value_or(0));
     add({job.view_root, view}, jobs, name, notices);
   }
-  // The symlink .jobs/<job>, which exists in a job of several users, and the file that describes the job.
+  // The symlink .jobs/<job>, which exists if several users share the job, and the file that describes the job.
   add({names.find(jobs.node, job.id + "@"), 0}, jobs, job.id, notices);
   const NodeRef files{names.find(names.find(kRootNode, kControlName), "jobs"), 0};
   add({names.find(files.node, job.id), 0}, files, job.id, notices);
 }
 
-// Adds a notice that makes the kernel forget the node. Before Linux 6.18, the notice names the node's entry in
+// Adds a notice that makes the kernel forget the node. Before Linux 6.18, the notice contains the node's name in
 // `directory`, and the kernel takes the lock of `directory`.
 void EndedJobs::add(NodeRef node, NodeRef directory, const std::string& name,
                     std::vector<Notice>& notices) const {

@@ -17,9 +17,9 @@
 namespace cacheshim {
 
 // Makes JobTable forget jobs that have ended (JobTable::forget_ended()). JobTable must keep a job as long as the kernel
-// knows names of its view, and the kernel keeps each name that it has looked up until it needs the memory. So this
-// object makes the kernel forget these names, and a later pass forgets the job. A job stays as long as a process uses
-// its view, for example as its working directory or through an O_PATH descriptor.
+// has cached names of its view, and the kernel caches each name until it needs the memory. So this object makes the
+// kernel forget the names in one pass, and makes JobTable forget the job in a later pass. A job stays as long as a
+// process uses its view, for example as the process's working directory or through an O_PATH descriptor.
 //
 // Before Linux 6.18, once the kernel has forgotten a view's names, a process whose working directory is in the view
 // gets ENOENT from getcwd(3) until the view is looked up again.
@@ -27,7 +27,7 @@ class EndedJobs {
  public:
   using Clock = EventLoop::Clock;
   static constexpr std::chrono::seconds kInterval{2};
-  static constexpr std::size_t kBatch = 16384;  // the approximate maximum of names per pass
+  static constexpr std::size_t kBatch = 16384;  // the approximate maximum number of names per pass
 
   // All must outlive this object. The work runs on `tasks`.
   struct Parts {

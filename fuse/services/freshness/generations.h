@@ -9,10 +9,10 @@
 
 namespace cacheshim {
 
-// Counts the changes to the base per directory. The kernel must not cache an answer that was
-// computed before a change but reaches the kernel after the invalidation; the counters identify
-// such answers. Directories whose hashes collide share a counter; at worst the kernel caches an
-// answer for a shorter time than possible. Thread-safe.
+// Counts the changes to the base per directory. The kernel must not cache an answer that the daemon computed before a
+// change if the answer reaches the kernel after the invalidation. The daemon detects such an answer because the counter
+// has changed in the meantime. Directories whose hashes collide share a counter; a collision can only shorten the time
+// for which the kernel caches an answer. Thread-safe.
 class Generations {
  public:
   std::uint64_t of(std::string_view directory) const { return counter(directory) + all_; }

@@ -11,11 +11,11 @@
 
 namespace cacheshim {
 
-// The directories whose locks are held by requests that wait for a long operation of the daemon. If one of these
-// requests blocks an invalidation, the user who made the request is not at fault. Thread-safe.
+// The directories that the kernel has locked for requests that wait for a long operation of the daemon. If such a lock
+// blocks an invalidation, the user who made the request is not to blame. Thread-safe.
 class HeldDirectories : public std::enable_shared_from_this<HeldDirectories> {
  public:
-  // The directories count as held while the result exists.
+  // The directories count as held until the result is destroyed.
   std::shared_ptr<void> hold(std::vector<Notice::DirectoryId> directories) {
     {
       const MutexLock lock(mutex_);

@@ -22,8 +22,8 @@ Notice node_notice(NodeId node, uid_t owner) { return {node, {}, Notice::Kind::k
 
 Notice epoch_notice() { return {0, {}, Notice::Kind::kEpoch}; }
 
-// Returns the changes for removed paths. Each path counts as the name of a directory, because the removal of a
-// directory removes all names below it, including those that the daemon does not list.
+// Returns the changes that the removal of these paths makes. Treats each path as that of a directory: the removal of a
+// directory also removes all names below it, including names that `gone` does not list.
 std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
   std::vector<BaseChange> changes;
   for (const std::string& path : gone) {
@@ -35,8 +35,8 @@ std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
 
 }  // namespace
 
-// Returns the jobs whose views the kernel has looked up. The others need no invalidations, and they may be many: a user
-// can begin hundreds of jobs, and jobs that have ended stay in the table.
+// Returns the jobs whose views the kernel has looked up. The other jobs need no invalidations, and there may be many of
+// them: a user can begin hundreds of jobs, and ended jobs stay in the table.
 std::vector<std::shared_ptr<Job>> Invalidation::known_jobs() const {
   std::vector<std::shared_ptr<Job>> jobs = jobs_.all();
   std::erase_if(jobs, [this](const auto& job) { return !nodes_.is_looked_up(job->view_root); });
@@ -65,8 +65,8 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
   notifier_->post(std::move(notices), held, std::move(done));
 }
 
-// No thread may wait for this invalidation. It may itself wait for pages of the other views, which
-// a write locks until the daemon has answered the write.
+// No thread may wait for this invalidation: the invalidation may itself wait for the lock of a page in another view,
+// and a write holds this lock until the daemon has answered it.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   if (!job.views.shares_uids()) return;
   Notices notices;
@@ -106,8 +106,8 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
     moved = moved || change.kind == BaseChange::Kind::kDirectoryName;
   }
   if (direct_ != nullptr) direct_->changes.count();
-  // If a directory has moved, all names below it have moved too, whether the kernel knew them or
-  // not.
+  // If a directory has moved, all names below it have changed too, including names that a lookup has just found but the
+  // kernel has not cached yet.
   if (moved || lost) generations_.change_all();
   Notices notices;
   if (moved || lost) notices.push_back(epoch_notice());
@@ -144,8 +144,8 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
   return notices;
 }
 
-// Returns the invalidations in the publisher's own view. This view now shows the other names that the base has in the
-// entry's directories; the layer hid them before. It also shows the base's files in place of the job's copies.
+// Returns the invalidations in the publisher's own view. This view now shows the base's files in place of the job's
+// copies. It also shows the other names that the base has in the entry's directories, which the layer hid before.
 Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
                                                          const Job& job) const {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
@@ -202,8 +202,8 @@ void Invalidation::gone_and_wait(const std::vector<std::string>& paths) {
   if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
 }
 
-// The answer must come before the invalidations of names in the directory, which wait for the
-// directory's lock until the request is answered.
+// The kernel holds the directory's lock until it gets the answer, and invalidations of names in the directory wait for
+// this lock. So these invalidations follow the answer.
 void Invalidation::gone_before_answer(const std::vector<std::string>& paths, NodeId directory,
                                       Done answer) {
   if (paths.empty()) return answer();
@@ -218,7 +218,7 @@ void Invalidation::gone_before_answer(const std::vector<std::string>& paths, Nod
   notifier_->post(std::move(later), {}, [] {});
 }
 
-// The kernel may have cached any name that the layer hid, so all names are invalidated.
+// Invalidates all names, because the kernel may have cached any name that the layer contained or hid.
 Invalidation::Done Invalidation::layer_dropped(const Job& job) {
   Notices notices{epoch_notice()};
   add_all(job, notices);

@@ -15,8 +15,8 @@
 
 namespace cacheshim {
 
-// Finds the names and nodes that a change affects in each view, and has the Notifier invalidate
-// them. The change is made by the daemon, or by another process and then reported by BaseWatch.
+// Finds the names and nodes that a change affects in each view, and has the Notifier invalidate them. The daemon makes
+// the change itself, or BaseWatch reports the change of another process.
 class Invalidation final : public Invalidator {
  public:
   // All must outlive this object; `direct` may be null.
@@ -35,17 +35,17 @@ class Invalidation final : public Invalidator {
   const Generations& generations() const { return generations_; }
 
   void base_changed(const std::vector<BaseChange>& changes);
-  // Call when a name of the job's view has changed, and the kernel does not know this, or has cached the name with too
-  // long a timeout. Calls `done` as Notifier::post() does.
+  // Call when a name in the job's view has changed, if the kernel does not know about the change or has cached the name
+  // with too long a timeout. Calls `done` as Notifier::post() does.
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});
-  // Call when a file's data or attributes have changed through the view `slot`. Invalidates them in the job's other
-  // views, without waiting.
+  // Call when a process has changed a file's data or attributes through the view `slot`. Invalidates them in the job's
+  // other views. Does not block.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // As gone(), for a request that holds the kernel's lock of `directory`. Invalidations of names in `directory` wait
-  // until the kernel gets the reply. So gone_before_answer() calls `answer` before these invalidations, and after all
-  // others.
+  // As gone(), for a request for which the kernel holds the lock of `directory`. The kernel delays invalidations of
+  // names in `directory` until it gets the reply. So gone_before_answer() sends these invalidations after calling
+  // `answer`, and all others before.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   std::shared_ptr<void> hold(std::vector<NodeId> directories) override {

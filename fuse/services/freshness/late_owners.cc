@@ -53,7 +53,7 @@ LateOwners::State LateOwners::queue_if_late(const Notice& notice) {
   return found;
 }
 
-// Returns false if no invalidation is queued by `end`, or after stop().
+// Waits until an invalidation is queued. Returns false if none is queued by `end`, and after stop().
 bool LateOwners::wait_for_notice(Owner& owner, Clock::time_point end) {
   while (!stopping_ && owner.queued.empty()) {
     if (!owner.news.wait_until(mutex_, end) && owner.queued.empty()) return false;
@@ -71,7 +71,7 @@ void LateOwners::adopt_queues(Owner& owner) {
 
 void LateOwners::serve(uid_t owner, const NoticeWriter& writer) {
   ReleasableMutexLock lock(mutex_);
-  Owner& late = owners_.at(owner);  // stays while it has a thread
+  Owner& late = owners_.at(owner);  // an owner is not removed while it has a thread
   const Clock::time_point end = Clock::now() + late.remains;
   for (;;) {
     const bool is_over = !wait_for_notice(late, end);

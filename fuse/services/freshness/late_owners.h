@@ -12,17 +12,17 @@
 
 namespace cacheshim {
 
-// The users whose views the daemon invalidates late, because one of their processes delays an invalidation.
+// The users whose views the daemon invalidates late, because one of their processes blocks an invalidation.
 //
-// A process can delay an invalidation for as long as it likes: getdents(2) holds the lock of the directory while it
-// copies names to the process, and the buffer may be a mapping of a file whose file system never returns the data. The
-// kernel then blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the
-// wait. So a thread that has waited too long (NoticeQueue) serves only this user's views from then on, and nobody else
-// waits for it. Until the user's invalidations complete in time again, and for a while after,
+// A process can block an invalidation for as long as it likes: getdents(2) holds the directory's lock while it copies
+// names to the process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel
+// then blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the wait.
+// So a thread that has waited too long (NoticeQueue) serves only this user's views from then on, and no other user
+// waits for it. Until the user's invalidations complete in time again, and for a while after that,
 // - the invalidations in the user's views go to a queue, which that thread sends;
 // - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
 //   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, these names expire within a minute).
-// The user's own processes may thus see old attributes or listings; all other processes see every change as before.
+// So the user's own processes may see old attributes or listings, while all other processes see every change as before.
 //
 // Thread-safe.
 class LateOwners {
@@ -33,25 +33,25 @@ class LateOwners {
   enum class State : std::uint8_t {
     kInTime,
     kLate,
-    kAmongAll,  // kMost other users are late: until one of them is in time, all users count as late
+    kAmongAll,  // kMost other users are late; while that is so, all users count as late
   };
 
   // `shortest`: how long a user remains late after a process has blocked an invalidation. If the user is late again
-  // within kMemory, this time doubles, up to kLongest. So even if a user's processes block invalidations repeatedly,
-  // the user delays others less and less often.
+  // within kMemory, this time doubles, up to kLongest. So a user whose processes block invalidations again and again
+  // delays other users less and less often.
   explicit LateOwners(Clock::duration shortest = std::chrono::seconds(1)) : shortest_(shortest) {}
 
   bool any() const { return late_ > 0; }
   bool is_late(uid_t owner) const EXCLUDES(mutex_);
 
   enum class Cause : std::uint8_t { kProcess, kRequest };
-  // Call when a thread that sends an invalidation in a view of this user is blocked. `cause`: what blocks the thread,
-  // either a process of the user (kProcess), or a request of the user that itself waits for the daemon (kRequest). The
+  // Call when a thread is blocked while it sends an invalidation in a view of this user. `cause`: whether a process of
+  // the user blocks the thread (kProcess), or a request of the user that itself waits for the daemon (kRequest). The
   // thread calls serve() once it is no longer blocked. Returns how long the user remains late from then on; zero if
   // only requests were the cause.
   Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
-  // If the owner of the invalidation's view is late, queues the invalidation for the thread that serves the owner.
-  // Drops the invalidation of a name if kMostNames invalidations are queued. Returns the owner's state.
+  // If the owner of the invalidation's view is late, queues the invalidation for the thread that serves the owner. But
+  // if kMostNames invalidations are queued, drops the invalidation of a name. Returns the owner's state.
   State queue_if_late(const Notice& notice) EXCLUDES(mutex_);
   // Sends the queued invalidations of the owner until the owner's remaining time (begin()) is over and the queue is
   // empty, or until stop().
@@ -79,8 +79,8 @@ class LateOwners {
   bool wait_for_notice(Owner& owner, Clock::time_point end) REQUIRES(mutex_);
 
   const Clock::duration shortest_;
-  // The number of owners with a thread. Sequentially consistent: set before the names of an owner are expired, read
-  // after the daemon has looked a name up.
+  // The number of owners with a thread. Sequentially consistent: written before the names of an owner are expired, and
+  // read after the daemon has looked up a name.
   std::atomic<std::size_t> late_{0};
   mutable Mutex mutex_;  // not held while an invalidation is sent
   std::map<uid_t, Owner> owners_ GUARDED_BY(mutex_);

@@ -29,9 +29,8 @@ NodePruner::Clock::time_point NodePruner::tend() {
   return EventLoop::kNever;
 }
 
-// Ends when the user is no longer near the limit, when no name is left to prune, or when the kernel has kept more than
-// half of the names that the daemon asked it to forget: processes then use these files in a way that the daemon cannot
-// see (O_PATH).
+// Stops when the user is no longer near the limit, or when no name is left to prune. Also stops when the kernel has
+// kept more than half of a batch: processes then use these files in a way that the daemon cannot see (O_PATH).
 void NodePruner::prune(const Job& job) const {
   UserAccount& account = account_of(job);
   while (account.is_near(Limit::kNodes)) {

@@ -14,11 +14,12 @@
 
 namespace cacheshim {
 
-// Makes the kernel forget names of files that no process has open, in the views of users who are near the limit of
-// nodes (max_nodes). The kernel keeps each name that it has looked up until it needs the memory, and until then the
-// daemon must keep the node of the name.
+// Makes the kernel forget names of files that no process has open, in the views of users who are near their limit of
+// nodes (max_nodes). The kernel caches each name that it has looked up until it needs the memory, and the daemon must
+// keep the node of each cached name.
 //
-// Only files are forgotten: a directory may be the working directory of a process, for which getcwd(3) would then fail.
+// The kernel must forget only files: a directory may be a process's working directory, and getcwd(3) would then fail in
+// that process.
 class NodePruner {
  public:
   using Clock = EventLoop::Clock;
@@ -40,7 +41,7 @@ class NodePruner {
   void request(const EventLoop::Task& task) {
     if (!is_requested_.exchange(true)) task.wake();
   }
-  // For an event loop: prunes the views that need it. Returns the time of the next call.
+  // Call from an event loop. Prunes the views that need it, on `tasks`. Returns when to call tend() again.
   Clock::time_point tend();
 
  private:

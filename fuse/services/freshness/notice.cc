@@ -57,7 +57,7 @@ void NoticeWriter::send_name(const Notice& notice, std::uint32_t flags) const {
   fuse_notify_inval_entry_out body{};
   body.parent = notice.directory;
   body.namelen = static_cast<std::uint32_t>(notice.name.size());
-  // The last word is `flags` since Linux 6.2, and was `padding` before; the position is the same.
+  // Since Linux 6.2, the last word is `flags`. Before, it was `padding`, at the same position.
   static_assert(sizeof body == 16);
   std::memcpy(reinterpret_cast<char*>(&body) + 12, &flags, sizeof flags);
   fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notice.name.size() + 1);
@@ -71,7 +71,7 @@ void NoticeWriter::send_node(Notice::DirectoryId node, std::int64_t offset) cons
   fuse_notify_inval_inode_out body{};
   body.ino = node;
   body.off = offset;
-  body.len = 0;  // to the last page
+  body.len = 0;  // up to the last page
   fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_INODE, sizeof body);
   iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}};
   (void)!::writev(fuse_fd_, parts, 2);

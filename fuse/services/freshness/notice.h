@@ -19,16 +19,16 @@ struct Notice {
   enum class Kind : std::uint8_t {
     kName,        // `name` in `directory`: the kernel must look it up again
     kForget,      // as kName; the kernel also forgets the name's node, unless it is in use
-    // The kernel forgets the node `directory`, which may be any node, unless it is in use or has cached names below it.
-    // Takes no lock of a directory. Requires kernel support (NoticeWriter::knows_prune()).
+    // The kernel forgets the node `directory` (here, a node of any kind), unless the node is in use or has cached names
+    // below it. Takes no directory's lock. Requires kernel support (NoticeWriter::knows_prune()).
     kPrune,
-    kNode,        // the attributes, and the data or listing, of the node `directory`, which may be any node
+    kNode,        // the attributes, and the data or listing, of the node `directory` (here, a node of any kind)
     kAttributes,  // as kNode, but only the attributes
     kEpoch,       // all names; requires kernel support (NoticeWriter::knows_epoch())
   };
 
-  // Whether the kernel may delay the invalidation as long as a process of `owner` holds the directory's lock, or the
-  // lock of a page of the node's data or listing.
+  // Whether the invalidation may block. The kernel delays it while a process of `owner` holds the lock of the
+  // directory, or of a page of the node's data or listing.
   bool can_block() const { return is_of_name() || kind == Kind::kNode; }
   bool is_of_name() const { return kind == Kind::kName || kind == Kind::kForget; }
   bool operator<(const Notice& other) const {
@@ -44,7 +44,7 @@ struct Notice {
 // Writes invalidations to /dev/fuse. Thread-safe.
 class NoticeWriter {
  public:
-  // The descriptor must stay open until the last call of send() has returned or is blocked.
+  // `fuse_fd` must stay open until the last call to send() has returned, or is blocked in the kernel.
   explicit NoticeWriter(int fuse_fd) : fuse_fd_(fuse_fd) {}
   virtual ~NoticeWriter() = default;
   NoticeWriter(const NoticeWriter&) = delete;
@@ -59,7 +59,7 @@ class NoticeWriter {
   bool knows_prune() const { return knows_prune_; }
 
   // Returns once the kernel has processed the invalidation. Ignores errors: ENOENT means that the kernel has cached
-  // nothing, and other errors have no remedy.
+  // nothing, and the daemon can do nothing about other errors.
   virtual void send(const Notice& notice) const;
 
  private:

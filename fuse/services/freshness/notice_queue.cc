@@ -31,7 +31,7 @@ std::shared_ptr<NoticeQueue> NoticeQueue::start(std::shared_ptr<const NoticeWrit
   return queue;
 }
 
-// The thread is detached, because stop() cannot join a blocked thread.
+// The thread is detached, because stop() must not wait for a thread that the kernel blocks.
 void NoticeQueue::start_thread() {
   std::thread([self = shared_from_this(), turn = turn_ + 1] { self->run(turn); }).detach();
   ++turn_;
@@ -105,7 +105,7 @@ bool NoticeQueue::replace_if_blocked(Clock::time_point now) {
                   error.what(), static_cast<int>(blocked.owner));
     return false;
   }
-  // Make the owner late before the kernel drops the names in the owner's views, so that the kernel does not cache new
+  // Mark the owner as late first. If the kernel dropped the names in the owner's views before that, it could cache new
   // names there afterwards.
   make_late(blocked, now);
   must_expire_all_ = true;
@@ -154,7 +154,7 @@ void NoticeQueue::run(std::uint64_t turn) {
 }
 
 void NoticeQueue::send_front(std::uint64_t turn) {
-  const std::shared_ptr<Batch> batch = queue_.front();  // stays in the queue: post() examines its notices
+  const std::shared_ptr<Batch> batch = queue_.front();  // stays in the queue, because post() checks its notices
   for (; batch->next < batch->notices.size(); ++batch->next) {
     Notice& notice = batch->notices[batch->next];
     if (defer(*batch, notice)) continue;
@@ -173,8 +173,8 @@ void NoticeQueue::send_front(std::uint64_t turn) {
   finish_front();
 }
 
-// Returns true if the invalidation must not be sent, because it could block. For a node of a late user, limits the
-// invalidation to the node's attributes, which cannot block, and returns false.
+// Returns true if the invalidation must not be sent now, because it could block and the view's owner is late. For a
+// node of a late owner, reduces the invalidation to the node's attributes, which cannot block, and returns false.
 bool NoticeQueue::defer(Batch& batch, Notice& notice) {
   if (!notice.can_block()) return false;
   const LateOwners::State state = late_->queue_if_late(notice);
@@ -199,7 +199,7 @@ void NoticeQueue::finish_front() {
     Repeat repeat{Clock::now() + kRepeatAfter, {}};
     for (Notice& notice : batch.notices) {
       if (notice.kind != Notice::Kind::kName) continue;
-      // A blocked thread may still read its notice.
+      // If the batch is late, copies the notice, because a blocked thread may still be reading it.
       repeat.notices.push_back(batch.in_time ? std::move(notice) : notice);
     }
     if (!repeat.notices.empty()) repeats_.push_back(std::move(repeat));
@@ -207,7 +207,7 @@ void NoticeQueue::finish_front() {
   queue_.pop_front();
 }
 
-// Appends the due repeats to the queue, where post() finds them like any other notice.
+// Appends the due repeats to the queue, where post() checks them like all other notices.
 void NoticeQueue::queue_due_repeats() {
   while (!repeats_.empty() && repeats_.front().due <= Clock::now()) {
     queue_.push_back(

@@ -19,19 +19,20 @@ namespace cacheshim {
 // no longer wait for it.
 //
 // A thread that is blocked in the kernel cannot be interrupted. check() therefore replaces it: the blocked thread
-// serves the user from then on (LateOwners), and a new thread goes on with the next invalidation. So the queue has one
-// thread, and one more for each late user.
+// serves the user from then on (LateOwners), and a new thread continues with the next invalidation. So the queue has
+// one thread, plus one for each late user.
 //
 // The threads share ownership of the queue with the Notifier, because they may outlive the Notifier. Thread-safe.
 class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
  public:
   using Clock = LateOwners::Clock;
-  // `in_time`: the kernel has processed each invalidation of the batch before the deadline.
+  // `in_time`: whether the kernel has processed each invalidation of the batch before its deadline.
   using Done = std::function<void(bool in_time)>;
   struct Settings {
     Clock::duration deadline;  // for one invalidation; halved while any user is late
-    bool repeats_names;        // whether names are invalidated again after kRepeatAfter
-    // Called when check() must be called regularly from now on. May be called with locks held, and must not block.
+    bool repeats_names;        // whether to invalidate names a second time, after kRepeatAfter
+    // The queue calls this when check() must be called regularly from now on. The queue may hold locks, so the function
+    // must not block.
     std::function<void()> watch;
   };
 
@@ -41,17 +42,17 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
                                             std::shared_ptr<const HeldDirectories> held,
                                             Settings settings);
 
-  // Sends the queued invalidations and ends the threads. Returns false if some threads are blocked; each ends once the
-  // kernel no longer blocks it. After stop(), post() sends nothing and calls `done` immediately. Call while the daemon
-  // still answers requests, because an invalidation may wait for a reply. Idempotent.
+  // Sends the queued invalidations and ends the threads. Returns false if the kernel still blocks some of them; each of
+  // these ends once it is no longer blocked. After stop(), post() sends nothing and calls `done` immediately. Call
+  // while the daemon still answers requests, because an invalidation may wait for a reply. Idempotent.
   bool stop() EXCLUDES(mutex_);
-  // Sends the invalidations, then calls `done` on the queue's thread. Calls `done` immediately, with false, if
-  // `notices` is empty, after stop(), or if a queued or current invalidation concerns a name in one of the directories
-  // `held`.
+  // Sends the invalidations, then calls `done` on the queue's thread. Calls `done` immediately, with false, in three
+  // cases: `notices` is empty; stop() has been called; or a queued or current invalidation concerns a name in one of
+  // the directories `held`. In the last case, it still sends the invalidations.
   void post(std::vector<Notice> notices, const std::vector<Notice::DirectoryId>& held, Done done)
       EXCLUDES(mutex_);
-  // Replaces the thread if it is blocked beyond the deadline. Returns the time of the next call of check(). If that is
-  // Clock::time_point::max(), call check() again only after Settings::watch has been called.
+  // Replaces the thread if an invalidation has blocked it beyond the deadline. Returns when to call check() again. If
+  // that is Clock::time_point::max(), call it again only after Settings::watch has been called.
   Clock::time_point check(Clock::time_point now) EXCLUDES(mutex_);
 
  private:
@@ -67,7 +68,7 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
     std::vector<Notice> notices;
   };
   static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
-  // check() need no longer be called once this time has passed since the last invalidation.
+  // Once the queue has sent no invalidation for this long, check() need not be called.
   static constexpr auto kQuiet = std::chrono::seconds(10);
   // The longest time that stop() waits for one invalidation, and then for the threads of late
   // users.
@@ -98,8 +99,8 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   std::deque<Repeat> repeats_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::uint64_t turn_ GUARDED_BY(mutex_) = 0;   // counts the threads; only the latest one sends
-  bool has_sender_ GUARDED_BY(mutex_) = false;  // the latest thread has not ended
-  unsigned replaced_ GUARDED_BY(mutex_) = 0;    // earlier threads that have not ended
+  bool has_sender_ GUARDED_BY(mutex_) = false;  // whether the latest thread is still running
+  unsigned replaced_ GUARDED_BY(mutex_) = 0;    // the number of earlier threads that are still running
   bool is_sending_ GUARDED_BY(mutex_) = false;
   // Counts invalidations, including the one that is being sent.
   std::uint64_t sent_ GUARDED_BY(mutex_) = 0;

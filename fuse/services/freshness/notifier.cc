@@ -13,8 +13,8 @@ Notifier::Notifier(int fuse_fd, EventLoop& loop, LateOwners::Clock::duration sho
       queue_(NoticeQueue::start(writer_, late_, held_, settings(kDeadline, true))),
       names_(NoticeQueue::start(writer_, late_, held_, settings(kLongDeadline, false))) {}
 
-// post() wakes the loop's thread only if check() is not already being called regularly, and so at
-// most once in NoticeQueue::kQuiet.
+// post() wakes the loop's thread only if the loop does not already call check() regularly. So it wakes the thread at
+// most once per NoticeQueue::kQuiet.
 NoticeQueue::Settings Notifier::settings(NoticeQueue::Clock::duration deadline,
                                          bool repeats_names) const {
   return {deadline, repeats_names, [this] { checking_.wake(); }};
@@ -53,7 +53,7 @@ void Notifier::forget(std::vector<Notice> names) {
       writer->send(name);
     }
   };
-  (void)forgetting_.try_post(send, 1);  // if this fails, the caller tries again later
+  (void)forgetting_.try_post(send, 1);  // if an earlier call is still sending, the caller tries again later
 }
 
 }  // namespace cacheshim

@@ -17,27 +17,27 @@ namespace cacheshim {
 
 // Sends invalidations to the kernel. post() sends them from a separate thread.
 //
-// In the kernel, the invalidation of a name waits for the lock of the directory, and a process whose request concerns a
+// When the daemon invalidates a name, the kernel waits for the directory's lock, and a process whose request concerns a
 // name in that directory may hold this lock until the daemon answers. So a request handler never invalidates names
-// itself. A publisher's reply is delayed until the other views are invalidated, which could deadlock:
-//   1. The publisher's request holds the lock of a directory. The reply to it waits for the queued invalidations.
-//   2. One of them concerns a name in that directory, and waits for the lock.
+// itself. The daemon delays a publisher's reply until the other views are invalidated. This alone could deadlock:
+//   1. The publisher's request holds a directory's lock, and its reply waits for the queued invalidations.
+//   2. One of these invalidations concerns a name in that directory, so it waits for the lock.
 //   3. The kernel releases the lock only after the reply.
 // So post() calls `done` immediately if a queued or current invalidation concerns a name in one of the directories
-// `held`. The queue is strictly first in, first out. So a blocked invalidation always waits for a request that a
-// receiver answers without the notifier, or for a process that holds the directory's lock for another reason. The queue
-// waits kDeadline for that process; then the other invalidations go on without the blocked one (LateOwners).
+// `held`. The queue is strictly first in, first out. A blocked invalidation therefore always waits either for a request
+// that a receiver answers without the notifier, or for a process that holds the directory's lock for another reason.
+// The queue waits up to kDeadline for such a process, and then continues without the blocked invalidation (LateOwners).
 //
-// The kernel looks an expired name up again without any lock, so an answer from before a change may
-// arrive after the invalidation. Names are therefore invalidated again after a short time.
+// The kernel looks up an expired name without taking any lock, so an answer that the daemon computed before a change
+// may arrive after the invalidation. The notifier therefore invalidates each name a second time, shortly afterwards.
 class Notifier {
  public:
   using Notice = cacheshim::Notice;
   using DirectoryId = Notice::DirectoryId;
   static constexpr auto kDeadline = std::chrono::milliseconds(200);
 
-  // Writes to `fuse_fd`, the session's descriptor. It and `loop` must outlive the notifier. `shortest_late`: see
-  // LateOwners.
+  // `fuse_fd`: the session's descriptor, to which the notifier writes. `fuse_fd` and `loop` must outlive the notifier.
+  // `shortest_late`: see LateOwners.
   Notifier(int fuse_fd, EventLoop& loop,
            LateOwners::Clock::duration shortest_late = std::chrono::seconds(1));
   ~Notifier() { stop(); }
@@ -46,19 +46,19 @@ class Notifier {
   // `done` immediately. Call while the daemon still answers requests, because an invalidation may wait
   // for a reply. Idempotent.
   void stop();
-  // After stop(): true if the kernel still blocks a thread of the notifier. Until it lets the thread go, this process
-  // cannot exit completely, and /dev/fuse stays open.
+  // After stop(): whether the kernel still blocks a thread of the notifier. While it does, this process cannot exit
+  // completely, and /dev/fuse stays open.
   bool is_blocked() const { return is_blocked_; }
 
   // Sets the minor protocol version from the kernel's INIT request.
   void set_protocol(unsigned minor) { writer_->set_protocol(minor); }
   bool knows_epoch() const { return writer_->knows_epoch(); }
   bool knows_prune() const { return writer_->knows_prune(); }
-  // Whether the kernel must not cache anything in this user's views.
+  // Returns true if the kernel must not cache anything in this user's views.
   bool is_late(uid_t owner) const { return late_->is_late(owner); }
   bool is_any_late() const { return late_->any(); }
 
-  // While the result exists, a request that holds the locks of these directories counts as waiting for the daemon.
+  // Until the result is destroyed, requests that hold the locks of these directories count as waiting for the daemon.
   std::shared_ptr<void> hold(std::vector<DirectoryId> directories) {
     return held_->hold(std::move(directories));
   }
@@ -68,23 +68,23 @@ class Notifier {
   void post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
             std::function<void()> done);
 
-  // Invalidates the attributes of these nodes, but not their data and listings. Does so on the
-  // caller's thread, since in this case the kernel waits for no directory lock and no page.
+  // Invalidates the attributes of these nodes, but not their data and listings. Runs on the caller's thread, because
+  // the kernel then waits neither for a directory's lock nor for a page.
   void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
-  // Invalidates one name, then calls `done` with true: by then, each request that held the directory's lock before the
-  // call has released it. Calls `done` with false if that takes too long, if the view's owner is late, and after
-  // stop(). The invalidations of post() never wait for those of this function.
+  // Invalidates one name, then calls `done` with true: every request that held the directory's lock at the time of this
+  // call has released it by then. Calls `done` with false if that takes too long, if the view's owner is late, and
+  // after stop(). Invalidations from post() never wait for those from this function.
   void invalidate_name(Notice name, std::function<void(bool)> done);
 
-  // Begins to send notices of the kinds kForget and kPrune, which make the kernel forget names that nobody needs. Does
-  // nothing while earlier ones are being sent, and after stop(). A user's process can block the sending, even in a
-  // directory that all users share. So no request waits for the sending, and no user becomes late. While the sending is
-  // blocked, no further names are forgotten.
+  // Begins to send notices of the kinds kForget and kPrune, which make the kernel forget names that no process needs.
+  // Does nothing while the notices of an earlier call are being sent, and after stop(). A user's process can block the
+  // sending thread, even in a directory that all users share. So no request waits for this thread, and no user becomes
+  // late because of it. While the thread is blocked, the kernel forgets no more names.
   void forget(std::vector<Notice> names);
 
  private:
-  static constexpr auto kLongDeadline = std::chrono::seconds(5);  // for invalidate_name(); no reply waits for it
+  static constexpr auto kLongDeadline = std::chrono::seconds(5);  // for invalidate_name(), for which no reply waits
 
   NoticeQueue::Settings settings(NoticeQueue::Clock::duration deadline, bool repeats_names) const;
   NoticeQueue::Clock::time_point check() const;

@@ -16,27 +16,27 @@ namespace cacheshim {
 
 // Files that have just lost one of several names.
 //
-// The kernel keeps a link count of each file. It decrements the count when it handles the answer to UNLINK, or to a
-// RENAME that replaces the file. That may be too late:
+// The kernel caches a link count for each file. It decrements this count when it handles the answer to UNLINK, or to a
+// RENAME that replaces the file. By then, the count may already be the new one:
 //   1. The daemon removes the name.
 //   2. The kernel gets the answer to a LOOKUP or GETATTR of the file, and with it the new count.
 //   3. The kernel handles the answer to the UNLINK and decrements the new count.
-// With a count of 0, link(2) fails with ENOENT although the file has a name. All other answers with a count reach the
-// kernel while it holds the inode lock of the file, which unlink(2) holds too.
+// With a count of 0, link(2) fails with ENOENT although the file has a name. For all other answers that contain a
+// count, the kernel holds the file's inode lock, which unlink(2) holds too.
 //
-// Until step 3 is known to be over, the daemon therefore
+// So until the daemon knows that step 3 is over, it
 // - answers LOOKUP with a count increased by one, and lets the kernel cache no attributes: stat(2)
 //   then sends a GETATTR;
-// - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
-//   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8).
-// Step 3 is over when the kernel has released the lock of the directory. An invalidation of the name waits for this
-// lock. The daemon sends the invalidation when the file gets a LOOKUP or GETATTR, and for all listed files when there
-// are more than kMost. No request waits for it. A user's process can block the invalidation (LateOwners). The file then
-// stays in the list, unless the list has more than kMost files: in that case the file leaves the list, and the user's
-// own link(2) may fail as described.
+// - invalidates the attributes just before it answers GETATTR: the kernel then passes the answer to the caller without
+//   caching it (fuse_change_attributes() compares attr_version; Linux 5.8).
+// Step 3 is over when the kernel has released the directory's lock. An invalidation of the name waits for this lock, so
+// the daemon sends one, and no request waits for it. The daemon sends it when the file gets a LOOKUP or GETATTR, and
+// for all listed files when there are more than kMost. If a user's process blocks the invalidation (LateOwners), the
+// file stays in the list. But if the list then has more than kMost files, the file leaves the list, and the user's own
+// link(2) may fail as described.
 //
-// The list may grow to kMostWhileDelayed until a blocked invalidation counts as late. Further files are not listed:
-// their link counts may be too small until the kernel's attributes expire.
+// While an invalidation is blocked but does not count as late yet, the list may grow to kMostWhileDelayed files. Files
+// beyond that are not listed: their link counts may be too small until the kernel's cached attributes expire.
 //
 // Thread-safe.
 class PendingUnlinks {
@@ -45,23 +45,23 @@ class PendingUnlinks {
   static constexpr std::size_t kMost = 1024;
   static constexpr std::size_t kMostWhileDelayed = 16384;  // up to 6 MiB
 
-  // Calls `done`, perhaps on another thread: with true once the kernel has released the lock of the directory, or with
-  // false if that takes too long. Does not block.
+  // Calls `done` with true once the kernel has released the directory's lock, or with false if that takes too long. May
+  // call it on another thread. Does not block.
   using Invalidate = std::function<void(Notice name, std::function<void(bool is_released)> done)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
   // Call in the request that removes the name, before the removal. `name`: the invalidation of the name. The caller
-  // makes the invalidation now, because the directory's node may be gone when the invalidation is sent.
+  // must provide it now, because the directory's node may no longer exist when the invalidation is sent.
   void begin(NodeId file, Notice name) EXCLUDES(mutex_);
-  // Call in a request that holds the inode lock of the file, which shows that step 3 is over.
+  // Call in a request that holds the file's inode lock: this shows that step 3 is over.
   void end(NodeId file) EXCLUDES(mutex_);
-  // Returns true if step 3 may still be ahead for the file. Call after the link count has been read.
+  // Returns true if step 3 may not be over for the file. Call after reading the link count.
   bool has(NodeId file) EXCLUDES(mutex_);
 
  private:
   struct Removal {
     Notice name;
-    std::uint64_t number;  // distinguishes two removals of names of one file
+    std::uint64_t number;  // distinguishes two removals of names of the same file
   };
   struct Settling {
     NodeId file;
@@ -72,7 +72,8 @@ class PendingUnlinks {
   void settled(const std::vector<Settling>& removals, bool is_released) EXCLUDES(mutex_);
 
   const Invalidate invalidate_;
-  // files_.size(). Sequentially consistent: set before the name is removed, read after the link count.
+  // files_.size(). Sequentially consistent: written before the name is removed, and read after the link count has been
+  // read.
   std::atomic<std::size_t> count_{0};
   Mutex mutex_{LockRank::kPendingUnlinks};
   std::unordered_map<NodeId, Removal> files_ GUARDED_BY(mutex_);

@@ -5,11 +5,11 @@ namespace cacheshim {
 
 // How long the kernel may cache the daemon's answers, in seconds.
 //
-// The timeout if every change causes an invalidation: this daemon's own changes do, and so do those that BaseWatch
-// reports. The timeout then only limits how long the kernel uses an outdated answer that it received after the
+// The timeout of an answer if every change to it causes an invalidation, because either this daemon makes the change or
+// BaseWatch reports it. The timeout then matters only for an outdated answer that has reached the kernel after the
 // invalidation.
 inline constexpr double kLongTimeout = 60.0;
-// The timeout if a change may remain undetected, because another machine makes it or the directory has no watch.
+// The timeout if the daemon may not detect a change, because another machine makes it or the directory has no watch.
 inline constexpr double kShortTimeout = 1.0;
 
 }  // namespace cacheshim

@@ -19,7 +19,8 @@ namespace {
 // baton's directory, and whether a creator without a pidfd is alive.
 constexpr std::chrono::milliseconds kOrphanPoll{100};
 
-// Returns a pidfd of the creator; empty if it has exited, even if another process now has its id.
+// Returns a pidfd of the creator; an empty descriptor if the creator has exited, even if another process now has its
+// id.
 UniqueFd watch_process(const ProcessOrigin& maker) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, maker.process, 0)));
   return is_alive(maker) ? std::move(pidfd) : UniqueFd();
@@ -61,7 +62,7 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
 }
 
 void Batons::removed(const Job* job, const std::string& path) {
-  All::node_type gone;  // its descriptor is closed after the mutex is released
+  All::node_type gone;  // destroyed, which closes its pidfd, after the mutex is released
   const MutexLock lock(mutex_);
   const auto at = watched_.find({job, path});
   if (at == watched_.end()) return;
@@ -74,8 +75,8 @@ void Batons::forget_one(const Job* job) {
   if (--count->second == 0) counts_.erase(count);
 }
 
-// Uses the pidfd, if there is one, because it stands for the whole process: after the leader thread has exited, other
-// threads may continue.
+// Uses the pidfd if there is one, because a pidfd stands for the whole process: when the main thread has exited, other
+// threads may still be running.
 bool Batons::is_dead(const Watched& watched) const {
   pollfd event{watched.pidfd.get(), POLLIN, 0};
   if (!watched.pidfd) return !system_.is_alive(watched.maker);
@@ -103,7 +104,7 @@ EventLoop::Clock::time_point Batons::tend() {
   while (!orphans.empty()) {
     Watched& orphan = orphans.begin()->second;
     orphan.is_orphan = true;
-    bool stays = true;  // if the check fails, it is repeated
+    bool stays = true;  // if the check throws, tend() repeats it later
     (void)run_guarded("checking a baton", [&] { stays = is_in_use(orphan); });
     if (!stays) (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
     auto checked = orphans.extract(orphans.begin());
@@ -117,7 +118,7 @@ EventLoop::Clock::time_point Batons::tend() {
   return put_back(std::move(in_use));
 }
 
-// If a baton has been created again meanwhile, keeps the watch of the new one.
+// If a baton has been created again in the meantime, keeps the watch of the new baton.
 EventLoop::Clock::time_point Batons::put_back(All in_use) {
   const MutexLock lock(mutex_);
   while (!in_use.empty()) {

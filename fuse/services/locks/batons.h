@@ -29,22 +29,22 @@ struct Baton {
   ino_t inode = 0;
 };
 
-// The functions by which Batons examines processes; replaced in tests.
+// The functions with which Batons examines processes; replaced in tests.
 struct BatonSystem {
-  // Returns a descriptor that is readable once the process has ended, or none if there is no such
-  // process or it cannot be watched.
+  // Returns a descriptor that becomes readable when the process exits. Returns an empty descriptor if there is no such
+  // process, or if it cannot be watched.
   std::function<UniqueFd(const ProcessOrigin& maker)> watch;
   std::function<bool(const ProcessOrigin& maker)> is_alive;
-  // Whether a living descendant of a dead process has its working directory, or an open file or
-  // directory, in or below `directory`.
+  // Whether a living descendant of the dead process has `directory`, or an object below it, open or as its working
+  // directory.
   std::function<bool(const ProcessOrigin& maker, const std::string& directory)> is_in_use;
   static BatonSystem real();
 };
 
-// Watches the creators of batons. If the baton of a dead creator stayed, all other processes would wait forever. So
-// once the creator is dead and no descendant uses the baton's directory (BatonSystem::is_in_use), Batons passes the
-// baton to `reap`, which removes it. If the daemon cannot see the creator, the baton stays. Each watched baton takes a
-// descriptor, so at most kMostOfJob batons of a job are watched; further batons also stay.
+// Watches the creators of batons. If a baton stayed after its creator has died, other processes would wait for it
+// forever. So once the creator is dead and none of its descendants uses the baton's directory (BatonSystem::is_in_use),
+// Batons passes the baton to `reap`, which removes it. If the daemon cannot see the creator, the baton stays. Each
+// watched baton takes a descriptor, so Batons watches at most kMostOfJob batons of a job; those beyond that also stay.
 //
 // The loop waits for the creators' pidfds. Thread-safe.
 class Batons {
@@ -56,8 +56,8 @@ class Batons {
   Batons(const Batons&) = delete;
   Batons& operator=(const Batons&) = delete;
 
-  // Watches `maker`, the creator of `baton`. Ends an earlier watch of that name. If `maker` is
-  // unknown (process 0), only ends the earlier watch.
+  // Watches `maker`, the creator of `baton`. Ends an earlier watch of a baton at the same path. If `maker` is unknown
+  // (process 0), does only the latter.
   void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
 
@@ -73,12 +73,12 @@ class Batons {
   using All = std::map<Key, Watched>;
   static Key key_of(const Baton& baton) { return {baton.job.get(), baton.path}; }
 
-  // Passes to `reap_` the batons whose creators are dead and whose directories no descendant uses. Returns the time of
-  // the next call.
+  // Passes to `reap_` the batons whose creators are dead and whose directories no descendant uses. Returns when to call
+  // tend() again.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
-  // Removes from watched_, and returns, the batons whose creators are dead.
+  // Takes the batons whose creators are dead out of watched_, and returns them.
   All take_orphans();
-  // Continues to watch the batons `in_use`. Returns the time of the next tend().
+  // Puts the batons `in_use` back into watched_. Returns when to call tend() again.
   EventLoop::Clock::time_point put_back(All in_use) EXCLUDES(mutex_);
   void forget_one(const Job* job) REQUIRES(mutex_);
   bool is_dead(const Watched& watched) const;
@@ -88,7 +88,7 @@ class Batons {
   const BatonSystem system_;
   Mutex mutex_;
   All watched_ GUARDED_BY(mutex_);
-  // For each job, the number of its batons in watched_ and of those that tend() is checking.
+  // For each job, the number of its batons in watched_, plus those that tend() is checking.
   std::map<const Job*, std::size_t> counts_ GUARDED_BY(mutex_);
   EventLoop::Task task_;  // keep last: it uses all the others
 };

@@ -18,8 +18,8 @@ struct Interval {
   off_t end = kEndOfFile;
 };
 
-// A set of bytes, stored as the fewest possible intervals, in order. Each call, except for_each() and clear(), takes
-// logarithmic time, and more for each interval that it removes or merges.
+// A set of bytes, stored as the fewest possible intervals, in order. Each call except for_each() and clear() takes
+// logarithmic time, plus time for each interval that it removes or merges.
 class IntervalSet {
  public:
   void add(Interval added) {
@@ -31,7 +31,7 @@ class IntervalSet {
     ends_.emplace_hint(next, added.start, added.end);
   }
 
-  // Keeps the parts of intervals that lie before or after `removed`.
+  // Removes these bytes. Keeps the parts of intervals that lie before or after them.
   void remove(Interval removed) {
     auto next = first_ending_after(removed.start);
     while (next != ends_.end() && next->first < removed.end) {
@@ -46,12 +46,12 @@ class IntervalSet {
     const auto next = first_ending_after(other.start);
     return next != ends_.end() && next->first < other.end;
   }
-  // Whether one interval has bytes before and after `inner`, so that remove(inner) would add an interval.
+  // Whether a single interval has bytes both before and after `inner`: then remove(inner) would split it.
   bool has_around(Interval inner) const {
     const auto next = first_ending_after(inner.start);
     return next != ends_.end() && next->first < inner.start && next->second > inner.end;
   }
-  // Whether an interval of the set lies completely in `outer`.
+  // Whether an interval of the set lies completely within `outer`.
   bool has_within(Interval outer) const {
     const auto next = ends_.lower_bound(outer.start);
     return next != ends_.end() && next->second <= outer.end;

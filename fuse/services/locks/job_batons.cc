@@ -12,8 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// The maximum size of a layer's file of baton records: about 3,000 records. Without a maximum, a job could fill the
-// disk with the records of batons that it creates and removes.
+// The maximum size of the file of baton records in a layer: about 3,000 records. Without a maximum, a job could fill
+// the disk by creating and removing batons, because each leaves a record.
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -40,7 +40,7 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
     if (maker.process != 0 && job.layer) {
       BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
                          maker.ancestors, boot_id(),    pid_namespace()};
-      // Without the record, the baton stays if this daemon dies too.
+      // Without the record, the baton stays if both its creator and this daemon die.
       const Status recorded =
           job.layer->append(kBatonRecordsFile, to_line(record), kMostRecordBytes);
       if (recorded.failed_with(EFBIG)) unrecorded = std::move(record);
@@ -50,8 +50,8 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
   if (unrecorded) record_anew(job, *unrecorded);
 }
 
-// Writes the records anew, without those of batons that are gone. If the job has so many batons that their records
-// would soon fill the file again, omits `record`.
+// Rewrites the file of records without the records of batons that no longer exist. Adds `record`, unless the job has so
+// many batons that their records would soon fill the file again.
 void JobBatons::record_anew(Job& job, const BatonRecord& record) {
   const WriterLock lock(job.overlay.mutex());  // other threads append with the lock held shared
   const auto text = job.layer ? job.layer->read(kBatonRecordsFile) : Errno(ENOENT);
@@ -62,7 +62,7 @@ void JobBatons::record_anew(Job& job, const BatonRecord& record) {
     if (found && found->in_upper && found->st.st_ino == known.inode) lines += to_line(known);
   }
   if (lines.size() <= kMostRecordBytes / 2) lines += to_line(record);
-  // If this fails, `record` is missing, as after a failed append.
+  // If this fails, `record` is missing, as if an append had failed.
   (void)job.layer->replace(kBatonRecordsFile, lines);
 }
 

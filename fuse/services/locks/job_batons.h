@@ -16,23 +16,24 @@
 
 namespace cacheshim {
 
-// The batons of profiles: files that exclude other processes by their existence (O_EXCL). The job's
-// layer records them, so that the next daemon also watches their creators. Thread-safe.
+// The batons of all jobs: files that exclude other processes by their existence (O_EXCL), as profiles define them. Each
+// job's layer records the job's batons and their creators, so that the next daemon can also watch the creators.
+// Thread-safe.
 class JobBatons {
  public:
   // All must outlive this object.
   JobBatons(const EntryMap& entries, const NodeTable& nodes, const JobTable& jobs)
       : entries_(entries), nodes_(nodes), jobs_(jobs) {}
 
-  // Call before any other method. Also watches the batons that an earlier daemon has left. `reap`
-  // removes a baton whose creator has died; the loop calls it with no lock held.
+  // Call before any other method. Also watches the batons that an earlier daemon has recorded. `reap` must remove a
+  // baton whose creator has died; the loop calls it with no lock held.
   void start(EventLoop& loop, std::function<void(const Baton&)> reap);
   void stop() { batons_.reset(); }
 
   // Call when `thread` has created the handle's file with O_EXCL.
   void note_made(const FileHandle& handle, pid_t thread);
-  // Call when the job has removed the file at `path`, or locked it: a locked baton excludes other
-  // processes by its lock, and stays when its creator dies.
+  // Call when the job has removed or locked the file at `path`. A locked baton excludes other processes by its lock, so
+  // it stays when its creator dies.
   void forget(const Job& job, const std::string& path);
   bool is_baton(const std::string& path) const;
 

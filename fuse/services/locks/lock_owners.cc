@@ -11,8 +11,7 @@
 namespace cacheshim {
 namespace {
 
-// If a descriptor was closed longer ago than this and no RELEASE has arrived, a duplicate of it is
-// still open.
+// If no RELEASE has arrived this long after a descriptor was closed, a duplicate of the descriptor is still open.
 constexpr std::chrono::milliseconds kLeavingFor{100};
 
 // Each owner is charged for its own descriptor and for LockOwners::file_, although all owners of a file share file_.
@@ -20,9 +19,9 @@ constexpr std::uint64_t kDescriptors = 2;
 
 }  // namespace
 
-// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock of the whole file, the
-// descriptor is read-only unless the file system requires a writable one: closing a writable descriptor would cause a
-// close-write event for watchers of the base.
+// Each owner has a separate descriptor, by which the kernel identifies the owner. For a lock on the whole file, the
+// descriptor is read-only unless the file system requires a writable one, because closing a writable descriptor would
+// cause a close-write event for watchers of the base.
 Result<LockOwners::Owner> LockOwners::make_owner(const LockRequest& request, int file) {
   auto paid = Charge::take(request.account, Limit::kHandles, kDescriptors);
   auto held = Charge::take(request.account, Limit::kLocks, 0);
@@ -59,12 +58,12 @@ Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) 
 void LockOwners::remember(Owner& owner, const LockRequest& request, int error) {
   const LockRange range = range_of(request);
   if (!request.is_record) {
-    owner.held.clear();  // a failed conversion loses the old lock (flock(2))
+    owner.held.clear();  // after a failed conversion, the old lock is lost (flock(2))
     if (error == 0) owner.held.set(range);
   } else if (error == 0) {
     owner.held.set(range);
   }
-  (void)owner.held_charge.resize(owner.held.size());  // cannot fail: it does not grow
+  (void)owner.held_charge.resize(owner.held.size());  // cannot fail, because the charge does not grow
 }
 
 int LockOwners::try_set(const LockRequest& request) {
@@ -90,8 +89,8 @@ int LockOwners::try_set(const LockRequest& request) {
   return error;
 }
 
-// Closing the descriptor does not suffice to release the locks: a process that the daemon has just forked may briefly
-// have a copy of it, and no event would report when the copy is closed. So this function unlocks first.
+// Unlocks before closing the descriptor. Closing it is not enough: a process that the daemon has just forked may
+// briefly have a copy of the descriptor, and no event would report when that copy is closed.
 LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
   const auto& [key, owner] = *known;
   if (!owner.held.empty()) {
@@ -102,7 +101,7 @@ LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
   return owners_.erase(known);
 }
 
-// Call after the first lock, and not before each attempt: this function reads /proc several times.
+// Call after the first lock, not before each attempt, because this function reads /proc several times.
 void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) const {
   owner.descriptors.clear();
   owner.ends_with_one = false;
@@ -114,8 +113,8 @@ void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) cons
   }
 }
 
-// Whether the process has closed one of the descriptors. Each call checks at most kMostLooks descriptors and continues
-// after the last one checked, so repeated requests find a closed one.
+// Whether the process has closed one of `owner.descriptors`. Each call checks at most kMostLooks of them, and continues
+// where the previous call stopped, so repeated calls find a closed descriptor.
 bool LockOwners::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
   for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
@@ -125,8 +124,8 @@ bool LockOwners::has_closed_one(const Owner& owner) const {
   return false;
 }
 
-// Whether the owner has lost its record locks: its process has closed a descriptor, or has exited
-// while a child keeps the file open.
+// Whether the owner has lost its record locks: its process has closed a descriptor, or has exited while a child process
+// still has the file open.
 bool LockOwners::has_lost_locks(const Owner& owner) const {
   if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
   return !owner.tells_close && system_.has_ended(owner.process);
@@ -169,7 +168,7 @@ bool LockOwners::is_held_against(const LockRequest& request) const {
   });
 }
 
-// Call after drop_stale(), which has found that the owner still has its record locks.
+// Call only after drop_stale() has found that the owner still has its record locks.
 bool LockOwners::may_leave_soon(const Owner& owner) const {
   if (owner.tells_close) return system_.now() - owner.closed_at < kLeavingFor;
   const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
@@ -183,8 +182,8 @@ bool LockOwners::may_be_free_soon(const LockRequest& request) const {
   return is_held_against(request) && std::none_of(owners_.begin(), owners_.end(), stays);
 }
 
-// A process outside the mount releases its lock without an event. So does a process of the mount whose closes the
-// kernel does not report.
+// No event reports when a process outside the mount releases its lock, or a process of the mount for which the kernel
+// does not report every close.
 bool LockOwners::may_end_unseen(const LockRequest& request) const {
   const auto ends_unseen = [&](const auto& known) {
     const auto& [key, owner] = known;
@@ -200,7 +199,7 @@ int LockOwners::find(const LockRequest& request, struct flock& lock) {
   lock = to_flock(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
-  // The lock belongs to one of owners_. The kernel reports no process for it, so report the owner's
+  // The lock belongs to one of owners_. The kernel does not report a process for this lock, so report the owner's
   // process.
   LockRequest there = request;
   there.start = lock.l_start;

@@ -22,19 +22,20 @@ namespace cacheshim {
 
 // The locks that this mount's processes have on one file.
 //
-// The kernel of this machine grants the locks, on one descriptor of `file` per owner. So locks of processes outside the
-// mount conflict too, the kernel manages the ranges, and closing the descriptor releases the owner's locks.
+// For each owner, the daemon takes the locks on a separate descriptor of `file`, so the kernel of this machine grants
+// them. The locks therefore also exclude processes outside the mount, the kernel manages the ranges, and closing the
+// descriptor releases the owner's locks.
 //
-// Processes poll for locks, so refusing a request must be fast even if the holder has many descriptors: each check of a
-// holder examines at most kMostLooks of them in /proc.
+// Processes poll for locks, so the daemon must refuse a request quickly even if the holder has many descriptors. Each
+// check of a holder therefore examines at most kMostLooks descriptors in /proc.
 //
 // Not thread-safe.
 class LockOwners {
  public:
   static constexpr std::size_t kMostLooks = 8;
 
-  // `file`: any descriptor of the file. `is_shared`: processes other than this daemon may lock it. `system` must
-  // outlive the object.
+  // `file`: any descriptor of the file. `is_shared`: whether processes other than this daemon may lock the file.
+  // `system` must outlive the object.
   LockOwners(UniqueFd file, bool is_shared, const LockSystem& system)
       : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
 
@@ -42,7 +43,7 @@ class LockOwners {
   // owner has a conflicting lock, and ENOLCK if the user has reached a limit.
   int try_set(const LockRequest& request);
   // Returns true if the request's owner is known. First drops the owner's record locks if its process has closed a
-  // descriptor of the file: the kernel does not report every close.
+  // descriptor of the file, because the kernel does not report every close.
   bool refresh(const LockRequest& request);
   // Drops conflicting record locks whose owners have lost them. Returns true if it dropped any.
   bool drop_stale(const LockRequest& request);
@@ -52,16 +53,16 @@ class LockOwners {
   // Call when `owner` has closed a descriptor of the handle, and so loses its record locks. Returns true if the owner
   // was known.
   bool closed(std::uint64_t handle, std::uint64_t owner);
-  // Call when the handle is released: drops the owners that have made requests through it, with all their locks.
-  // Returns true if there were any.
+  // Call when the handle is released. Drops the owners that have made requests through it, with all their locks.
+  // Returns true if there were any such owners.
   bool released(std::uint64_t handle);
-  // Takes all locks again on `file`, which is not locked yet, and uses that file from now on.
-  // Owners whose locks the file system does not grant lose them.
+  // Takes all locks again on `file`, and uses `file` from then on. If the file system does not grant the locks of an
+  // owner, the owner loses them. Requires: no process has locked `file` yet.
   void move_to(UniqueFd file, bool is_shared);
 
   bool is_empty() const { return owners_.empty(); }
-  // Whether the request's owner, or another owner of the same process, has a lock of the request's kind: on the whole
-  // file, or on a range.
+  // Whether the request's owner, or another owner of the same process, has a lock of the request's kind (a lock on the
+  // whole file, or a record lock).
   bool has_lock(const LockRequest& request) const;
   // Whether a process other than `process` has a lock.
   bool has_lock_of_others(pid_t process) const;
@@ -71,8 +72,7 @@ class LockOwners {
   bool gives_up_exclusive(const LockRequest& unlock) const;
   // Adds the owners whose record locks conflict with the request.
   void add_blockers(const LockRequest& request, std::set<std::uint64_t>& blockers) const;
-  // Whether the request conflicts only with locks of owners that may be about to release them. False if it conflicts
-  // with no owner's lock.
+  // Whether the request conflicts with locks of known owners, and all these owners may be about to release them.
   bool may_be_free_soon(const LockRequest& request) const;
   // Whether the conflicting locks may be released without an event.
   bool may_end_unseen(const LockRequest& request) const;
@@ -89,9 +89,10 @@ class LockOwners {
     Charge held_charge;
     Charge descriptor_charge;
     // POSIX: a process that closes any descriptor of a file loses its record locks on the file. The kernel reports a
-    // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a handle at
-    // the process's first lock, `descriptors` contains the descriptors of the file that the process had then. Once one
-    // of them is closed, the locks are gone.
+    // close by FLUSH, but not for a handle that was opened before the file was locked. If such a handle existed when
+    // the process took its first lock, and the lock is known to belong to the process and not to an open file
+    // description, ends_with_one is true, and `descriptors` contains the descriptors of the file that the process had
+    // at that time. Once the process has closed one of them, it has lost the locks.
     std::vector<OpenDescriptor> descriptors;
     bool ends_with_one = false;
     mutable std::size_t next_look = 0;  // an index in `descriptors`

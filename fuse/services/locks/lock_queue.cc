@@ -11,8 +11,8 @@ bool is_busy(int error) { return error == EWOULDBLOCK || error == EACCES; }
 
 }  // namespace
 
-// Tries the request. If the lock is refused, drops the conflicting locks that were released without an event, and tries
-// again. Sets `is_any_dropped` if it dropped any: the caller must then try the waiting requests.
+// Tries the request. If the lock is refused, drops conflicting locks that were released without an event, and tries
+// again. If it has dropped any, sets `is_any_dropped`: the caller must then try the waiting requests.
 int LockQueue::try_set(const LockRequest& request, bool& is_any_dropped) {
   const int error = owners.try_set(request);
   if (!is_busy(error) || !owners.drop_stale(request)) return error;
@@ -32,10 +32,10 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   const bool was_known = owners.refresh(request);
   bool is_any_dropped = false;
   int error = try_set(request, is_any_dropped);
-  // The owner's lock may have been released, downgraded, or lost by a failed conversion.
+  // The request may have released or downgraded its owner's lock, or lost it in a failed conversion.
   if (was_known || is_any_dropped) pump(answers);
-  // A waiting request that pump() has granted may have replaced the conflicting lock with a weaker one. Then this
-  // request may be granted, which may in turn weaken a lock that blocks other requests.
+  // pump() may have granted a waiting request that replaced the conflicting lock with a weaker one. So try this request
+  // again. If it is granted, it may in turn have weakened a lock that blocks other requests.
   if (is_busy(error) && !answers.empty()) {
     error = owners.try_set(request);
     if (!is_busy(error)) pump(answers);
@@ -57,12 +57,12 @@ void LockQueue::pump(Answers& answers) {
 }
 
 // Tries the waiting requests in order, except those behind a refused one. A request for the whole file is behind every
-// earlier one for the whole file; a record lock request is behind the earlier ones that it conflicts with. Returns true
-// if an earlier request may be granted now: a request that was granted has replaced its owner's exclusive lock with
-// a shared lock.
+// earlier one for the whole file; a record lock request is behind the earlier ones with which it conflicts. Returns
+// true if an earlier request might be granted now, because a granted request may have replaced its owner's exclusive
+// lock with a shared lock.
 bool LockQueue::grant_waiters(Answers& answers) {
   bool is_any_weakened = false;
-  // The value is not used: if an attempt drops a lock, the requests before it are still blocked by other locks.
+  // The value is not used: even if an attempt drops a lock, other locks still block the requests before it.
   bool is_any_dropped = false;
   bool is_any_flock_refused = false;
   LockRanges refused;  // record locks
@@ -101,7 +101,7 @@ void LockQueue::released(std::uint64_t handle, Answers& answers) {
 void LockQueue::withdraw(std::uint64_t ticket, int error, Answers& answers) {
   const auto found = std::find_if(waiters_.begin(), waiters_.end(),
                                   [&](const Waiter& waiter) { return waiter.ticket == ticket; });
-  if (found == waiters_.end()) return;  // it has been answered meanwhile
+  if (found == waiters_.end()) return;  // another thread has answered it in the meantime
   answers.emplace_back(std::move(found->call), error);
   waiters_.erase(found);
   pump(answers);
@@ -151,7 +151,7 @@ bool LockQueue::is_wanted_by_others(pid_t process) const {
                      [&](const Waiter& waiter) { return waiter.request.process != process; });
 }
 
-// Of the requests for the whole file, checks only the first: the others wait for it.
+// Of the requests for the whole file, checks only the first, because the others wait for it.
 bool LockQueue::needs_poll() const {
   bool first_seen = false;
   return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) REQUIRES(mutex) {

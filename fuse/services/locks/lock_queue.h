@@ -23,15 +23,15 @@ namespace cacheshim {
 
 // The locks on one file (LockOwners), and the requests that wait for them.
 //
-// No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival:
-// a request for the whole file waits for all earlier ones for the whole file, and a record lock request for the earlier
-// ones that it conflicts with. A request that does not wait is tried immediately, as by flock(2) with LOCK_NB. So is a
-// request of a process that already has a lock of the same kind on the file: behind a waiter that waits for this lock,
-// the request would wait forever.
+// No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival.
+// A request for the whole file waits for all earlier requests for the whole file; a record lock request waits for the
+// earlier ones with which it conflicts. Two kinds of requests are tried immediately: a request that does not wait
+// (LOCK_NB), and a request from a process that already has a lock of the same kind on the file. In the queue, the
+// latter could be behind a request that waits for this very lock, and both would wait forever.
 //
-// close(2) returns before the daemon receives RELEASE, so a request that does not wait could still conflict with the
-// lock of a closed descriptor. If the holder's descriptor has been closed (FLUSH), or may have been closed without a
-// report, and no other request waits, the new request therefore waits up to kGrace.
+// close(2) returns before the daemon receives RELEASE, so a request that does not wait could conflict with the lock of
+// a descriptor that is already closed. Such a request therefore waits up to kGrace if no other request waits, and if
+// the holder's descriptor has been closed (FLUSH) or may have been closed without a report.
 class LockQueue {
  public:
   using Clock = LockSystem::Clock;
@@ -39,19 +39,19 @@ class LockQueue {
   // Requests to answer once `mutex` is released.
   using Answers = std::vector<std::pair<std::unique_ptr<LockCall>, int>>;
 
-  // As for LockOwners.
+  // The arguments are those of LockOwners.
   LockQueue(UniqueFd file, bool is_shared, const LockSystem& system)
       : owners(std::move(file), is_shared, system), system_(system) {}
 
   Mutex mutex{LockRank::kLockQueue};
-  bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
+  bool dropped GUARDED_BY(mutex) = false;  // LockTable no longer uses this queue for the file
   bool moved GUARDED_BY(mutex) = false;    // two ids identify this queue (LockTable::move)
-  // Outside this class, call poll() after a method of `owners` that may release a lock: otherwise the waiting requests
-  // are not tried.
+  // Outside this class: after you call a method of `owners` that may release a lock, call poll(), which tries the
+  // waiting requests.
   LockOwners owners GUARDED_BY(mutex);
 
-  // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it
-  // must wait.
+  // Tries the request. Returns 0 if the lock is granted, EINPROGRESS if the request must wait, otherwise the errno
+  // value for the reply.
   int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
   // `charge` pays for the wait.
   void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket,
@@ -61,12 +61,12 @@ class LockQueue {
   int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
   // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
-  // Call when the handle is released: drops the owners that have made requests through it.
+  // Call when the handle is released. Drops the owners that have made requests through it.
   void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);
-  // Tries the waiting requests. Answers with EAGAIN those that wait only for kGrace, if kGrace is over or a conflicting
-  // lock will stay.
+  // Tries the waiting requests. Of those that wait only for kGrace, answers a request with EAGAIN if kGrace is over or
+  // a conflicting lock is going to stay.
   void poll(Answers& answers) REQUIRES(mutex);
   // Answers all waiting requests: those that wait only for kGrace with EAGAIN, the others with `error`.
   void refuse_all(int error, Answers& answers) REQUIRES(mutex);
@@ -81,7 +81,7 @@ class LockQueue {
   bool is_unused() const REQUIRES(mutex) { return owners.is_empty() && waiters_.empty(); }
   // Whether a process other than `process` has a lock here, or waits for one.
   bool is_wanted_by_others(pid_t process) const REQUIRES(mutex);
-  // Whether a lock may be released, or a wait may end, without an event.
+  // Whether a lock may be released, or a wait may end, without an event that the daemon receives.
   bool needs_poll() const REQUIRES(mutex);
 
  private:

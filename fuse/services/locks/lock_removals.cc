@@ -83,8 +83,8 @@ EventLoop::Clock::time_point LockRemovals::tend() {
   return has_removals_ ? now + kPoll : EventLoop::kNever;
 }
 
-// Removes the file, unless a process has a lock on it or waits for one. Holds the mutex meanwhile: a job that creates
-// the file again calls forget(), and from then on the file must stay.
+// Removes the file, unless a process has a lock on it or waits for one. Holds the mutex throughout: a job that creates
+// the file again calls forget(), and once forget() has returned, the file must stay.
 void LockRemovals::finish(const LockFileId& id) {
   const MutexLock lock(mutex_);
   const auto found = removals_.find(id);

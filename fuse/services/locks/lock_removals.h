@@ -19,10 +19,10 @@
 
 namespace cacheshim {
 
-// Unlinks lock files of the base for jobs. If other processes have locked a file or wait for its
-// lock, the file must stay, because locks of an unlinked file would exclude no later process. So
-// the file is hidden from the job that unlinked it, and is removed once the last of these locks is
-// released. Thread-safe.
+// Unlinks lock files of the base for jobs. If other processes have locked a file or wait for its lock, the file must
+// stay, because a lock on an unlinked file would not exclude processes that create the file again. So LockRemovals
+// hides the file from the job that unlinked it, and removes the file once the last of these locks is released.
+// Thread-safe.
 class LockRemovals {
  public:
   // All must outlive this object.
@@ -34,7 +34,7 @@ class LockRemovals {
   // Unlinks a lock file for `process`. `hold`: as for changes::remove_file().
   Status remove(Job& job, const std::string& path, pid_t process, Hold hold)
       REQUIRES_SHARED(job.overlay.mutex());
-  // Call when the job has created the file again: the file must no longer be removed for this job.
+  // Call when the job has created the file again: from then on, the file must not be removed for this job.
   void forget(Job& job, const struct stat& st);
 
  private:
@@ -43,7 +43,7 @@ class LockRemovals {
     std::set<std::shared_ptr<Job>> jobs;
   };
 
-  // Removes the files that are free by now. Returns the time of the next call.
+  // Removes the files that no process has locked or waits for any more. Returns when to call tend() again.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
   void finish(const LockFileId& id) EXCLUDES(mutex_);
 

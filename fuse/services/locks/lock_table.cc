@@ -16,8 +16,8 @@
 namespace cacheshim {
 namespace {
 
-// The interval at which the loop checks for waits that have ended, and for conflicting locks that were released,
-// without an event.
+// The interval at which the loop checks for waits that have ended and conflicting locks that were released, if no event
+// reports this.
 constexpr std::chrono::milliseconds kPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
@@ -27,8 +27,8 @@ void give(LockQueue::Answers& answers) {
   answers.clear();
 }
 
-// Makes an anonymous file that is locked in place of a job's file, or of a file whose file system
-// has no locks.
+// Makes an anonymous file on which the daemon takes the locks of a job's file, or of a file whose file system does not
+// support locks.
 Result<UniqueFd> make_stand_in() {
   UniqueFd fd(::memfd_create("cacheshim-lock", MFD_CLOEXEC));
   if (!fd) return Errno::last();
@@ -49,9 +49,9 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Returns whether the file system supports locks. Tests this once per file system, before any lock exists on it. A
-// later ENOLCK means that the kernel is short of locks. If stand-ins were locked from then on, two processes could get
-// the same lock.
+// Whether the file system supports locks. Tests this only once per file system, before any of its files is locked. A
+// later ENOLCK only means that the kernel has run out of locks; if the daemon then took new locks on stand-ins, two
+// processes could get the same lock.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
     const MutexLock lock(mutex_);
@@ -105,7 +105,7 @@ void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
   drop_if_unused(id, queue);
 }
 
-// Takes an unused queue out of the table.
+// Removes the queue from the table if it is unused.
 void LockTable::drop_if_unused(const LockFileId& id, const Queue& queue) {
   queue->dropped |= queue->is_unused();
   if (!queue->dropped) return;
@@ -168,14 +168,14 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
     const MutexLock lock(waiting_mutex_);
     waiting_.insert(queue);
   }
-  waiting.wait(ticket);  // no other thread can answer it: this one holds the mutex
+  waiting.wait(ticket);  // no other thread can answer it, because this thread holds the queue's mutex
   return ticket;
 }
 
-// Answers the request with EDEADLK if its owner would wait for itself, through other owners and any
-// files of the mount. Linux does the same for record locks of a local file system
-// (posix_locks_deadlock() in fs/locks.c). Locks of open file descriptions do not count, since
-// another thread may release them.
+// Answers the request with EDEADLK if its owner would wait for itself, through other owners and any files of the mount.
+// waits_for_itself() limits the search. Linux does the same for record locks on a local file system
+// (posix_locks_deadlock() in fs/locks.c). Does nothing for a lock of an open file description, because another thread
+// may release such a lock.
 void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                             std::uint64_t ticket) {
   LockQueue::Answers answers;
@@ -231,7 +231,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
       queues_.try_emplace(to, queue);
       count_ = queues_.size();
     }
-    queue->poll(answers);  // an owner whose lock could not be moved has lost it
+    queue->poll(answers);  // an owner whose lock could not be moved has lost it, so waiters may get it
     end_visit(to, queue);
   }
   give(answers);
@@ -347,12 +347,12 @@ Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t 
     const MutexLock lock(queue->mutex);
     if (queue->dropped) continue;
     const Status done = queue->is_wanted_by_others(process) ? Status(Errno(EBUSY)) : action();
-    drop_if_unused(id, queue);  // and not end_visit(): no lock was released
+    drop_if_unused(id, queue);  // not end_visit(), because no lock was released
     return done;
   }
 }
 
-// Returns true if the queue must be checked again soon.
+// Answers the interrupted requests in the queue, and polls it if necessary. Returns true if it must be polled again.
 bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts) {
   LockQueue::Answers answers;
   bool again = false;
@@ -370,8 +370,8 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   return again;
 }
 
-// Answers interrupted requests, and tries those whose conflicting locks may have been released
-// without an event. Returns the time of the next call.
+// Answers interrupted requests, and tries those whose conflicting locks may have been released without an event.
+// Returns when to call tend() again.
 EventLoop::Clock::time_point LockTable::tend() {
   ReleasableMutexLock lock(waiting_mutex_);
   is_called_ = false;

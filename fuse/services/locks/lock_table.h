@@ -18,9 +18,9 @@
 
 namespace cacheshim {
 
-// Identifies the file of a lock. A file of the base that all jobs share is identified by its device and inode numbers.
-// A job's own file is identified by device 0 and its node, because its data may move while it is locked. Exception: a
-// file for which NodeObjects::locked_inode() returns an inode is identified by that inode.
+// Identifies the file of a lock: a file of the base, which all jobs share, by its device and inode numbers; a job's own
+// file by device 0 and its node, because its data may move to another inode while the file is locked. Exception: if
+// NodeObjects::locked_inode() returns an inode for a file, that inode identifies it.
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -29,8 +29,8 @@ struct LockFileId {
 };
 
 // All locks of a mount. Each file has a LockQueue from the first request until the queue has no owner and no waiting
-// request. An owner stays known, even without locks, until a handle that it has used is closed. The loop polls the
-// locks whose release no event reports, while a request waits for them.
+// request. An owner stays in the queue, even without locks, until a handle that it has used is closed. While a request
+// waits for a lock whose release no event reports, the loop polls that lock.
 //
 // Thread-safe. Answers requests with no lock held.
 class LockTable {
@@ -44,15 +44,15 @@ class LockTable {
   LockTable& operator=(const LockTable&) = delete;
 
   // Answers `call` now or later. Errors: EAGAIN for a request that does not wait; EINTR; EDEADLK for a record lock
-  // whose owner would wait for itself (break_cycle()); ENOLCK if the user has reached a limit, or if the table is
-  // closed and the request would have to wait; else the file system's error. If the file system of a shared file does
-  // not support locks (the first attempt fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock excludes only processes of
-  // this mount.
+  // request whose owner would wait for itself (break_cycle()); ENOLCK if the user has reached a limit, or if the table
+  // is closed and the request would have to wait; otherwise the error that the file system returns. If the file system
+  // of a shared file does not support locks (the first attempt fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock
+  // excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
-  // Call when a job's own file (`from`) has become, by a rename or link, the lock file `to`, which is not locked yet.
-  // Moves the locks and waiting requests of `from` to `to`. Requests with either id use the same queue until that queue
-  // has no owner and no waiting request. If `open` fails, the locks stay on the old file.
+  // Call when a rename or link has made a job's own file (`from`) the lock file `to`, which no process has locked yet.
+  // Moves the locks and waiting requests of `from` to `to`. From then on, requests with either id use the same queue,
+  // until the queue has no owner and no waiting request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` completely releases an exclusive lock of its owner on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
@@ -73,25 +73,25 @@ class LockTable {
   void interrupt(std::uint64_t ticket);
 
   struct State {
-    // The number of handles with waiting requests, and the processes that wait (0: not visible).
+    // The number of handles with waiting requests, and the waiting processes (0: a process that the daemon cannot see).
     std::size_t waiting_handles = 0;
     std::set<pid_t> waiting_processes;
-    // Whether a file system of the base does not support locks. Locks on its files then exclude only processes of this
+    // True if a file system of the base does not support locks: locks on its files exclude only processes of this
     // mount.
     bool is_local_only = false;
   };
   State state();
-  // Refuses the waiting requests with ENOLCK (those that wait only for LockQueue::kGrace, with EAGAIN). Until reopen(),
+  // Refuses the waiting requests with ENOLCK, or with EAGAIN if they wait only for LockQueue::kGrace. Until reopen(),
   // also refuses new requests that would have to wait. Returns the replies to the waiting requests.
   PendingReplies close();
   void reopen() { closed_ = false; }
   // Runs `action` unless a process of the mount other than `process` has a lock on the file or waits for one. Holds the
-  // mutex of the file's queue meanwhile, so that no new request starts. Errors: EBUSY if another process has a lock or
-  // waits for one; else those of `open` and `action`.
+  // mutex of the file's queue during the call to `action`, so no new request can start. Errors: EBUSY if another
+  // process has a lock or waits for one; otherwise those of `open` and `action`.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
-  // Sets a function that is called, with the mutex of the file's queue held, when a request or a close may have left
-  // the file without locks and waiting requests. Call once, before the first request.
+  // Sets the function to call when a request or a close may have left a file without locks and waiting requests. It is
+  // called with the mutex of the file's queue held. Call set_release_hook() once, before the first request.
   void set_release_hook(std::function<void()> hook) { on_release_ = std::move(hook); }
 
  private:
@@ -126,13 +126,13 @@ class LockTable {
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
 
-  // Held during the search for a cycle, so that only one request of the cycle is refused.
+  // Held during the search for a cycle, so that only one request in the cycle is refused.
   Mutex cycles_mutex_{LockRank::kLockCycles};
 
   mutable Mutex mutex_{LockRank::kLockTable};
   std::unordered_map<LockFileId, Queue, IdHash> queues_ GUARDED_BY(mutex_);
-  std::set<std::uint64_t> local_only_ GUARDED_BY(mutex_);  // devices without locks
-  std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices with working locks
+  std::set<std::uint64_t> local_only_ GUARDED_BY(mutex_);  // devices whose file systems do not support locks
+  std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices whose file systems support locks
 
   Mutex waiting_mutex_;
   std::set<Queue> waiting_ GUARDED_BY(waiting_mutex_);  // the queues that have waiters

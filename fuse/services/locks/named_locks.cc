@@ -11,7 +11,7 @@
 namespace cacheshim {
 namespace {
 
-// Ignores the answer to an unlock request that the daemon itself makes.
+// For unlock requests that the daemon itself makes: ignores the answer.
 class NoCall final : public LockCall {
   void wait(std::uint64_t) override {}
   void answer(int) override {}
@@ -76,7 +76,7 @@ Result<NamedLocks::Lock> NamedLocks::add(FileHandle& handle, std::string path, U
   const MutexLock guard(mutex_);
   Entry& entry = entries_[handle.node];
   count_ = entries_.size();
-  // Another thread may have added a lock meanwhile.
+  // Another thread may have added a lock in the meantime.
   if (entry.locks.empty()) entry.locks.push_back(std::move(made));
   if (!handle.uses_named_lock.exchange(true)) ++entry.handles;
   return entry.locks.back();
@@ -94,7 +94,8 @@ bool NamedLocks::is_current(const NamedLock& lock) const {
   return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
 }
 
-// Replaces `stale` with the base's current file, unless another thread has done that.
+// Replaces `stale` with a lock on the base's current file, unless another thread has done that. Returns the current
+// lock.
 Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Lock& stale) {
   CACHESHIM_TRY(object, files_.ensure(stale->path));
   CACHESHIM_TRY(made, make_lock(stale->path, std::move(object)));

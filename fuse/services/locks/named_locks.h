@@ -14,31 +14,30 @@
 
 namespace cacheshim {
 
-// A file of the base on which the locks of a job's own file are taken.
+// A file of the base on which the daemon takes the locks of a job's own file.
 struct NamedLock {
   std::string path;  // the path of the job's file
   UniqueFd object;   // an O_PATH descriptor of the base file
   LockFileId id;
 };
 
-// Takes the locks of a job's own file on a file of the base, from the first lock request on. It does so for small
-// `*.lock` files of a cache without a profile, and for batons that are locked by flock(2) or fcntl(2). The job's file
-// keeps its own bytes, attributes and names. Only its locks are shared with other jobs and with processes outside the
-// mount: they are locks on the base file at the same path. A baton's locks, however, are taken on a file in leases/,
-// which processes outside the mount do not use (NamedLockFiles).
+// Takes the locks of a job's own file on a file of the base, from the first lock request on. This applies to small
+// `*.lock` files in a cache without a profile, and to batons that a process locks with flock(2) or fcntl(2). The job's
+// file keeps its own bytes, attributes and names. Only its locks are shared with other jobs and with processes outside
+// the mount, because they are locks on the base file at the same path. A baton's locks are shared only with other jobs:
+// they are locks on a file in leases/, which processes outside the mount do not use (NamedLockFiles).
 //
-// A process outside the mount may remove that base file, as Python's filelock does when it unlocks.
-// A lock of the removed file would exclude no later process:
-//   1. A process outside the mount holds the lock; a view's process waits for it.
-//   2. The process outside unlinks the file and unlocks. The daemon gets the lock of the unlinked
-//      file.
-//   3. Another process creates the file again and locks that.
-// So the daemon checks each lock that it gets. If the path in the base no longer leads to the file, the daemon unlocks
-// the file and repeats the request on the current file, which it creates if necessary.
+// A process outside the mount may remove that base file, as Python's filelock does when it unlocks. A lock on the
+// removed file would not exclude later processes:
+//   1. A process outside the mount holds the lock, and a process in a view waits for it.
+//   2. The process outside the mount unlinks the file and unlocks it. The daemon gets the lock on the unlinked file.
+//   3. Another process creates the file again and locks the new file.
+// So the daemon checks each lock that it gets. If the path in the base no longer leads to the locked file, the daemon
+// unlocks that file and repeats the request on the current file, which it creates if necessary.
 //
-// The base file is chosen for a node, not for a handle. Unless the base file is removed, it stays the same until the
-// last handle that has requested a lock is released. So a rename or an unlink in the view does not separate the
-// processes of one job.
+// The base file is chosen per node, not per handle. Unless the base file is removed, it stays the same until the last
+// handle that has requested a lock is released. So all processes of a job lock the same base file, even after a rename
+// or unlink in the job's view.
 //
 // Thread-safe.
 class NamedLocks {
@@ -52,8 +51,9 @@ class NamedLocks {
   Lock of(const FileHandle& handle);
   // As of(), but also counts the handle as a user of the lock.
   Lock use(FileHandle& handle);
-  // As use(), for a file without a NamedLock. From then on, the file's locks are taken on `object` (O_PATH), the file
-  // that NamedLockFiles has for `path`, the path of the handle's file.
+  // As use(), for a file that has no NamedLock yet. `path`: the path of the handle's file. `object`: an O_PATH
+  // descriptor of the file that NamedLockFiles provides for `path`; from then on, the daemon takes the locks on this
+  // file.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
   // As LockTable::lock(). The handle must stay until `call` is answered.
@@ -69,10 +69,10 @@ class NamedLocks {
 
  private:
   class Call;
-  // Each attempt fails only if a process removes the base's file at that instant.
+  // An attempt fails only if a process removes the base file before the daemon has checked the lock.
   static constexpr int kMostAttempts = 32;
   struct Entry {
-    std::vector<Lock> locks;  // the last one is current; the others may still be held
+    std::vector<Lock> locks;  // the last one is current; processes may still hold the others
     unsigned handles = 0;
   };
 
@@ -87,7 +87,7 @@ class NamedLocks {
 
   LockTable& table_;
   const NamedLockFiles& files_;
-  std::atomic<std::size_t> count_{0};   // the number of entries, to be read without the mutex
+  std::atomic<std::size_t> count_{0};   // the number of entries; read without the mutex
   Mutex mutex_{LockRank::kNamedLocks};  // also guards changes of FileHandle::uses_named_lock
   std::unordered_map<NodeIndex, Entry> entries_ GUARDED_BY(mutex_);
 };

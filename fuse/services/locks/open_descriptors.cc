@@ -24,7 +24,7 @@ namespace {
 std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
   const std::string_view field = status_field(text, name);
   std::uint64_t value = 0;
-  // if this fails, value stays 0, which is no file's inode number
+  // If this fails, `value` stays 0, which is never the inode number of a file.
   (void)std::from_chars(field.data(), field.data() + field.size(), value);
   return value;
 }
@@ -48,7 +48,7 @@ std::vector<int> numbers_of(pid_t process) {
   return numbers;
 }
 
-// F_SETLK64 and F_SETLKW64 of 32-bit processes.
+// The values of F_SETLK64 and F_SETLKW64 in 32-bit processes.
 constexpr unsigned long kSetLock64 = 13;
 constexpr unsigned long kSetLockWaiting64 = 14;
 
@@ -67,7 +67,7 @@ LockCallKind kind_of(unsigned long command) {
   }
 }
 
-// Whether the object is really absent, and not only inaccessible to the daemon.
+// Whether the object does not exist. Any other error may mean that the daemon only lacks access to it.
 bool is_gone(Errno error) { return error == ENOENT || error == ESRCH; }
 
 bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
@@ -81,7 +81,8 @@ bool has_ended(pid_t process) {
   return stat && is_dead(*stat);
 }
 
-// A file on another file system may have the same inode number, so the mount is checked too.
+// A file on another file system may have the same inode number. So if several descriptors match, their mounts are
+// checked too.
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known) {
   std::vector<OpenDescriptor> found;
   if (process <= 0) return found;
@@ -109,8 +110,7 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
                         fdinfo_field(*text, "mnt_id")} == descriptor;
 }
 
-// Tries several times: the thread may have sent the request but not be asleep yet. /proc then shows
-// "running".
+// Tries several times: if the thread has sent the request but is not asleep yet, /proc shows only "running".
 LockCallArguments lock_call_arguments(pid_t thread) {
   constexpr int kMostLooks = 20;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};

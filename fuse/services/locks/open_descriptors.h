@@ -25,12 +25,12 @@ inline constexpr std::size_t kMostSearched = 256;
 // kMostSearched descriptors, checks only the descriptor `known`. Returns none if /proc does not show the descriptors:
 // the process is outside the daemon's PID namespace, or Linux is older than 5.14.
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known);
-// Whether the process still has the descriptor: false when the descriptor, or the process, is gone.
+// Whether the process still has the descriptor. Returns false if the descriptor or the process no longer exists.
 bool has_descriptor(pid_t process, const OpenDescriptor& descriptor);
 
-// The arguments of the fcntl(2) call in which a thread is blocked; the kernel's lock request lacks them. `kind`:
-// whether the thread's process or an open file description (F_OFD_SETLK) becomes the owner of the lock. kUnknown if
-// /proc does not show the arguments, for example because the daemon may not trace the thread.
+// Arguments of the fcntl(2) call in which a thread is blocked; the kernel's lock request does not contain them. `kind`:
+// whether the lock's owner will be the thread's process or an open file description (F_OFD_SETLK); kUnknown if /proc
+// does not show the arguments, for example because the daemon may not trace the thread.
 enum class LockCallKind { kUnknown, kOfProcess, kOfDescription };
 struct LockCallArguments {
   LockCallKind kind = LockCallKind::kUnknown;

@@ -15,10 +15,10 @@
 namespace cacheshim {
 namespace {
 
-// Returns a function that calls `answer` at most once. After an exception a task cannot know
-// whether it has answered, and a request must not be answered twice.
+// Returns a function that calls `answer` at most once. A request must not be answered twice, and after an exception a
+// task cannot know whether it has already answered.
 //
-// `holding` lives as long as the returned function.
+// The returned function keeps `holding` alive.
 std::function<void()> once(std::function<void()> answer, std::shared_ptr<void> holding) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
   return [is_given = std::move(is_given), answer = std::move(answer),
@@ -110,8 +110,8 @@ std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_
   });
 }
 
-// If a file is still open for writing, its entry is not published here. Nor is it published when the file is closed,
-// because no process holds the lock then. It is published when the job ends successfully.
+// If a file of an entry is still open for writing, the entry is not published here, and not when the file is closed
+// either, because no process holds the lock then. It is published when the job ends successfully.
 void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held,
                        Answer answer) {
   if (job.policy.is_refused()) {
@@ -173,8 +173,8 @@ bool Publishing::is_in_time() const {
   return Clock::now().time_since_epoch().count() < deadline_.load(std::memory_order_relaxed);
 }
 
-// If the store is full, still notifies the processes that wait for the entry: the job's layer has
-// it.
+// If the store is full, postpones the entry and returns true. Still notifies the processes that wait for the entry,
+// because it is complete in the job's layer.
 bool Publishing::postpone_if_full(Job& job, const std::string& entry) {
   if (room_.has_room()) return false;
   note_full(job, entry);
@@ -238,7 +238,7 @@ PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progr
   return report;
 }
 
-// Detaches the layer from the job, whose view then lacks the names that only the layer had.
+// Detaches the layer from the job. The job's view then lacks the names that only the layer had.
 Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
   Invalidator::Done invalidate;
   Dropped dropped;
@@ -265,8 +265,8 @@ Publishing::Dropped Publishing::drop_layer(Job& job, Outcome outcome) {
   return dropped;
 }
 
-// Holds no lock that other jobs or requests of this job need, because the removal takes a long time if the job has made
-// many files.
+// Runs without any lock that other jobs or this job's requests need, because the removal takes a long time if the job
+// has created many files.
 void Publishing::remove_layer(const Job& job, Dropped dropped) const {
   if (!dropped.layer) return;
   const Status removed =
@@ -277,7 +277,7 @@ void Publishing::remove_layer(const Job& job, Dropped dropped) const {
 }
 
 PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
-  PendingReplies replies;  // replies are sent on return, after the lock below has been released
+  PendingReplies replies;  // the destructor sends them, after the lock below is released
   const MutexLock ending(job.end_mutex);
   PublishReport report;
   if (!job.life.is_active()) return report;

@@ -28,8 +28,8 @@
 
 namespace cacheshim {
 
-// Publishes entries and ends jobs, and delays the replies that must wait for the publishing or the end. The work runs
-// in tasks, never in receivers. Thread-safe; call with no lock held.
+// Publishes entries and ends jobs, and delays the replies that must wait for this work. The work runs in tasks, never
+// on the threads that receive requests. Thread-safe; call with no lock held.
 class Publishing {
  public:
   struct Parts {  // all must outlive Publishing
@@ -45,7 +45,7 @@ class Publishing {
     FreeSpace& space;               // the free space of the store's file system
     std::function<void()> on_full;  // calls resume_if_room() soon; must not block
     // `is_awaited` returns whether any process waits for a name or builds one. `note_arrival` notifies the waiters for
-    // `path` of a change to it; `completed` is the entry that the change has completed, or "".
+    // `path` that it has changed; `completed` is the entry that the change has completed, or "".
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
@@ -62,23 +62,23 @@ class Publishing {
   const StoreRoom& room() const { return room_; }
   const Underway& underway() const { return underway_; }
 
-  // A request that is to be answered. `held`: the directories whose locks it holds in the kernel.
+  // A request to answer. `held`: the directories that the kernel has locked for the request.
   struct Waiter {
     std::vector<NodeId> held;
     Answer answer;
-    bool delays_others = false;  // it holds a kernel lock that requests of other users need
+    bool delays_others = false;  // other users' requests need a kernel lock that it holds
   };
-  // If a change of `path` has just completed an entry and the job's policy is kComplete, publishes the entry, and
-  // answers the request afterwards; otherwise, or if the request delays others, answers it immediately. Postpones the
-  // entry if the job's user has reached a limit, or if the store is full.
+  // Call after a change of `path`. If the change has completed an entry and the job's policy is kComplete, publishes
+  // the entry, and answers the request after that. Answers immediately if there is nothing to publish, or if the
+  // request delays others. Postpones the entry if the job's user has reached a limit, or if the store is full.
   void completed(Job& job, const std::string& path, Arrival arrival, Waiter waiter);
-  // Answers the request once no entry of the job that contains `path` is being published.
+  // Answers the request once the job is no longer publishing any entry that contains `path`.
   void await(const Job& job, const std::string& path, Waiter waiter);
-  // Call when an object has just been created at `path`, or has just got this name by a rename or link.
+  // Call when an object has just been created at `path`, or renamed or linked to `path`.
   void note_built(Job& job, const std::string& path);
-  // Removes from the job's record, and returns, the objects that the job has built under this lock file.
+  // Returns the objects that the job has built under this lock file, and removes them from the job's record.
   std::vector<std::string> take_built(Job& job, std::string_view lock_file) const;
-  // Publishes objects that were built under a lock that is about to be released, then calls
+  // Call before a lock is released. Publishes the objects that the job has built under it (`paths`), then calls
   // `answer`.
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
   // Makes the job's view show the base's files of `entry` in place of the job's copies, then calls `answer`.
@@ -86,29 +86,31 @@ class Publishing {
   // Publishes the entries that were postponed because one of their files was open for writing, the store was full, or
   // the job's user had reached a limit.
   void retry_postponed(Job& job);
-  // For an event loop: publishes the postponed entries of all jobs once a full store has room. Returns the time of the
-  // next call.
+  // Call from an event loop. Once a full store has room again, publishes the postponed entries of all jobs. Returns
+  // when to call this function again.
   EventLoop::Clock::time_point resume_if_room();
 
-  // ---- These functions can take a long time. They may call `progress` on the calling thread. Publishes the complete
-  // entries of the job's layer. Stops once `is_wanted` returns false.
+  // ---- The following functions can take a long time. Those with a parameter `progress` call it on the calling thread.
+
+  // Publishes the complete entries of the job's layer. Stops once `is_wanted` returns false.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress,
                             const IsWanted& is_wanted);
-  // Publishes the job's entries, unless `outcome` or the policy forbids it, and detaches the job's layer. The job stays
-  // active if the time given to finish_within() is over.
+  // Publishes the job's entries, unless `outcome` or the policy forbids it, and detaches the job's layer. If the time
+  // passed to finish_within() runs out first, the job stays active.
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
-  // Discards the job's layer. Returns how many names of the job's view the kernel knew, including names of the base.
+  // Discards the job's layer. Returns the number of names in the job's view that the kernel had cached, including names
+  // of the base.
   std::uint64_t discard_job(Job& job);
 
-  // Call when the daemon ends. Entries that are not published within `time` stay in the layers, for the next daemon.
-  // Later calls change nothing.
+  // Call when the daemon ends. Entries that cannot be published within `time` stay in the layers, for the next daemon.
+  // Only the first call has an effect.
   void finish_within(std::chrono::seconds time);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Calls `task` with the job when it is the turn of the job's user.
+  // Queues `task`, which is called with the job when it is the turn of the job's user (FairQueue).
   void post(Job& job, std::function<void(Job&)> task);
   bool is_in_time() const;
   void count(Job& job, const PublishReport& report);
@@ -117,8 +119,9 @@ class Publishing {
   void note_full(Job& job, const std::string& entry);
   bool postpone_if_full(Job& job, const std::string& entry);
   struct Dropped {
-    std::size_t known = 0;       // the job's names that the kernel knew, including names of the base
-    std::optional<Layer> layer;  // to be removed; none if it is kept
+    // The number of names in the job's view that the kernel had cached, including names of the base.
+    std::size_t known = 0;
+    std::optional<Layer> layer;  // the layer to remove; none if it is kept
   };
   Dropped drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());
   void remove_layer(const Job& job, Dropped dropped) const;

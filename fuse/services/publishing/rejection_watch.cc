@@ -22,8 +22,8 @@ void RejectionWatch::note_opened(const FileHandle& handle, pid_t thread) const {
   if (ref && ref->counts_rebuilds()) job.reads.note_read(ref->unit(), thread);
 }
 
-// A job that writes a temporary file, or adds a file to the entry, does not reject the entry: the
-// base has no file of that name.
+// A job that writes a temporary file, or adds a file to the entry, does not reject the entry. In these cases, the base
+// has no file of that name.
 void RejectionWatch::note_changed(Job& job, const std::string& path, pid_t thread) const {
   if (!job.reads.has_any()) return;
   const auto ref = entries_.find(path);

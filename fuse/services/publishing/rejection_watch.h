@@ -13,13 +13,12 @@
 
 namespace cacheshim {
 
-// Detects which jobs reject entries of the base (store/publish/rejected_entries.h), from their
-// requests.
+// Detects, from jobs' requests, which jobs reject entries of the base (store/publish/rejected_entries.h).
 //
-// A preloaded process opens files of the base directly, and the daemon does not see which files it reads. If a job with
-// such a process rebuilds an entry, it may have rejected the entry, or it may have written without opening the entry
-// first. From then on every job opens this entry through the mount (MountOnlyEntries), so that the daemon sees the next
-// job's reads. The first rebuild does not count as a rejection, because the daemon did not see the reads before it.
+// A preloaded process opens files of the base directly, so the daemon does not see which files it reads. If a job with
+// such a process rebuilds an entry, the daemon cannot tell whether the job has rejected the entry or has never read it.
+// So this first rebuild does not count as a rejection. From then on, every job opens the entry through the mount
+// (MountOnlyEntries), and the daemon sees the next job's reads.
 //
 // Thread-safe. Call with no lock held.
 class RejectionWatch {
@@ -34,9 +33,9 @@ class RejectionWatch {
         publisher_(publisher),
         direct_(direct) {}
 
-  // Call when the thread has opened the handle's file, before the reply.
+  // Call after the thread has opened the handle's file, and before the reply.
   void note_opened(const FileHandle& handle, pid_t thread) const;
-  // Call when the thread has created or removed a name, before the change is published.
+  // Call after the thread has created or removed a name, and before the change is published.
   void note_changed(Job& job, const std::string& path, pid_t thread) const;
   // Call when the job has completed the entry but does not publish it now.
   void note_unpublished(Job& job, const std::string& entry) const;

@@ -11,14 +11,14 @@
 
 namespace cacheshim {
 
-// Whether the store's file system has room for publishing. After a failure for lack of room, nothing is published until
-// more space is free than at the failure, or kRetry has passed: otherwise each attempt would copy files only to fail
-// again. Thread-safe.
+// Whether the store's file system has room for publishing. After publishing has failed for lack of room, the daemon
+// publishes nothing until more space is free than at the failure, or until kRetry has passed. Otherwise each attempt
+// would copy files only to fail again. Thread-safe.
 class StoreRoom {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kRetry{60};
-  // With fewer free bytes than this, an attempt is useless: names alone need a few blocks.
+  // With fewer free bytes than this, an attempt cannot succeed: the names alone need a few blocks.
   static constexpr std::uint64_t kLeast = 16 * 1024;
 
   // `space` must outlive this object. `now`: for unit tests.
@@ -29,7 +29,7 @@ class StoreRoom {
   bool has_room() EXCLUDES(mutex_);
   // Call when publishing has failed for lack of room.
   void note_full() EXCLUDES(mutex_);
-  // Returns true if the store was full and publishing may be tried again. From then on, the store counts as not full.
+  // Returns true if the store was full and publishing may be tried again. The store then no longer counts as full.
   bool take_resumption() EXCLUDES(mutex_);
   bool is_full() const EXCLUDES(mutex_);
   // When the store became full, in seconds since 1970; 0 if it is not full.

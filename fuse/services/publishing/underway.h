@@ -16,11 +16,11 @@ namespace cacheshim {
 
 class Job;
 
-// The entries that are being published, and the requests that are answered once they are published. Thread-safe.
+// The entries that are being published, and the requests that wait for their publishing. Thread-safe.
 class Underway {
  public:
   struct Waiters {
-    std::vector<NodeId> held;  // the directories whose locks the requests hold in the kernel
+    std::vector<NodeId> held;  // the directories that the kernel has locked for the requests
     std::vector<std::function<void()>> answers;
   };
   struct Entry {
@@ -28,8 +28,8 @@ class Underway {
     std::string path;
     Waiters waiters;
   };
-  // The publishing of one entry, from begin() until end(). If it is destroyed without end(), the requests fail with EIO
-  // (see Completion).
+  // The publishing of one entry, from begin() until end(). If this object is destroyed without a call to end(), the
+  // waiting requests fail with EIO (see Completion).
   class Publication {
    public:
     Publication(Underway& underway, std::list<Entry>::iterator at) : underway_(underway), at_(at) {}
@@ -37,7 +37,7 @@ class Underway {
     Publication(const Publication&) = delete;
     Publication& operator=(const Publication&) = delete;
 
-    // Returns the waiting requests; none if called again.
+    // Returns the waiting requests. A second call returns none.
     Waiters end();
 
    private:
@@ -48,8 +48,8 @@ class Underway {
   std::shared_ptr<Publication> begin(Job& job, std::string entry, Waiters waiters) EXCLUDES(mutex_);
   // Returns the jobs that are publishing the entry.
   std::vector<std::shared_ptr<Job>> publishers(std::string_view entry) const EXCLUDES(mutex_);
-  // Lets a request wait if an entry of the job that contains `path` is being published. Otherwise returns false, and
-  // changes nothing.
+  // If the job is publishing an entry that contains `path`, makes the request wait for that and returns true. Otherwise
+  // returns false and changes nothing.
   bool join(const Job& job, std::string_view path, const std::vector<NodeId>& held,
             const std::function<void()>& answer) EXCLUDES(mutex_);
 

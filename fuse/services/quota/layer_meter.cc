@@ -20,7 +20,7 @@ std::uint64_t bytes_of(const struct stat& st) {
   return static_cast<std::uint64_t>(st.st_blocks) * kBlock;
 }
 
-// Counts each name, and the blocks of a file with several names once.
+// Counts every name, but the blocks of a file with several names only once.
 Result<LayerSize> size_of_tree(int root) {
   LayerSize size;
   std::set<std::pair<dev_t, ino_t>> linked;
@@ -54,7 +54,7 @@ void note_measured(Job& job, LayerMeter::Clock::time_point began) {
 
 }  // namespace
 
-// Begins to measure a layer, unless one is being measured. Returns false if no layer is due.
+// Starts to measure a layer that is due, unless another layer is being measured. Returns false if no layer is due.
 bool LayerMeter::begin_one(Clock::time_point now) {
   bool is_any_due = false;
   for (const auto& job : jobs_.all()) {
@@ -71,7 +71,8 @@ bool LayerMeter::begin_one(Clock::time_point now) {
   return is_any_due;
 }
 
-// A layer may become due after begin_one() and before is_requested_ is reset, so begin_one() is called again.
+// A layer may become due between the first begin_one() and the reset of is_requested_, so tend() calls begin_one()
+// again.
 LayerMeter::Clock::time_point LayerMeter::tend() {
   const auto now = Clock::now();
   const bool has_silent_files = silent_growth_.count();
@@ -82,7 +83,7 @@ LayerMeter::Clock::time_point LayerMeter::tend() {
   return now + kInterval;
 }
 
-// Open files that have lost their last name are not in the tree, but still take space.
+// Returns the size of the open files that have lost their last name: they are not in the tree, but still take space.
 LayerSize LayerMeter::size_of_nameless(const Job& job) const {
   LayerSize size;
   for (const NodeIndex node : open_files_.nodes()) {

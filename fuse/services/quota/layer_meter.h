@@ -16,9 +16,9 @@
 
 namespace cacheshim {
 
-// Measures the layers whose owners are near a limit (LayerUse), one at a time. The owner decides how many files a layer
-// has, and so how long a walk through it takes. A walk of 1 s is therefore followed by kRest s in which the layer is
-// not measured.
+// Measures the layers whose owners are near a limit (LayerUse), one at a time. A layer's owner decides how many files
+// it has, and so how long a walk through it takes. After a walk of 1 s, the daemon therefore does not measure the layer
+// for kRest seconds.
 class LayerMeter {
  public:
   using Clock = EventLoop::Clock;
@@ -34,14 +34,14 @@ class LayerMeter {
         tasks_(tasks),
         silent_growth_(tasks, std::move(invalidate)) {}
 
-  // Call when a layer may be due. Takes no lock. Wakes `task`, which calls tend(), only if no call of tend() is due
-  // anyway: with a user near a limit, each request may call this function.
+  // Call when a layer may be due. Takes no lock. Wakes `task`, which calls tend(), only if no call to tend() is due
+  // anyway: while a user is near a limit, every request may call this function.
   void request(const EventLoop::Task& task) {
     if (!is_requested_.exchange(true)) task.wake();
   }
-  // For an event loop: measures one layer if one is due. Returns the time of the next call.
+  // Call from an event loop. Starts to measure one layer if one is due. Returns when to call tend() again.
   Clock::time_point tend();
-  // The files that this object measures once a second; call request() after SilentGrowth::add().
+  // The files that this object measures once per second. Call request() after SilentGrowth::add().
   SilentGrowth& silent_growth() { return silent_growth_; }
   // Measures the job's layer now. Can take a long time; call with no lock held. Errors: those of reading a directory;
   // the count then stays unchanged.

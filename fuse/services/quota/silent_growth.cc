@@ -23,7 +23,7 @@ void SilentGrowth::add(const FileHandle& handle, const struct stat& st) {
   files_[&handle] = {handle.job, blocks_of(st)};
 }
 
-// Returns true if the file has grown and its user is over the limit.
+// Returns true if the file has grown and its user has exceeded the limit.
 bool SilentGrowth::count_one(int fd, File& file) {
   const auto st = sys::stat_fd(fd);
   if (!st) return false;

@@ -17,26 +17,26 @@ namespace cacheshim {
 
 // Measures the growth of files that the kernel writes without a request to the daemon (IoModes).
 //
-// The files are measured once a second, and when they are closed. The kernel offers no way to stop its writes to such a
-// file. So if one of these files has grown and its user is over max_layer_size, the daemon empties the file and never
-// publishes the layer, whose files may be incomplete. If a user is near the limit (LayerUse::is_near_limit()), the
-// daemon opens no further file in this mode for the user. So only a user who writes a quarter of the limit through
-// files that were opened earlier loses a file.
+// The daemon measures each file once per second, and when it is closed. The kernel offers no way to stop its writes to
+// such a file. So if a file has grown and its user has exceeded max_layer_size, the daemon empties the file. It then
+// never publishes the layer, because files of the layer may be incomplete. If a user is near the limit
+// (LayerUse::is_near_limit()), the daemon opens no more files in this mode for the user. So a user loses a file only by
+// writing a quarter of the limit through files that were already open in this mode.
 //
 // Thread-safe.
 class SilentGrowth {
  public:
   // Makes the kernel request a node's attributes again. Must not take a job's lock; called with mutex_ held.
   using Invalidate = std::function<void(NodeId)>;
-  // The work that may wait for a job's lock runs on `tasks`, which must outlive this object.
+  // Work that may have to wait for a job's lock runs on `tasks`, which must outlive this object.
   SilentGrowth(TaskQueue& tasks, Invalidate invalidate)
       : tasks_(tasks), invalidate_(std::move(invalidate)) {}
 
-  // Call when `handle` has been opened for writing; `st`: the file's attributes. Call remove() before its descriptor is
-  // closed.
+  // Call add() when `handle` has been opened for writing; `st`: the file's attributes. Call remove() before the
+  // handle's descriptor is closed.
   void add(const FileHandle& handle, const struct stat& st) EXCLUDES(mutex_);
   void remove(const FileHandle& handle) EXCLUDES(mutex_);
-  // Measures all files. Returns false if there is none.
+  // Measures all files. Returns false if there are none.
   bool count() EXCLUDES(mutex_);
 
  private:

@@ -37,8 +37,8 @@ Result<struct stat> SharedFiles::change_named(const std::string& path, int file,
 }
 
 // Returns the file's current path, which a rename may have changed. If another process has replaced the file, the node
-// has no name: then returns the path at which the handle opened the file. Returns "" if a request has unlinked the
-// file.
+// has no name; the result is then the path at which the handle opened the file. Returns "" if a request has unlinked
+// the file.
 std::string SharedFiles::path_of(const FileHandle& handle) const {
   const ReaderLock lock(handle.job->overlay.mutex());
   const NodeInfo info = nodes_.info(handle.node);
@@ -52,7 +52,7 @@ Status SharedFiles::commit(FileHandle& handle, pid_t closing) const {
   SharedFile& shared = *handle.shared;
   const MutexLock lock(shared.mutex);
   if (is_being_killed(closing)) {
-    shared.set_killed();  // another process that has the file open may still write it
+    shared.set_killed();  // another process may still have the file open and write to it
     return {};
   }
   if (path.empty()) return {};

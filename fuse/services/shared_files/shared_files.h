@@ -22,10 +22,10 @@
 
 namespace cacheshim {
 
-// Files of class `shared`. Writes to them go to the base (store/locks/shared_file.h). close(2) returns once the written
-// copy has replaced the file (FLUSH). So when a process locks, writes, closes and unlocks a file, the next process that
-// locks the file finds the result. The kernel closes the files of a killed process in the same way; the writes of such
-// a process may be incomplete, and are discarded. Thread-safe.
+// Files of class `shared`. A process writes to a staged copy, which then replaces the file in the base
+// (store/locks/shared_file.h). This happens during close(2) (FLUSH). So when a process locks, writes, closes and
+// unlocks a file, the next process that locks the file finds the result. The kernel also closes the files of a killed
+// process. Writes of such a process may be incomplete, so the daemon discards them. Thread-safe.
 class SharedFiles {
  public:
   using Change = std::function<Result<std::size_t>(int fd)>;
@@ -34,17 +34,16 @@ class SharedFiles {
   SharedFiles(const Store& store, const NodeTable& nodes, const LockFiles& files)
       : store_(store), nodes_(nodes), files_(files) {}
 
-  // Returns the object through which an open with `flags` writes a file of class `shared`. Returns
-  // null if the handle writes no staged copy: the file is of another class, or is opened only for
-  // reading. `is_new`: the caller has just created the file.
+  // Returns the object through which a handle opened with `flags` writes to a file of class `shared`. Returns null if
+  // the file is of another class, or is opened only for reading. `is_new`: the caller has just created the file.
   std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
                                    bool is_new) const;
-  // Runs `change` on the staged copy of the handle's file. First makes the copy, if there is none,
-  // with at least the first `keep_bytes` of the file.
+  // Runs `change` on the staged copy of the handle's file. If there is no copy yet, first makes one, with at least the
+  // first `keep_bytes` bytes of the file.
   static Result<std::size_t> change(FileHandle& handle, const Change& change,
                                     off_t keep_bytes = kWholeFile);
-  // Applies `change` to a copy of the file at `path`, and replaces the file with the copy. Use it for requests without
-  // a handle that is open for writing. `file`: a descriptor of the file. `keep_bytes`: as for change().
+  // Applies `change` to a copy of the file at `path`, and replaces the file with the copy. Use this for requests that
+  // have no handle open for writing. `file`: a descriptor of the file. `keep_bytes`: as for change().
   Result<struct stat> change_named(const std::string& path, int file, off_t keep_bytes,
                                    const std::function<Status(int fd)>& change) const;
   // Call note_opened() when a thread has opened the file, commit() when a thread closes a

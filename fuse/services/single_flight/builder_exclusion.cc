@@ -25,8 +25,8 @@ bool BuilderExclusion::applies_elsewhere(const std::string& path) const {
   return builder && users_.has(builder->uid, options_.now());
 }
 
-// Another daemon may have granted the lease to its builder after the waits began, so the builder's
-// user is charged only for the time since then.
+// If another daemon has granted the lease, it may have done so after the waits began. So charges the builder's user
+// only for the time since the builder got the lease.
 void BuilderExclusion::charge(const LeaseKey& key, Lease& lease) {
   if (key.second != nullptr || (lease.job == nullptr && !lease.is_others)) return;
   auto longest = FlightTime::duration::max();

@@ -16,8 +16,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::size_t kMostProcesses = 64;
-// proc_pid_stat(5): user and system time, of the process and of its children that it has waited
-// for.
+// The fields in proc_pid_stat(5) of the user and system time, first of the process, then of the children that it has
+// waited for.
 constexpr int kTimeFields[] = {14, 15, 16, 17};
 
 nanoseconds processor_time(const std::string& stat) {
@@ -36,7 +36,8 @@ bool add_children(pid_t process, pid_t thread, std::vector<pid_t>& children) {
   return true;
 }
 
-// Adds a process from /proc/PID/stat: the times of all its threads, and the state of `thread`.
+// Adds a process to `work`. /proc/TID/stat of `thread` shows the times of all threads of the process, and the state of
+// `thread`.
 std::optional<ProcessStat> add_process(pid_t process, pid_t thread, BuilderWork& work) {
   const auto text = read_proc(thread, "stat");
   if (!text) return std::nullopt;

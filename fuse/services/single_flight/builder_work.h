@@ -9,22 +9,21 @@
 
 #include "store/sys/process.h"
 
-// Determines whether a process that has begun a build still works on it, from the data in /proc
-// about the process and its descendants.
+// Determines from /proc whether a process that has begun a build, or one of its descendants, is still working on it.
 namespace cacheshim {
 
 struct BuilderWork {
-  bool has_ended = false;  // the thread that began the build has exited
-  // The thread that began the build, or a descendant, runs, waits for a processor or a disk, or is
-  // in a system call that may publish the build. So a builder on a busy machine is not idle.
+  bool has_ended = false;  // whether the thread that began the build has exited
+  // Whether the thread that began the build, or a descendant process, is running, is waiting for a processor or a disk,
+  // or is in a system call that may publish the build. So a builder on a busy machine does not count as idle.
   bool is_running = false;
-  // Processor time so far, per process.
+  // The processor time that each process has used so far.
   std::map<pid_t, std::chrono::nanoseconds> used = {};
 };
 
-// Returns the work of the process `builder`, whose thread `thread` has begun the build. Returns no
-// value if /proc does not show its children, as in a kernel without CONFIG_PROC_CHILDREN. Takes
-// some 50 µs.
+// Returns the work of the process `builder`, whose thread `thread` has begun the build. Returns nullopt if /proc does
+// not show the thread's children, for example because the kernel was built without CONFIG_PROC_CHILDREN. Takes about 50
+// µs.
 std::optional<BuilderWork> work_of(pid_t builder, const Process& thread);
 
 // The work of one builder over time. Not thread-safe.
@@ -32,12 +31,12 @@ class BuilderActivity {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kIdleFor{1};
-  // A builder that does less work than this (note()) within kIdleFor is idle. The value is not 0,
-  // because threads that only wait wake up now and then.
+  // A builder is idle if it does less work than this within kIdleFor; note() defines the work. The value is not 0,
+  // because even threads that only wait wake up now and then.
   static constexpr std::chrono::milliseconds kLeastWork{50};
 
-  // Records the builder's work until `now`: its processor time, and, if it is running, the whole
-  // time since the last call. Returns true if the builder has been idle for kIdleFor.
+  // Records the builder's work until `now`: the processor time that it has used and, if it is running, the whole time
+  // since the last call. Returns true if the builder has been idle for kIdleFor.
   bool note(Time now, const BuilderWork& work);
   void forget() { *this = {}; }
 

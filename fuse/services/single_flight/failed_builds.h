@@ -8,8 +8,8 @@
 
 namespace cacheshim {
 
-// Names whose builds have failed. Each is kept for a limited time; meanwhile no process waits for
-// it. Not thread-safe.
+// Names whose builds have failed. Each name is kept for a limited time, during which no process waits for it. Not
+// thread-safe.
 class FailedBuilds {
  public:
   using Time = std::chrono::steady_clock::time_point;

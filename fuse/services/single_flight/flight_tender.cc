@@ -9,9 +9,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The poll interval for changes without a notification: a builder that was stopped, a name that
-// another daemon or a process outside the mount has made, a lease that another daemon has released,
-// an entry that its builder has removed.
+// The poll interval for changes that the daemon is not notified of: a builder has been stopped; another daemon or a
+// process outside the mount has created a name; another daemon has released a lease; a builder has removed its entry.
 constexpr milliseconds kTick(50);
 
 // The interval at which the daemon reads a builder's work from /proc.
@@ -73,7 +72,7 @@ void FlightTender::end_late_waits() {
 }
 
 // Hands over the leases that excluded users hold for all jobs. Such a user's process continues to build without the
-// lease. A lease that another daemon has granted to such a user no longer counts.
+// lease. If another daemon has granted the lease to such a user, the waiters stop waiting for that daemon.
 void FlightTender::replace_excluded_builders() {
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
     const auto found = it++;
@@ -85,8 +84,8 @@ void FlightTender::replace_excluded_builders() {
   }
 }
 
-// Tries to take the leases that other daemons hold. If another daemon has released one, the name
-// may exist: check_names() tests this before a process becomes the builder.
+// Tries to take the leases that other daemons hold. If another daemon has released a lease, the name may exist, so
+// check_names() checks for it before another process becomes the builder.
 void FlightTender::try_others_leases() {
   for (auto& [key, lease] : table_.leases) {
     if (!lease.is_others) continue;
@@ -112,7 +111,7 @@ std::vector<LeaseFinding> FlightTender::take_findings() {
   return findings;
 }
 
-// Inspects each name with waiters in the views of the builder's job and of the waiters' jobs.
+// Inspects each name that has waiters, in the views of the builder's job and of the waiters' jobs.
 void FlightTender::check_names() {
   FlightAnswers answers;
   for (LeaseFinding& finding : take_findings()) {
@@ -124,9 +123,10 @@ void FlightTender::check_names() {
   give(answers);
 }
 
-// Ends the waits whose result is known. If the builder is done or has given up, or if no process holds the lease, hands
-// the lease to the remaining process that has waited longest; if there is none, the lease ends. If processes of a
-// further job have begun to wait during the inspection, the next check decides: that job may have the name already.
+// Ends the waits whose result is known. If the builder has finished or given up, or if no process holds the lease,
+// hands the lease to the waiter that has waited longest; if no waiter is left, the lease ends. If processes of another
+// job have begun to wait during the inspection, leaves the lease to the next check, because that job may already have
+// the name.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;
@@ -162,8 +162,8 @@ std::vector<FlightTender::Watched> FlightTender::take_watched() {
   return all;
 }
 
-// Whether the builder of an entry that is built elsewhere has stopped working on it, or has had the lease for `timeout`
-// while no process waits for the entry.
+// Whether the builder of an entry that is built elsewhere has stopped working on it. Also returns true if the builder
+// has had the lease for `timeout` and no process waits for the entry.
 bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) const {
   if (work.has_ended) return true;
   if (waits_for_any(table_.leases, *lease.leader)) lease.activity.forget();
@@ -173,7 +173,7 @@ bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) c
 }
 
 // Ends the leases for which has_stopped_building() returns true. If such a lease has waiters, its build counts as
-// failed. Otherwise it does not: the builder's thread may only have checked whether the entry exists.
+// failed. Otherwise it does not, because the thread may only have checked whether the entry exists.
 void FlightTender::check_builders() {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);

@@ -10,22 +10,21 @@
 
 namespace cacheshim {
 
-// Ends waits and leases that no request ends: after the exit of a builder, a timeout, or a finished
-// or failed build. Call only on the loop's thread.
+// Ends the waits and leases that no request ends: after a builder has exited, a wait has timed out, or a build has
+// finished or failed. Call only on the loop's thread.
 class FlightTender {
  public:
   // All must outlive this object.
   FlightTender(const FlightOptions& options, LeaseTable& table, Counters& counters)
       : options_(options), table_(table), counters_(counters) {}
 
-  // Returns the time after which tend() must be called even if no builder exits; -1: there is no
-  // such time.
+  // Returns the time after which tend() must be called even if no builder exits; -1 if it need not be called.
   std::chrono::milliseconds time_to_next_check() const EXCLUDES(table_.mutex);
   // `ended`: the serials of the leases whose builders have exited.
   void tend(const std::vector<std::uint64_t>& ended) EXCLUDES(table_.mutex);
 
  private:
-  // A builder of an entry, whose work is determined with the lock released.
+  // A builder of an entry. Its work is determined with the lock released.
   struct Watched {
     LeaseKey key;
     std::uint64_t serial;

@@ -16,10 +16,10 @@
 
 namespace cacheshim {
 
-// One waiting request. Its answer is given once, by any thread, and never with a lock held.
+// One waiting request. It is answered once, on any thread, with no lock held.
 class FlightWait final : public Interruptible {
  public:
-  // begin() replaces the request's path with the path of the placeholder for which the request waits.
+  // `request`: its path is ignored; begin() sets it to the path of the placeholder for which the request waits.
   FlightWait(LeaseRequest request, std::function<void()> answer)
       : answer_(std::move(answer)), request_(std::move(request)) {}
 
@@ -27,7 +27,8 @@ class FlightWait final : public Interruptible {
   void interrupt() override;
   void answer() const { answer_(); }
 
-  // For Flights; call with LeaseTable::mutex held. `tender`, which must outlive the requests, ends waits.
+  // Only for Flights. Call with LeaseTable::mutex held. `tender` runs the task that ends waits; it must outlive the
+  // request.
   void begin(const std::string& path, FlightTime now, std::chrono::milliseconds timeout,
              const EventLoop::Task& tender);
   void pay(Charge charge) { charge_ = std::move(charge); }
@@ -46,7 +47,7 @@ class FlightWait final : public Interruptible {
   Charge charge_;
 };
 
-// The waits to answer once the lock is released.
+// The requests to answer once the lock is released.
 using FlightAnswers = std::vector<std::shared_ptr<FlightWait>>;
 void give(const FlightAnswers& answers);
 

@@ -35,8 +35,8 @@ void Flights::reopen() {
   closed_ = false;
 }
 
-// Ends the waits that are over. `ended`: the serials of the leases whose builders have exited. Returns the time of the
-// next call.
+// Ends the waits that are due to end. `ended`: the serials of the leases whose builders have exited. Returns the time
+// of the next call.
 EventLoop::Clock::time_point Flights::tend(const std::vector<std::uint64_t>& ended) {
   tender_.tend(ended);
   const auto wait = tender_.time_to_next_check();
@@ -89,7 +89,7 @@ Flights::Answer Flights::wait_for(LeaseTable::Iterator lease, const LeaseRequest
 }
 
 // Makes the request wait until `publisher` has published the entry. Requires: `publisher` has completed the entry, and
-// has no lease of this name.
+// holds no lease on this name.
 Flights::Answer Flights::wait_for_publisher(std::shared_ptr<Job> publisher,
                                             const LeaseRequest& request) {
   auto payment = Lease::Payment::take(request.account);
@@ -118,7 +118,7 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   if (lease.is_others) return wait_for(added, request);
   lease.file = *std::move(file);
   table_.lead(added, request, std::move(pidfd));
-  lease.lookups_of_wait = 0;  // the process has not waited
+  lease.lookups_of_wait = 0;  // the process has not waited for the lease
   return {Advice::kLead, 0};
 }
 
@@ -129,7 +129,7 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wai
   }();
   if (!waits) return wait->answer();
   counters_.flight_waits.fetch_add(1, std::memory_order_relaxed);
-  task_.wake();  // to start its timer, and to handle an earlier interrupt
+  task_.wake();  // starts the wait's timer, and handles an interrupt that came before the wait
 }
 
 bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
@@ -149,8 +149,8 @@ bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait
   return true;
 }
 
-// If the thread begins an entry of a rule with `one_by_one`, its earlier builds by the same rule
-// have failed: ends their leases.
+// A thread that begins an entry whose rule has `one_by_one` has given up its earlier builds of that rule. They have
+// failed, so ends their leases.
 void Flights::fail_others_of(const LeaseRequest& request) {
   if (request.rule == nullptr) return;
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
@@ -216,8 +216,9 @@ void Flights::finished(const Job& job, const std::string& path) {
   if (is_to_be_checked) task_.wake();
 }
 
-// For each finished name: if the name has waiters, marks its lease for FlightTender; otherwise ends the lease if the
-// job is the builder's. Returns true if any of the finished names has waiters.
+// Handles `path` and the names below it, which are finished now. If a name has waiters, marks its lease for
+// FlightTender. Otherwise ends the lease if the builder belongs to this job. Returns true if any of the finished names
+// has waiters.
 bool Flights::note_finished(const Job& job, const std::string& path) {
   table_.forget_failures(path);
   bool have_waiters = false;

@@ -21,58 +21,59 @@ namespace cacheshim {
 //
 // The first process that misses a name gets the name's lease, together with the answer that the name is absent, and
 // becomes the builder. Other processes wait until their view has the name in a complete entry. If the builder has
-// exited, was stopped, or has removed its entry's directory, the process that has waited longest becomes the builder.
-// If the builder continues but its build has evidently failed, all processes that wait for the name, and all that look
-// it up during LeaseTable::kFailedFor, build it themselves: their builds will probably fail too. A waiter that has
-// waited for `timeout`, or is interrupted, builds the entry itself. A process that builds the entry sees the job's
-// files as they are, never a placeholder. The name of an entry that is built elsewhere and renamed into place is
-// handled in the same way, with a directory as the placeholder. During such a build nothing changes at the entry's own
-// path. So the daemon watches the builder as long as the builder holds the lease. The build has failed when the
-// builder's thread has exited, or when the builder has been idle for BuilderActivity::kIdleFor.
+// exited, has been stopped, or has removed its entry's directory, the process that has waited longest becomes the
+// builder. If the builder keeps running but its build has evidently failed, the waiters build the name themselves, and
+// so do all processes that look it up during the next LeaseTable::kFailedFor. Their builds will probably fail too, so
+// waiting would be useless. A waiter that has waited for `timeout`, or is interrupted, builds the entry itself. A
+// process that builds the entry sees the job's files as they are, never a placeholder.
 //
-// If a user's builders have made other users' processes wait in vain for a total of `timeout`, that user builds only
-// for its own jobs for a while (BuilderExclusion). The leases of such a user pass to other processes.
+// The same applies to the name of an entry that is built elsewhere and renamed into place; its placeholder is a
+// directory. During such a build, nothing changes at the entry's own path, so the daemon watches the builder as long as
+// it holds the lease. The build counts as failed when the builder's thread has exited, or when the builder has been
+// idle for BuilderActivity::kIdleFor.
 //
-// A process counts together with its descendants. A process does not wait if that would close a
-// cycle, through any number of other processes.
+// If a user's builders have made other users' processes wait in vain for a total of `timeout`, processes of other jobs
+// do not wait for that user's builds for a while (BuilderExclusion). The user's leases pass to other processes.
 //
-// No process waits in a lookup, since the kernel holds the directory's lock during a lookup. A waiter's lookup returns
-// a placeholder node, and the GETATTR or OPEN request that follows can wait. Every such wait ends with ESTALE, so that
-// the kernel looks the name up again and finds the real result.
+// Descendants of a builder count as the builder. A process does not wait if its wait would close a cycle of processes
+// that wait for each other, however long.
 //
-// This class decides what each request gets. LeaseTable holds the leases, and FlightTender ends
-// waits on the loop's thread.
+// No process waits in a lookup, because the kernel holds the directory's lock during a lookup. A waiter's lookup
+// returns a placeholder node, and the GETATTR or OPEN request that follows can wait. Every such wait ends with ESTALE,
+// which makes the kernel look up the name again and find the real result.
+//
+// This class answers lease requests. LeaseTable holds the leases, and FlightTender ends waits on the loop's thread.
 //
 // Thread-safe. Call with no lock held; callbacks run with no lock held unless they say otherwise.
 class Flights {
  public:
   enum class Advice {
-    // the caller now holds the lease: it must repeat the lookup, because the name may just have appeared, and then
-    // build
+    // The caller now holds the lease. It must repeat the lookup, because the name may have appeared in the meantime,
+    // and then build.
     kLead,
-    // the caller builds without a new lease: it builds already, has waited long enough, must not
-    // wait (docs/single-flight.md), or can get no lease
+    // The caller builds without a new lease: it is already building, has waited long enough, must not wait
+    // (docs/single-flight.md), or cannot get a lease.
     kBuild,
     kWait,   // return `placeholder`
   };
   struct Answer {
     Advice advice;
-    NodeIndex placeholder;  // its lookup count already includes this lookup
+    NodeIndex placeholder;  // the lookup count of this node already includes this lookup
   };
 
   Flights(EventLoop& loop, FlightOptions options, NodeTable& nodes, Counters& counters);
   ~Flights();  // answers the waiters
 
   Answer look(const LeaseRequest& request) EXCLUDES(table_.mutex);
-  // Delays the answer to a request for a placeholder; answers immediately if there is nothing to wait
-  // for.
+  // Call for a request on a placeholder. Delays the answer until the wait ends; answers immediately if there is nothing
+  // to wait for.
   void wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) EXCLUDES(table_.mutex);
-  // Call when the thread has opened an existing name of class `flight`. A thread that builds one
-  // entry at a time has thereby given up its builds in other entries.
+  // Call when the thread has opened an existing name of class `flight`. If the thread builds only one entry at a time,
+  // the open shows that it has given up its builds in other entries.
   void note_open(const LeaseRequest& request) EXCLUDES(table_.mutex);
-  // Call when the builder need not build, because the name existed after all.
+  // Call when the builder need not build, because the repeated lookup has found the name.
   void give_up(const LeaseRequest& request) EXCLUDES(table_.mutex);
-  // Whether any name is being built or waited for. Takes no lock.
+  // Whether any process is building a name or waiting for one. Takes no lock.
   bool any() const { return table_.any(); }
   void note_step(const Job& job, const std::string& entry, BuildStep step) EXCLUDES(table_.mutex);
   // Call when the job has finished building `path`, a name or an entry's directory: `path` is
@@ -82,8 +83,8 @@ class Flights {
   void note_published(uid_t uid) EXCLUDES(table_.mutex);
   std::vector<FlightDescription> describe() const EXCLUDES(table_.mutex);
   std::vector<uid_t> excluded_users() const EXCLUDES(table_.mutex);  // see BuilderExclusion
-  // Call before the mount goes away: waiters build the entries themselves, and so does every
-  // process until reopen(). Returns the replies to the waiters.
+  // Call before the mount is removed. Ends all waits: the waiters, and until reopen() all other processes, build the
+  // entries themselves. Returns the replies to the waiters.
   PendingReplies close() EXCLUDES(table_.mutex);
   void reopen() EXCLUDES(table_.mutex);
 

@@ -10,13 +10,13 @@
 namespace cacheshim {
 
 // The users whose builders have made processes of other users wait in vain: the builder kept the lease until the
-// waiters' timeout, or lost it without publishing the entry. A user whose builders do so for a total of `limit` is
-// excluded for kPeriod: only processes of the builder's own job then wait for a build of that user. Otherwise one
-// process could look up names that it never builds, and delay everybody by the timeout for each name.
+// waiters' timeout, or lost it without publishing the entry. Once such waits add up to `limit` for a user, the user is
+// excluded for kPeriod: only processes of the builder's own job then wait for that user's builds. Otherwise a process
+// could look up names that it never builds, and delay all other processes by the timeout for each name.
 //
-// The first publishing during an exclusion shows that the user does build, only slowly, and ends the exclusion. This
-// works once per kPeriod, since an attacker can publish too. The time waited in vain is forgotten once kPeriod has
-// passed without another charge. Not thread-safe.
+// If the user publishes an entry during the exclusion, the exclusion ends: the user does build, only slowly. This works
+// only once per kPeriod, because an attacker can publish too. The charges are forgotten once kPeriod has passed without
+// another one. Not thread-safe.
 class FruitlessUsers {
  public:
   using Time = std::chrono::steady_clock::time_point;

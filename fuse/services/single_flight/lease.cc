@@ -6,14 +6,14 @@
 namespace cacheshim {
 namespace {
 
-// A builder looks the name up once before it builds, and once more when it renames a file to that
-// name. For each of these lookups, the kernel may send two lookups; those within kLookupPause count as one. A process
-// that repeats the lookup kMostLookups times is itself waiting for the name.
+// A builder looks up the name once before it builds, and once more when it renames a file to that name. For each of
+// these lookups, the kernel may send two LOOKUP requests; those within kLookupPause count as one. A process that has
+// looked up the name kMostLookups times is not building it but waiting for it.
 constexpr int kMostLookups = 8;
 constexpr auto kLookupPause = std::chrono::milliseconds(1);
 
-// After a wait, the kernel continues the same call with up to two lookups: one to check the placeholder, which is then
-// dropped, and one to find the name. On a busy machine, any time can pass between them.
+// After a wait, the kernel continues the same call with up to two lookups: the first checks the placeholder, which the
+// kernel then drops, and the second finds the name. On a busy machine, any amount of time can pass between them.
 constexpr int kLookupsAfterWait = 2;
 
 }  // namespace
@@ -74,8 +74,8 @@ bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
 
 bool Lease::count_lookup(const LeaseRequest& request, FlightTime now) {
   if (!is_led_by_thread_of(request)) return false;
-  // Programs stat each file of an entry in turn, and for each of them the kernel looks the entry's
-  // name up.
+  // Programs stat the files of an entry one after the other, and for each file the kernel looks up the entry's name
+  // again.
   const auto pause = is_entry ? kFlightApproach : kLookupPause;
   if (now - last_lookup > pause) ++lookups;
   last_lookup = now;
@@ -107,10 +107,10 @@ bool LeaseFinding::covers_waits_of(const Lease& lease) const {
   return std::ranges::all_of(lease.waits, [&](const auto& wait) { return states.contains(wait->request().job); });
 }
 
-// A complete entry without the name is the final answer too, unless the name may still be added.
+// If the entry is complete but lacks the name, that is also a final answer, unless a process may still add the name.
 bool LeaseFinding::releases(const Lease& lease, const std::shared_ptr<Job>& job) const {
   const auto found = states.find(job);
-  if (found == states.end()) return false;  // the job joined later: the next check handles it
+  if (found == states.end()) return false;  // the job began to wait later: the next check handles it
   const EntryState& state = found->second;
   const bool has_answer = state.has_name || !state.completes;
   if (finished.contains(job)) return has_answer;
@@ -118,8 +118,8 @@ bool LeaseFinding::releases(const Lease& lease, const std::shared_ptr<Job>& job)
   return state.has_name || (has_answer && (!finished.empty() || !lease.leader));
 }
 
-// A builder is done once its job has finished: before that, the entry may be about to be published.
-// It has given up if the entry's directory is gone.
+// A builder has finished only once its job has reported that: before then, the job may be about to publish the entry. A
+// builder has given up if the entry's directory no longer exists.
 bool LeaseFinding::is_leader_done(const Lease& lease) const {
   const auto found = states.find(lease.job);
   if (found == states.end()) return false;

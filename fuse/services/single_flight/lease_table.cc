@@ -77,7 +77,7 @@ void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidf
   lease.serial = next_serial_++;
   serials_[lease.serial] = key;
   options_.leases.note_builder(lease.file, lease.uid);
-  // If this fails, the daemon does not notice the builder's exit, and waiters wait until their timeout.
+  // If this fails, the daemon does not notice when the builder exits, and the waiters wait until their timeout.
   (void)tender_.watch(lease.watched.get(), lease.serial);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
   if (lease.is_entry) tender_.wake();  // to watch the builder
@@ -95,7 +95,7 @@ void LeaseTable::hand_over(Iterator found) {
     const LeaseRequest request = (*first)->request();
     const bool leads = key.second != nullptr || exclusion.may_build_for_all(request);
     auto pidfd = leads ? options_.watch(request.process()) : UniqueFd();
-    lease.payment = {};  // released first: the next builder may belong to the same user
+    lease.payment = {};  // released first, because the next builder may belong to the same user
     auto payment = pidfd ? Lease::Payment::take(request.account) : Errno(ESRCH);
     release(lease, first, !payment);
     if (!payment) continue;
@@ -148,8 +148,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
     nodes_.count_lookup(known->second);
     return known->second;
   }
-  // The daemon counts one lookup of its own, so that the node lives as long as the lease, and one
-  // for the kernel.
+  // Counts two lookups: one for the daemon, which keeps the node as long as the lease exists, and one for the kernel.
   const NodeIndex node = nodes_.intern_nameless(job, {}, {});
   nodes_.count_lookup(node);
   lease.placeholders[job] = node;
@@ -157,7 +156,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
   return node;
 }
 
-// Call when a lease has gained or lost a builder that is a process of this job.
+// Call when a process of this job has become a builder, or has ceased to be one.
 void LeaseTable::note_building(const std::shared_ptr<Job>& job) const {
   if (job == nullptr) return;
   const bool builds = std::any_of(leases.begin(), leases.end(), [&](const auto& each) {

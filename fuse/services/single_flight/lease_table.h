@@ -21,23 +21,23 @@
 
 namespace cacheshim {
 
-// All leases and their lock, which Flights and FlightTender share. Passes leases from builder to
-// builder and ends them.
+// All leases and their lock, shared by Flights and FlightTender. Passes leases from one builder to the next, and ends
+// them.
 //
-// Call with `mutex` held, unless a function says otherwise. A call that ends waits collects their
-// answers. Take them with take_answers() before you release the lock, and call give() afterwards.
+// Call with `mutex` held, unless a function says otherwise. A function that ends waits collects the requests to answer.
+// Take them with take_answers() before you release the lock, and call give() after you have released it.
 class LeaseTable {
  public:
   using Iterator = Leases::iterator;
 
-  // Each lease holds two descriptors. If a process has this number of leases and needs another, it
-  // loses its oldest one without waiters.
+  // Each lease takes two descriptors. If a process that has this number of leases needs another one, it loses the
+  // oldest one that has no waiters.
   static constexpr std::size_t kMostLed = 64;
-  static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
+  static constexpr std::size_t kMostLeases = 1024;  // beyond that, processes build without a lease
   static constexpr std::chrono::seconds kFailedFor{60};
 
-  // All must outlive the table. `tender` runs with the serial of the lease when a builder has exited. It also runs when
-  // a process becomes the builder of an entry that is built elsewhere.
+  // All must outlive the table. `tender` runs when a builder has exited, with the serial of the lease, and when a
+  // process becomes the builder of an entry that is built elsewhere.
   LeaseTable(const FlightOptions& options, NodeTable& nodes, Counters& counters,
              const EventLoop::Task& tender)
       : exclusion(options),
@@ -46,49 +46,49 @@ class LeaseTable {
         counters_(counters),
         tender_(tender) {}
 
-  // Whether there are leases, and whether there are names whose builds have failed. These functions
-  // take no lock.
+  // any(): whether there are leases. remembers_failures(): whether there are names whose builds have failed. Neither
+  // takes a lock.
   bool any() const { return count_ != 0; }
   bool remembers_failures() const { return remembers_failures_; }
 
-  // All find functions return leases.end() if there is none. A lease for all jobs takes precedence
-  // over a lease of one job. A process that may build for all jobs (BuilderExclusion) never waits
-  // for a process that may not, even in its own job.
+  // The find functions return leases.end() if there is no such lease. A lease for all jobs takes precedence over a
+  // lease of one job. A process that may build for all jobs (BuilderExclusion) never waits for a process that may not,
+  // even in its own job.
   Iterator find(const LeaseRequest& request) REQUIRES(mutex);
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
 
-  // Returns a job other than the request's that is publishing the request's entry, or null.
+  // Returns a job that is publishing the request's entry, other than the request's own job; null if there is none.
   std::shared_ptr<Job> other_publisher(const LeaseRequest& request) const REQUIRES(mutex);
-  // Whether the builder's job is publishing the entry, or has finished it while FlightTender has not checked the result
-  // yet. While this is true, the builder's exit, its idleness or its next entry does not count as a failure of the
-  // build.
+  // Whether the builder's job is publishing the entry, or has finished it but FlightTender has not checked the result
+  // yet. While this is so, the build does not count as failed if the builder exits, becomes idle or begins another
+  // entry.
   bool is_settling(const Lease& lease) const REQUIRES(mutex);
 
-  // Returns true if the process may get one more lease. If it already has kMostLed, first ends its oldest lease without
-  // waiters.
+  // Returns true if the process may get another lease. If it already has kMostLed leases, first ends the oldest one
+  // that has no waiters.
   bool make_room(const Process& builder) REQUIRES(mutex);
-  // Adds a lease that no process holds yet. `payment`: of the request's user.
+  // Adds a lease that no process holds yet. `payment`: from the request's user.
   Iterator add(LeaseKey key, const LeaseRequest& request, Lease::Payment payment) REQUIRES(mutex);
-  // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
-  // own threads and descendants, which may have begun before.
+  // Makes the request's process the builder. `pidfd`: a pidfd of the process. If threads or descendants of the process
+  // already wait for the name, ends their waits.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
-  // Makes the process that has waited longest the builder; charges the previous builder's user for the waits so far
-  // (BuilderExclusion). Skips processes that have exited, those whose user has reached a limit and, if the lease is for
-  // all jobs, those that may not build for all: their waits end, and they build the name without the lease. If no
-  // waiter is left, the lease ends.
+  // Charges the builder's user for the waits so far (BuilderExclusion), and makes the process that has waited longest
+  // the next builder. Skips processes that have exited, processes whose user has reached a limit and, if the lease is
+  // for all jobs, processes that may not build for all. The waits of skipped processes end, and these processes build
+  // the name without the lease. If no waiter is left, the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
-  // Ends a wait; `as_builder` if its process will build the name itself.
+  // Ends a wait. `as_builder`: whether the waiting process will then build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
   // Ends a lease and its waits.
   void erase(Iterator lease) REQUIRES(mutex);
-  // As erase(), for a build that has failed: no process waits for the lease's name for kFailedFor.
+  // As erase(), for a build that has failed: for the next kFailedFor, no process waits for this name.
   void fail(Iterator lease) REQUIRES(mutex);
   // Forgets the failed builds of `path` and of the names below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
-  // Returns the placeholder of the lease's name in the job's view, and counts one lookup of it for
-  // the kernel.
+  // Returns the placeholder of the lease's name in the job's view, and counts one lookup of the placeholder by the
+  // kernel.
   NodeIndex placeholder_of(Iterator lease, Job* job) REQUIRES(mutex);
   FlightAnswers take_answers() REQUIRES(mutex) { return std::exchange(answers_, {}); }
 

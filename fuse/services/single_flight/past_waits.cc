@@ -6,8 +6,8 @@
 namespace cacheshim {
 namespace {
 
-// The maximum number of records; at the maximum, add() drops all of them. Without a maximum, the records of threads
-// that make no other lease request would accumulate.
+// The maximum number of records; at the maximum, add() drops all of them. Otherwise the records of threads that never
+// make another lease request would accumulate.
 constexpr std::size_t kMost = 4096;
 
 }  // namespace

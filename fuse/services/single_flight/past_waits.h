@@ -10,14 +10,14 @@
 
 namespace cacheshim {
 
-// Records of waits that have ended. They identify the first lookup by which the kernel continues after a wait. Not
-// thread-safe: part of LeaseTable, guarded by its lock.
+// Records the waits that have ended. A record identifies the lookup with which the kernel retries a call after the
+// wait. Not thread-safe: part of LeaseTable, guarded by its lock.
 class PastWaits {
  public:
   // Call when the wait of this request has ended.
   void add(const LeaseRequest& request);
-  // Whether the thread has waited for this name and now looks it up for the first time since. The
-  // kernel tries again once after a wait, and does not accept a second ESTALE.
+  // Returns true if the thread has waited for this name and now looks it up for the first time since. Removes the
+  // record. The kernel retries only once after ESTALE: a second ESTALE would make the call fail.
   bool take(const LeaseRequest& request);
 
  private:

@@ -25,7 +25,7 @@ struct Call {
   std::array<unsigned long, 4> arguments{};
 };
 
-// The format is in proc_pid_syscall(5): the call's number, then its arguments. The text may also be "running".
+// For the format, see proc_pid_syscall(5): the call's number, then its arguments. The text may also be "running".
 std::optional<Call> parse_call(const std::string& text) {
   std::istringstream fields(text);
   Call call;
@@ -39,8 +39,8 @@ std::optional<Call> call_of(pid_t thread) {
   return text ? parse_call(*text) : std::nullopt;
 }
 
-// /proc shows the call once the thread sleeps. The thread has sent its request, and goes to sleep
-// within microseconds.
+// /proc shows the call only while the thread sleeps. The thread has sent its request, and falls asleep within
+// microseconds, so this function tries several times.
 std::optional<Call> pending_call_of(pid_t thread) {
   for (int tries = 0; tries < kMostTries; ++tries) {
     if (const auto call = call_of(thread)) return call;
@@ -50,7 +50,7 @@ std::optional<Call> pending_call_of(pid_t thread) {
 }
 
 // False for O_CREAT, which may create the object, and for O_PATH: an open with O_PATH returns a descriptor of the node
-// that the lookup returned, without a further request.
+// that the lookup returned, without sending another request.
 bool opens_what_is_there(unsigned long flags) { return (flags & (O_CREAT | O_PATH)) == 0; }
 
 }  // namespace
@@ -74,7 +74,7 @@ bool only_asks(pid_t thread) {
       return true;
     case SYS_openat:
       return opens_what_is_there(call->arguments[2]);
-    case SYS_statx:  // with AT_STATX_DONT_SYNC it uses the attributes of the lookup
+    case SYS_statx:  // with AT_STATX_DONT_SYNC, it uses the attributes from the lookup
       return (call->arguments[2] & AT_STATX_DONT_SYNC) == 0;
     default:
       return false;

@@ -41,8 +41,8 @@ void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::secon
       nodes_, counters_);
 }
 
-// For a store whose daemons may be on several machines. If the first heartbeat fails, this daemon's leases have no
-// owner that other daemons could find dead.
+// Starts writing heartbeats, for a store whose daemons may be on several machines. If the first heartbeat cannot be
+// written, other daemons cannot detect the death of this machine by a missing heartbeat.
 LeaseFiles::Options SingleFlight::begin_heartbeats(EventLoop& loop, const Store& store) {
   heartbeats_ = std::make_unique<Heartbeats>(store.leases(), Heartbeats::unique_name(node_name()));
   if (const Status begun = heartbeats_->beat(); !begun) {
@@ -51,24 +51,23 @@ LeaseFiles::Options SingleFlight::begin_heartbeats(EventLoop& loop, const Store&
                  std::strerror(begun.error().code()));
   }
   beating_ = std::make_unique<EventLoop::Task>(loop, "writing a heartbeat", [this](const auto&) {
-    (void)heartbeats_->beat();  // other daemons notice a failure
+    (void)heartbeats_->beat();  // if this fails, other daemons notice the missing heartbeat
     return EventLoop::Clock::now() + Heartbeats::kBeat;
   });
   beating_->wake();
   return {.heartbeats = heartbeats_.get(), .has_locks = heartbeats_->has_locks()};
 }
 
-// Accepts names of class `flight` in a profile whose entries may be published early: the directory
-// of an entry that is built elsewhere and renamed into place, or a name in an entry whose directory
-// is in the caller's layer. If the layer does not have the directory, perhaps no process will build
-// the name.
+// Accepts names of class `flight` in a profile whose entries may be published early: the directory of an entry that is
+// built elsewhere and renamed into place, or a name in an entry whose directory is in the caller's layer. If the layer
+// does not have the directory, it may be that no process is going to build the name.
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || !row_of(entries_.class_of(path)).is_awaited) return false;
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory() || !ref->profile->may_publish_early()) return false;
   if (ref->is_entry_directory()) return true;
   if (!job.overlay.has_own_directory(std::string(ref->entry))) return false;
-  // Once an entry is complete, processes add to it only names that complete it.
+  // After an entry is complete, processes add only names that can complete it, so no other name is worth a wait.
   if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
   return !publisher_.is_complete_in_base(job.overlay, *ref) &&
          !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
@@ -105,7 +104,8 @@ void SingleFlight::note_step(const Job& job, const std::string& path, bool is_re
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory() || ref->is_entry_directory()) return;
   const bool is_beside = entries_.is_beside_entry(path);
-  // Only the removal of a temporary directory itself counts, not that of its contents.
+  // Counts the removal of a temporary file or directory in the entry's directory, but not of files inside a temporary
+  // directory.
   const bool is_cleared =
       is_removed && entries_.is_scratch(path) && ref->rest.find('/') == ref->rest.npos;
   if (is_removed && !is_cleared) return;
@@ -120,7 +120,7 @@ EntryState SingleFlight::inspect(const Job& job, const std::string& path) const 
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
   if (!ref) return state;
-  // An entry that is built elsewhere does not exist before it is complete, so it counts as begun.
+  // An entry that is built elsewhere does not exist until it is complete, so it always counts as begun.
   state.is_begun =
       ref->is_entry_directory() || job.overlay.has_own_directory(std::string(ref->entry));
   state.completes = ref->is_entry_directory() || can_complete(*ref->rule, path);
@@ -135,7 +135,7 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
   if (!completed.empty()) return flights_->finished(job, completed);
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory()) return;
-  // Publishing::note_built() records only the objects of jobs that publish complete entries.
+  // Publishing::note_built() records objects only for jobs that publish complete entries.
   const bool notes_unlock = job.policy.wanted() == PublishPolicy::kComplete;
   const bool is_end_seen =
       ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);

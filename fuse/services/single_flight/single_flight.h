@@ -20,8 +20,8 @@
 
 namespace cacheshim {
 
-// Decides by the entry's profile which misses are worth a wait, and reports builders' progress to
-// Flights. Thread-safe; call with no lock held, unless a method says otherwise.
+// Decides from the entry's profile whether a lookup that finds nothing is worth a wait, and reports builders' progress
+// to Flights. Thread-safe; call with no lock held, unless a method says otherwise.
 class SingleFlight {
  public:
   // All must outlive this object.
@@ -35,8 +35,8 @@ class SingleFlight {
 
   using Publishers = std::function<std::vector<std::shared_ptr<Job>>(const std::string& entry)>;
 
-  // Without this call, or with a `timeout` of 0, no process waits, and the other calls do nothing. `publishers` returns
-  // the jobs that are publishing the entry; it must not block.
+  // Starts single flight. Without this call, or if `timeout` is 0, no process waits, and the other methods do nothing.
+  // `publishers` returns the jobs that are publishing the entry; it must not block.
   void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
              Publishers publishers);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
@@ -51,21 +51,20 @@ class SingleFlight {
   }
   // Null without single flight.
   Flights* flights() const { return flights_.get(); }
-  // Whether any process waits for a name or builds one.
+  // Whether any process is waiting for a name or building one.
   bool any() const { return flights_ && flights_->any(); }
 
   bool is_worth_waiting_for(const Job& job, const std::string& path) const
       REQUIRES_SHARED(job.overlay.mutex());
   LeaseRequest lease_request_of(const Caller& caller, Job& job, std::string path) const;
 
-  // Call when a thread has opened a file. If the next entry that a builder needs already exists,
-  // the open of that entry is the daemon's only sign that the builder has gone on to it.
+  // Call when a thread has opened a file. If a builder moves on to another entry, and that entry already exists, this
+  // open is the only sign of it that the daemon gets.
   void note_open(const Caller& caller, Job& job, NodeIndex node) const
       EXCLUDES(job.overlay.mutex());
   // Call when an object was created, renamed or removed.
   void note_step(const Job& job, const std::string& path, bool is_removed = false) const;
-  // Notifies the waiters for `path` of a change to it. `completed` is the entry that the change has
-  // completed, or "".
+  // Notifies the waiters for `path` that it has changed. `completed` is the entry that the change has completed, or "".
   void note_arrival(const Job& job, const std::string& path, const std::string& completed) const
       EXCLUDES(job.overlay.mutex());
   // Call when the job has published an entry.
