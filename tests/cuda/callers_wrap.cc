@@ -3,9 +3,8 @@
 
 #include <initializer_list>
 
-// This chained() wraps the next library's chained(), which dlsym(RTLD_NEXT) must find. If dlsym
-// returns this function itself, the function returns -1000, because the recursion would otherwise
-// be endless.
+// This chained() wraps the next library's chained(), which dlsym(RTLD_NEXT) must find. If dlsym wrongly returns this
+// function itself, the nested call returns -1000, which ends the recursion.
 static int depth = 0;
 
 extern "C" [[gnu::visibility("default")]] int chained() {

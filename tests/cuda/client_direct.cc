@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/client.h"
 
-// This client is linked to the driver. It is built as a program, and as a library that
-// client_open.cc opens as Python opens Triton's extension.
+// This client is linked to the driver. It is built as a program, and as a library. client_open.cc opens the library in
+// the same way as Python opens Triton's extension.
 extern "C" [[gnu::visibility("default")]] int client_main(int argc, char** argv) {
   cacheshim::test::Api api;
 #define CACHESHIM_TEST_FUNCTION(name) api.name = &::name;

@@ -68,8 +68,8 @@ void open_driver(const std::string& route) {
   handle = ::dlopen("libcuda.so.1", RTLD_NOW | scope);
   if (route == "torch") handle = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (route == "dlmopen") {
-    // Calls the first copy's cuInit, so that the first copy's hooks exist. The hooks of the second
-    // copy must not call the first copy.
+    // Calls cuInit of the first copy, so that hooks for this copy exist. The hooks for the second copy must not call
+    // the first one.
     auto* const init = reinterpret_cast<decltype(&::cuInit)>(::dlsym(handle, "cuInit"));
     if (init == nullptr || init(0) != CUDA_SUCCESS) std::exit(1);
     handle = ::dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);

@@ -6,9 +6,8 @@
 #include <cstring>
 #include <string>
 
-// client_open local|deepbind|dlmopen LIBRARY ARGUMENT…: opens a library that is linked to the
-// driver and runs its client_main. With `dlmopen`, the library is in a namespace of its own, which
-// does not contain the preloaded libraries.
+// client_open local|deepbind|dlmopen LIBRARY ARGUMENT…: opens a library that is linked to the driver and runs its
+// client_main. `dlmopen` opens the library in a separate namespace, which does not contain the preloaded libraries.
 int main(int argc, char** argv) {
   if (argc < 3) return 1;
   const std::string how = argv[1];

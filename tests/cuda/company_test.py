@@ -385,7 +385,7 @@ class Defaults(unittest.TestCase):
             directory.mkdir(parents=True)
             (directory / "cuda").write_text(text)
             variables.setdefault("CACHESHIM_MOUNT", "/cuda/test")
-            # In a process of root, the library ignores XDG_RUNTIME_DIR, because the directory may belong to another
+            # In a root process, the library ignores XDG_RUNTIME_DIR, because the directory may belong to another
             # user. Unless `as_root` is set, the program therefore runs as uid 1000 of a user namespace.
             ended = stage.run_route("dlsym", "cuModuleLoadData", "--no-spin", preload=[stage.library],
                                     prefix=[] if as_root else ["unshare", "--user", "--map-user=1000"],

@@ -25,8 +25,8 @@
 // its timeout. With lazy loading, the first launch of a kernel loads the kernel, so the launch hangs
 // until the timeout if a spin kernel is resident, as on a GPU.
 //
-// An image is the text "NAME;NAME…" of its kernels. The library is linked with -Bsymbolic, and its
-// cuGetProcAddress uses a table of its own, so that none of its own calls reaches a hook.
+// An image is a text with the names of its kernels, "NAME;NAME…". The library is linked with -Bsymbolic, and its
+// cuGetProcAddress uses the library's own table, so that no call within the library reaches a hook.
 //
 // If FAKE_CUDA_OLD is defined, the library lacks the functions added after CUDA 11.6. Variables:
 //  FAKE_CUDA_TRACE=FILE: appends to FILE a line for each call of most functions, with the name of
@@ -97,7 +97,7 @@ void settle_launch() {
   spin_changed.notify_all();
 }
 
-// Call with the context's lock held.
+// Requires: the context's lock is held.
 void load(CUfunc_st& function, bool by_launch) {
   if (function.loaded) return;
   Lock lock(spin_lock);

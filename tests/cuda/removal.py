@@ -53,7 +53,7 @@ class Library:
         shadow.write_text(left)
         for output, command in self.compile.items():
             words = self.at(command, output, directory / pathlib.Path(output).name)
-            self.run([*words, "-w"], first_include=directory)  # without that row, some functions are unused
+            self.run([*words, "-w"], first_include=directory)  # without that row, there are warnings
         exports = directory / "exports.map"
         self.run(self.at(self.preprocess, "shim/exports.map", exports), first_include=directory)
         link = self.at(self.link, "shim/libcacheshim.so", directory / "libcacheshim.so")

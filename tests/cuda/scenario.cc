@@ -63,7 +63,9 @@ void launch(const Api& api, CUfunction function) {
   check(api.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
 }
 
-// The copy would end the spin kernel, but it needs the lock that the load of the tail kernel holds.
+// Launches the spin kernel, then the tail kernel, and then a copy that ends the spin kernel. If the tail kernel is not
+// loaded yet, the copy waits for the lock that the load of the tail kernel holds, and the load waits for the end of the
+// spin kernel. Returns kDeadlock in this case, otherwise 0.
 int spin_and_release(const Api& api, CUfunction tail) {
   CUmodule module = nullptr;
   CUfunction spin = nullptr;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs several users of one family at once, each in a process group of its own."""
+"""Runs several users of one family at once, each in its own process group."""
 
 from __future__ import annotations
 

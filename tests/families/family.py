@@ -71,7 +71,7 @@ def torch_extensions(title: str, directory: pathlib.Path, most_builds: int) -> F
 
 
 class NativePlace:
-    """A plain directory to which all users may write, which is how clusters share a cache without cacheshim."""
+    """A plain directory to which all users may write, as clusters share a cache without cacheshim."""
 
     def __init__(self, scratch: pathlib.Path):
         self._path = scratch / "shared"
@@ -92,7 +92,7 @@ class NativePlace:
 
 
 class MountedPlace:
-    """A mount. Each user has a job of its own, and preloads the library."""
+    """A mount. Each user has its own job, and preloads the library."""
 
     def __init__(self, mount: mounts.Mount, library: str):
         self._mount, self._library = mount, library

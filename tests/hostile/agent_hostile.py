@@ -39,7 +39,7 @@ def ask(control, text):
 
 
 def hold_requests(control, count, text):
-    """Sends `count` requests, and keeps their files open."""
+    """Sends `count` requests, and keeps their control files open."""
     for _ in range(count):
         fd = os.open(control, os.O_RDWR)
         os.write(fd, text)
@@ -93,8 +93,8 @@ def publish_holes(cache, key, count, size, complete=True):
 
 
 def make_deep(top, most, names=("d",)):
-    """Creates nested directories, named `names` in turn, until there are `most` or the next mkdir fails. Returns their
-    number."""
+    """Creates nested directories, which take their names from `names` in turn, until there are `most` or a call fails.
+    Returns their number."""
     before = os.getcwd()
     os.chdir(top)
     depth = 0
@@ -346,7 +346,7 @@ def remove_one_of_two_names(directory):
 
 
 def ask_for_attributes(path):
-    """Makes the kernel send a GETATTR, whatever it has cached."""
+    """Makes the kernel send a GETATTR, regardless of what it has cached."""
     at_fdcwd, at_statx_force_sync, statx_basic_stats = -100, 0x2000, 0x7ff
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.statx(at_fdcwd, os.fsencode(path), at_statx_force_sync, statx_basic_stats,
@@ -365,7 +365,7 @@ def change_attributes(path, times):
 
 
 def error_in_the_deepest(top, depth):
-    """Tries to create a directory below `depth` nested ones; returns the errno, or 0 on success."""
+    """Tries to create a directory below `depth` nested directories; returns the errno, or 0 on success."""
     before = os.getcwd()
     os.chdir(top)
     for _ in range(depth):
@@ -380,7 +380,7 @@ def error_in_the_deepest(top, depth):
 
 
 def link_names(top, begin, count):
-    """Creates `count` empty files whose names are consecutive numbers from `begin` on."""
+    """Creates `count` empty files whose names are consecutive numbers, starting at `begin`."""
     for number in range(begin, begin + count):
         os.close(os.open(f"{top}/{number}", os.O_CREAT | os.O_WRONLY, 0o644))
 

@@ -89,7 +89,7 @@ def let_go():
 
 
 def remove_in_use(directory, count):
-    """Creates and removes files, but keeps an O_PATH descriptor of each. For O_PATH, the kernel sends no OPEN."""
+    """Creates and removes files, but keeps an O_PATH descriptor of each. An open with O_PATH sends no OPEN request."""
     def remove(number):
         path = f"{directory}/{number}"
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY))

@@ -22,7 +22,8 @@ def hostile_agent(scratch):
 
 @pytest.fixture
 def attacker(mount, job_of):
-    """A job of a malicious user. Its calls that hang in a buffer (agent_hostile.Buffer) end with the test."""
+    """A process of a malicious user. Its calls that hang in a buffer (agent_hostile.Buffer) return when the test
+    ends."""
     job = job_of(mount, "hostile", HOSTILE)
     yield job
     with contextlib.suppress(Exception):

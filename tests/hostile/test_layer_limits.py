@@ -38,7 +38,7 @@ def test_writes_beyond_the_limit_fail_with_edquot(mount_limiting, job_of):
     assert fill(job, "triton/d/g", 1)[1] == "EDQUOT"
     with pytest.raises(OSError, match="quota exceeded"):
         job("os.posix_fallocate", job("os.open", job.path("triton/d/f"), os.O_RDWR), 0, 8 * MIB)
-    # The existing data can be overwritten, and another job of this user gets no further space.
+    # The user can overwrite existing data, but the user's other jobs get no space.
     fd = job("os.open", job.path("triton/d/f"), os.O_RDWR)
     assert job("os.pwrite", fd, b"x" * 4096, 0) == 4096
     assert fill(job_of(mount, "l", HOSTILE), "triton/h", 1)[1] == "EDQUOT"
@@ -98,8 +98,8 @@ def test_copies_of_base_files_count(mount_limiting, store, job_of):
 
 
 def test_a_file_that_the_kernel_writes_is_emptied(mount_limiting, job_of):
-    """With passthrough, the daemon receives no WRITE requests. If a file has grown and its
-    user is over the limit, the daemon empties the file."""
+    """With passthrough, the daemon receives no WRITE requests. If a file has grown and its user is over the limit, the
+    daemon empties the file."""
     mount = mount_limiting('max_layer_size = "8M"')
     job = job_of(mount, "j", HOSTILE)
     job("os.makedirs", job.path("triton"), exist_ok=True)

@@ -55,7 +55,7 @@ def test_publishing_of_others_does_not_wait(attacked, job_of):
 
 
 def test_many_listings_of_one_user_delay_one_call_of_another(mount, attacker, job_of):
-    """The attacker has further views, one per job. One thread of the daemon invalidates names in all of them."""
+    """The attacker has several views, one per job. A single thread of the daemon invalidates names in all of them."""
     user = job_of(mount, "user", USER)
     before = len(list(threads(mount.daemon_pid())))
     others = [job_of(mount, f"hostile{number}", HOSTILE) for number in range(6)]
@@ -79,8 +79,8 @@ def test_the_end_of_a_job_and_gc_do_not_wait(attacked, job_of):
 
 
 def test_the_attackers_views_show_what_others_have_published(attacked, attacker, job_of):
-    """The attacker's other jobs show the entries at once, and the held directory shows them after the attacker has
-    released it."""
+    """The attacker's other jobs show the entries immediately. The directory that the attacker blocks shows them after
+    the attacker has released it."""
     other = job_of(attacked, "other", HOSTILE)
     assert not other.exists("triton/KEY")
     user = job_of(attacked, "user", USER)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon keeps only the capabilities that it needs, in each of its threads, and cannot get others back. The
-processes of jobs keep theirs."""
+"""The daemon keeps only the capabilities that it needs, in each of its threads, and cannot regain others. The processes
+of jobs keep their capabilities."""
 
 import errno
 import os

@@ -22,8 +22,8 @@ IMMUTABLE, APPEND_ONLY, NO_DUMP = 0x10, 0x20, 0x40
 
 @pytest.fixture(params=["same-file-system", "another"])
 def placed(request, mount_store, store, scratch):
-    """A mount whose layers are on the base's file system, so that files are published by a link, or on another file
-    system."""
+    """A mount whose layers are on the base's file system, where the daemon publishes a file by a link, or on another
+    file system."""
     if request.param == "same-file-system":
         return mount_store(store)
     layers = "/dev/shm/" + scratch.name

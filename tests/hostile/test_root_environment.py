@@ -39,7 +39,7 @@ def theirs(scratch):
 
 @pytest.fixture
 def their_mount(theirs, device, program):
-    """A mount that the stranger has mounted, and that other users may enter, as fusermount's allow_other permits."""
+    """A mount of the stranger that other users may enter, as fusermount's allow_other permits."""
     for name in ("store", "mnt"):
         (theirs / name).mkdir()
         os.chown(theirs / name, STRANGER, STRANGER)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon never serves root the layer of another user, whatever that user has done before."""
+"""The daemon never serves root the layer of another user, regardless of what that user has done before."""
 
 import json
 import os

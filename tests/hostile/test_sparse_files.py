@@ -22,8 +22,8 @@ GIB, TIB = 1 << 30, 1 << 40
 
 @pytest.fixture
 def publishers(mount, job_of):
-    """Four processes of STRANGER, each in a job of its own. Each publishes an entry of 16 files with holes of 1 TiB,
-    which takes a minute or more; the mount is aborted after the test."""
+    """Four processes of STRANGER, each in its own job. Each publishes an entry of 16 files with holes of 1 TiB, which
+    takes a minute or more. After the test, the fixture aborts the mount."""
     processes = [job_of(mount, f"h{number}", STRANGER) for number in range(4)]
     for number, job in enumerate(processes):
         job.start("agent_hostile.publish_holes", job.path("triton"), f"H{number}", 16, TIB)

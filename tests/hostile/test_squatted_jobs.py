@@ -30,7 +30,7 @@ def log_of(mount):
 
 
 def assert_own_view(process, squatter):
-    """Asserts that the process has a view of its own, in which every call succeeds."""
+    """Asserts that the process has its own view, in which every call succeeds."""
     assert not process.exists(KEY)
     process.write(KEY, b"mine")
     process("os.makedirs", process.path("triton/KEY/deep"), exist_ok=True)

@@ -27,8 +27,7 @@ def look(process, key):
 
 @pytest.fixture
 def squat(job_of):
-    """squat(mount) starts a process of SQUATTER for each of KEYS, which looks up NAME in this key and builds
-    nothing."""
+    """For each of KEYS, squat(mount) starts a process of SQUATTER that looks up NAME in the key and builds nothing."""
     def start(mount):
         squatters = [job_of(mount, "squat", SQUATTER) for _ in KEYS]
         for squatter, key in zip(squatters, KEYS):

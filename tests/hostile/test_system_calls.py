@@ -65,7 +65,7 @@ class Daemon:
         wait_until(lambda: mounts.is_mounted(self.point) or self.process.poll() is not None, what="the mount")
 
     def command(self, *argv):
-        """Runs a command as root. Its result does not matter, but it must end in time."""
+        """Runs a command as root. The command may fail, but must exit in time."""
         command = subprocess.Popen([mounts.PROGRAM, *argv, "--mount", self.point], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
         try:
@@ -107,7 +107,7 @@ class Daemon:
         return self.process.wait(END_S)
 
     def close(self):
-        # The daemon dies first, so that no process waits for its answer.
+        # Kill the daemon first, so that no process waits for its answer.
         self.process.kill()
         self.process.wait(END_S)
         if mounts.is_mounted(self.point):
@@ -115,7 +115,7 @@ class Daemon:
 
 
 class Attackers:
-    """The users' processes, each with its children in a session of its own."""
+    """The users' processes, each with its children in its own session."""
 
     def __init__(self, point, logs):
         self._running = {}  # process: its log

@@ -22,7 +22,7 @@ SERVICE = "cacheshim.service"
 HIGHEST_EXPOSURE = 4.9
 RESTARTS = 6  # systemd's default allows five starts in ten seconds
 
-# systemd.exec(5): each of these gives the service a mount namespace of its own, in some version of systemd.
+# The directives of systemd.exec(5) that, in at least one version of systemd, give the service its own mount namespace.
 OF_A_MOUNT_NAMESPACE = """
     BindPaths BindReadOnlyPaths DynamicUser ExecPaths ExtensionDirectories ExtensionImages InaccessiblePaths
     IPCNamespacePath LogNamespace MountAPIVFS MountFlags MountImages NetworkNamespacePath NoExecPaths PrivateDevices

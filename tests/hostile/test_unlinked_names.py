@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon remembers for a while that a file with several names has lost one (PendingUnlinks). The directory of that
-name may be removed meanwhile."""
+"""When a file with several names loses one, the daemon remembers this for a while (PendingUnlinks). The directory of
+that name may be removed meanwhile."""
 
 USER, VICTIM = 20001, 20002
 CHUNK = 4096  # Arena::kChunk: the daemon frees the memory of nodes in chunks of this size

@@ -27,7 +27,7 @@ def triton_put(entry, name, data):
 
 
 def triton_put_2_1(entry, name, data):
-    """Writes a file as Triton 2.1 does: under a temporary name in the same directory, and then renames it."""
+    """Writes a file as Triton 2.1 does: creates it under a temporary name in the same directory, and renames it."""
     os.makedirs(entry, exist_ok=True)
     staged = os.path.join(entry, f"{name}.tmp.pid_{os.getpid()}_0")
     with open(staged, "wb") as file:
@@ -38,7 +38,7 @@ def triton_put_2_1(entry, name, data):
 def triton_put_groups(top, keys, builder):
     """Looks up each key as Triton does, and writes the missing entries; returns the errors as text.
 
-    An entry consists of five files, whose contents start with the builder's name, and the group file of these files.
+    An entry consists of five files, whose contents start with the builder's name, and a group file that lists them.
     """
     wrong = []
     for key in keys:

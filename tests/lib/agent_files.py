@@ -101,7 +101,7 @@ def write_and_keep_mapped(path, data):
     writer = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     os.write(writer, data)
     both = os.open(path, os.O_RDWR)
-    libc = ctypes.CDLL(None, use_errno=True)  # Python's mmap keeps a descriptor of its own
+    libc = ctypes.CDLL(None, use_errno=True)  # Python's mmap keeps its own descriptor
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
                           ctypes.c_int, ctypes.c_long]

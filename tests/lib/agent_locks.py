@@ -175,8 +175,9 @@ def lock_records_and_leave_them_to_a_child(path):
 
 
 def work_in_a_child(directory, how):
-    """Starts a process that outlives this one, and returns its pid. The process creates a file in `directory` and keeps
-    it open (`how` is "file"), or has `directory` as its working directory; for "grandchild", its parent has exited."""
+    """Starts a process that outlives this one, and returns its pid. If `how` is "file", the process creates a file in
+    `directory` and keeps it open; otherwise, `directory` is its working directory. If `how` is "grandchild", its parent
+    has exited."""
     ready, told = os.pipe()
     if os.fork() == 0:
         if how == "grandchild" and os.fork() != 0:

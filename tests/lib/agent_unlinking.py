@@ -169,11 +169,11 @@ CLAIMS = {
 
 
 def claim_repeatedly(how, directory, count):
-    """Creates the names 0 to count - 1 by the call CLAIMS[how], which fails if a name exists; opens the names that
-    other processes have created before.
+    """Creates the names 0 to count - 1 by the call CLAIMS[how], which fails if a name exists; opens a name that another
+    process has created first.
 
-    For each name, it first creates a file of its own, which a rename or link then uses. Returns the number of names
-    that other processes had created, and the errors.
+    For each name, it first creates its own file, which a rename or link then uses. Returns the number of names that
+    other processes had created, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of the program in a build for coverage. gcov writes the counts at exit(3), but the daemon ends with _exit(2),
-// so this file replaces _exit.
+// Linked into the program in coverage builds. gcov writes its counts at exit(3), but the daemon ends with _exit(2), so
+// this file replaces _exit.
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -76,8 +76,8 @@ class Turns:
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
-        """Makes `process` start the call, and holds the call before or after its open of `name`, as `moment` says,
-        until the block ends."""
+        """Makes `process` start the call. If `moment` is "before" or "after", holds the call before or after its open
+        of `name` until the block ends."""
         (self.directory / moment).symlink_to(name)
         process.start(*call)
         held = self.directory / "held"
@@ -102,7 +102,7 @@ class Race:
         self._checkers = [warm(mount, shimmed_job_of(mount, "j", UID)) for _ in range(self.CHECKERS)]
 
     def run(self, change, check, top, count, kinds):
-        """Runs the writer and the checkers; asserts that each checker made checks of each of these kinds, and found no
+        """Runs the writer and the checkers; asserts that each checker made checks of all `kinds`, and found no
         error."""
         path = self._writer.path(top)
         for number, checker in enumerate(self._checkers):

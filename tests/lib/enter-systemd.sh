@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-systemd.sh UNITS GROUP
 #
-# Runs a systemd of its own, as the first process of new mount, PID and cgroup namespaces, with the units of the
-# directory UNITS only. Its cgroups are below the new cgroup GROUP, which the caller removes. All mounts and processes
-# disappear with this script, even if it is killed. Exits with 77 if this script can create no cgroup on this machine.
+# Runs a separate systemd as the first process of new mount, PID and cgroup namespaces, with only the units in the
+# directory UNITS. Its cgroups are below the new cgroup GROUP, which the caller removes. All mounts and processes
+# disappear with this script, even if it is killed. Exits with 77 if it can create no cgroup on this machine.
 set -euo pipefail
 
 readonly systemd=/lib/systemd/systemd top=/sys/fs/cgroup

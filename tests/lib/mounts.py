@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts stores and overlays for tests, and removes the mounts whatever the result of the test is."""
+"""Mounts stores and overlays for tests, and removes the mounts even if a test fails."""
 
 import contextlib
 import ctypes
@@ -24,7 +24,7 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
 
 def enter_private_mount_namespace():
-    """Moves this process to a mount namespace of its own, so that its mounts are invisible to others."""
+    """Moves this process to a new mount namespace, so that its mounts are invisible to other processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "cannot make a private mount namespace (run as root)")

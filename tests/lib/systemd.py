@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A systemd that runs only for a test, in namespaces of its own (enter-systemd.sh)."""
+"""A systemd that runs only for a test, in its own namespaces (enter-systemd.sh)."""
 
 import os
 import pathlib
@@ -21,8 +21,8 @@ class NoCgroups(Exception):
 
 
 class Systemd:
-    """Runs the services of the directory `units`, to which it adds the targets that a service needs. The machine's own
-    units are not used."""
+    """Runs the services in the directory `units`, and adds the targets that a service needs to that directory. Does not
+    use the machine's own units."""
 
     def __init__(self, units, log):
         for name in _TARGETS:

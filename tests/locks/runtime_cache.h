@@ -5,10 +5,9 @@
 
 #include "locks/file_lock.h"
 
-// An example that uses FileLock: a cache in one file that many processes share, in which a runtime
-// keeps its compiled kernels. A process holds a shared lock while it loads the file. To save, it
-// takes an exclusive lock and merges its entries with those that other processes have saved in the
-// meantime. See docs/locks.md.
+// An example that uses FileLock: a cache in which a runtime keeps its compiled kernels. The cache is one file, which
+// many processes share. A process holds a shared lock while it loads the file. To save, it takes an exclusive lock and
+// merges its entries with those that other processes have saved since then. See docs/locks.md.
 namespace cacheshim::example {
 
 class RuntimeCache {

@@ -3,9 +3,9 @@
 
     compiling_process.py CACHE_PY CACHE ROUND KERNELS
 
-CACHE_PY is the file triton/runtime/cache.py of an installed Triton. The whole of Triton takes too long to import on a
-node. Prints "ready", and begins when it reads a line. Then prints a JSON object: how many kernels it built, and its
-errors. The calls of the cache manager are those of triton.compile() and CompiledKernel in Triton 3.9.
+CACHE_PY is the file triton/runtime/cache.py of an installed Triton, because importing all of Triton takes too long on a
+node. The process prints "ready", and begins when it reads a line. At the end, it prints a JSON object: how many kernels
+it built, and its errors. It calls the cache manager as triton.compile() and CompiledKernel do in Triton 3.9.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ METADATA = "kernel.json"
 
 
 def load_cache_manager(path, directory):
-    """Returns get_cache_manager() of the file `path`, with all that it uses of the rest of Triton."""
+    """Loads the file `path` with a stub in place of the rest of Triton; returns its function get_cache_manager()."""
     triton = types.ModuleType("triton")
     triton.__version__ = "stub"
     triton.knobs = types.SimpleNamespace(cache=types.SimpleNamespace(dir=directory, manager_class=None))
@@ -34,7 +34,7 @@ def load_cache_manager(path, directory):
 
 
 def compile_kernel(manager):
-    """Writes the kernel's files unless the cache has them. Returns them by name, and whether it wrote them."""
+    """Writes the kernel's files unless the cache has them. Returns {name: path}, and whether it wrote the files."""
     group = manager.get_group(METADATA) or {}
     if METADATA in group:
         return group, False
@@ -48,7 +48,8 @@ def compile_kernel(manager):
 
 
 def read_kernel(manager, group):
-    """Reads all files of a kernel. Raises ValueError if one of them lacks or has other content than its builder wrote."""
+    """Reads all files of a kernel. Raises KeyError or OSError if a file is missing, and ValueError if its content
+    differs from what the builder wrote."""
     if json.loads(pathlib.Path(group[METADATA]).read_text()) != {"name": manager.key}:
         raise ValueError("wrong metadata")
     for name in [*TEXTS, BINARY]:

@@ -13,12 +13,12 @@ STORM_RUNS = int(os.environ.get("CACHESHIM_STORM_RUNS", "3"))
 
 @pytest.fixture(params=range(STORM_RUNS))
 def repeated():
-    """Runs a test several times. A storm finds a rare race in only some of its runs."""
+    """Runs a test several times, because a storm finds a rare race only in some runs."""
 
 
 @pytest.fixture(scope="session")
 def nodes_lab(all_scratch):
-    """The server and two nodes, for all tests. A test that kills a node boots it again."""
+    """The server and two nodes, which all tests share. A test that kills a node must boot it again."""
     for program, package in PROGRAMS.items():
         if not shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             pytest.skip(f"needs {program} (Debian package {package})")
@@ -33,7 +33,8 @@ def two_nodes(nodes_lab):
 
 @pytest.fixture
 def export(nodes_lab, scratch):
-    """A new directory of the export, which every user can write, as this process and as the nodes name it."""
+    """A new directory in the export to which every user can write: its path for this process, and its path on the
+    nodes."""
     here = nodes_lab.export / scratch.name
     here.mkdir()
     here.chmod(0o777)
@@ -42,7 +43,7 @@ def export(nodes_lab, scratch):
 
 @pytest.fixture
 def store(export):
-    """A new store on the export, as the nodes name it."""
+    """The path of a new store on the export, as the nodes see it."""
     here, there = export
     (here / "store").mkdir(mode=0o755)
     return f"{there}/store"

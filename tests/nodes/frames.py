@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages between a test and a node: a kind of one byte, a length, and the data.
+"""The messages between a test and a node. Each consists of a kind of one byte, a length, and data.
 
-The test sends COMMAND (JSON) once, and any number of INPUTs; an INPUT without data closes the command's standard
-input. The node sends OUTPUTs and ERRORs, and at the end EXIT (the return code, in decimal). If the connection ends
-before, the node kills the command.
+The test sends COMMAND (JSON) once, and any number of INPUTs; an INPUT without data closes the command's standard input.
+The node sends OUTPUTs and ERRORs, and at the end EXIT (the return code, in decimal). If the connection ends before
+EXIT, the node kills the command.
 """
 
 import struct
@@ -25,7 +25,7 @@ class Reader:
 
     def read(self):
         """Returns the next (kind, data). Raises EOFError if the connection has ended. If the connection has a timeout,
-        a call that raises TimeoutError loses nothing: the next call continues."""
+        a call that raises TimeoutError loses no data: the next call continues with the same message."""
         self._fill(_HEAD.size)
         kind, length = _HEAD.unpack_from(self._data)
         self._fill(_HEAD.size + length)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that share this machine's kernel: each is a mount and UTS namespace, in which a file system's client and a
-daemon run. They are enough for file systems whose client is a program, such as JuiceFS."""
+"""Machines that share this machine's kernel. Each has its own mount, UTS and PID namespaces, in which a file system's
+client and a daemon run. They suffice for file systems whose client is a program, such as JuiceFS."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ COMMAND_TIMEOUT_S = 60
 
 
 class Host:
-    """A machine. run() and start() are those of node.Node. Dies with this process."""
+    """A machine, which dies with this process. run() and start() work as in node.Node, but with fewer options."""
 
     def __init__(self, name):
         self.name = name
@@ -51,7 +51,8 @@ class Host:
 
 
 class Command:
-    """A running command, whose output is read from the start: a daemon that it starts may keep the pipes open."""
+    """A running command. Threads read its output from the beginning, because a daemon that the command starts may keep
+    the pipes open."""
 
     def __init__(self, process):
         self._process, self._texts = process, {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several machines on one: an NFS 4.2 server, and nodes with their own kernels that mount its export.
+"""Simulates several machines on this one: an NFS 4.2 server, and nodes with their own kernels that mount its export.
 
     with Lab(work) as lab:
         lab.nodes[0].run("touch /export/a", check=True)
@@ -14,7 +14,7 @@ import node
 import server
 
 MOUNT_POINT = "/export"
-LOCAL = "/local"  # a file system of the node alone; see node_main.py
+LOCAL = "/local"  # a file system that only this node sees; see node_main.py
 POINT = f"{LOCAL}/mnt"  # where tests mount a store
 LEASE_S = 10
 
@@ -25,7 +25,7 @@ class Lab:
     nodes   a list of Node, one for each of `names`
     export  the directory that the server exports; the nodes mount it at MOUNT_POINT with the default options
     shared  a directory that this process and all nodes see at the same path, through hostfs, for scripts and logs.
-            Write a file once: a node may keep what it has read.
+            Write each file only once: a node may cache what it has read.
     """
 
     def __init__(self, work, names=("node1", "node2"), export=None, lease_s=LEASE_S, memory="1G"):
@@ -53,7 +53,7 @@ class Lab:
             one.wait_until_booted()
 
     def close(self):
-        """Ends everything, as a power cut does."""
+        """Kills the nodes and the server without a shutdown, as a power cut does."""
         for one in self.nodes:
             one.kill()
         self.server.kill()

@@ -40,7 +40,7 @@ class Network:
     def start(self, argv, log):
         """Starts a program in the namespace and returns its Machine. The output goes to the end of the file `log`.
 
-        The machine dies with the thread that calls this: call it in the main thread.
+        The machine dies with the calling thread, so call this in the main thread.
         """
         with open(log, "ab") as output:
             return Machine(subprocess.Popen(
@@ -58,7 +58,7 @@ class Network:
 
 
 class Machine:
-    """A program that is the first process of a mount and a PID namespace of its own. Its children die with it."""
+    """A program that runs as the first process of its own mount and PID namespaces. Its children die with it."""
 
     # `process` is the unshare(1) that waits for the program.
     def __init__(self, process):
@@ -70,7 +70,7 @@ class Machine:
     def kill(self):
         """Kills all processes of the namespace, and returns when they have ended."""
         if self.is_running() and not self._signal(signal.SIGKILL):
-            self._process.kill()  # it has not forked yet; if it does now, --kill-child kills the child
+            self._process.kill()  # unshare has not forked yet; if it forks now, --kill-child kills the child
         self._process.wait()
 
     def pause(self):

@@ -22,7 +22,8 @@ _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 
 class Node:
-    """One node. `description` is what node_main.py needs to know, `work` a directory for the node's own files."""
+    """One node. `description` contains the settings for node_main.py; `work` is a directory for the node's own
+    files."""
 
     def __init__(self, net, work, tap, memory, description):
         self.name, self.description = description["name"], description
@@ -35,11 +36,11 @@ class Node:
         (work / "description.json").write_text(json.dumps({**description, "port": PORT}))
 
     def boot(self):
-        """Starts the node, also again after its end. Returns at once: wait_until_booted() waits."""
+        """Starts the node, also after kill() or stop(). Does not wait; wait_until_booted() does."""
         shutil.rmtree(self._work / "uml", ignore_errors=True)
         log = self._work / "console.log"
         self._console_start = log.stat().st_size if log.exists() else 0
-        # Without setarch -R, the kernel adds up to 1 GiB of address space, at random, to the node's memory.
+        # Without setarch -R, the kernel adds a random amount of address space, up to 1 GiB, to the node's memory.
         self._machine = self._net.start(
             ["setarch", "-R", "linux.uml", f"mem={self._memory}", "root=/dev/root", "rootfstype=hostfs",
              "rootflags=/", "ro", f"uml_dir={self._work}/uml/", f"umid={self.name}", "con=null",
@@ -48,7 +49,7 @@ class Node:
             log)
 
     def wait_until_booted(self, timeout=BOOT_TIMEOUT_S):
-        """Returns when the node accepts commands, which it does when the export is mounted."""
+        """Returns when the node accepts commands; it does so after it has mounted the export."""
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -60,15 +61,16 @@ class Node:
                 time.sleep(0.1)
 
     def start(self, command, uid=0, env=None, cwd="/"):
-        """Starts a command: a list of words, or text for bash. `uid` is also its only group. `env` adds variables to
-        a minimal environment. The command is killed when the returned Command is no longer referenced."""
+        """Starts a command: a list of words, or text for bash. The command runs as user `uid`, with `uid` as its only
+        group. `env` adds variables to a minimal environment. The node kills the command when the returned Command is no
+        longer referenced."""
         argv = ["bash", "-c", command] if isinstance(command, str) else [str(word) for word in command]
         return remote.Command(self._connect(10), argv, uid, {**_ENVIRONMENT, **(env or {})}, str(cwd))
 
     def run(self, command, uid=0, env=None, cwd="/", stdin="", timeout=COMMAND_TIMEOUT_S, check=False):
         """Runs a command as start() does, and returns a subprocess.CompletedProcess. Several threads can run commands
-        at the same time. Kills the command and raises subprocess.TimeoutExpired if it takes too long. `stdin` is a
-        short text, which fits into a pipe."""
+        at the same time. Kills the command and raises subprocess.TimeoutExpired if it takes too long. `stdin` must be
+        short enough to fit into a pipe."""
         started = self.start(command, uid, env, cwd)
         try:
             started.write(stdin)
@@ -86,8 +88,8 @@ class Node:
         return self.run([PYTHON, "-c", code, *words], check=True, **options).stdout.rstrip("\n")
 
     def kill(self):
-        """Ends the node as a power cut does: nothing is written back, the server is not told. Running commands raise
-        ConnectionError."""
+        """Ends the node as a power cut does: the node writes nothing back, and does not notify the server. Running
+        commands raise ConnectionError."""
         if self._machine:
             self._machine.kill()
         self._end_connections()
@@ -96,7 +98,7 @@ class Node:
         """Ends all processes of the node, unmounts the export, and powers off."""
         command = self.start("kill -TERM 1")  # returns no result, because the node also ends this command
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        # About 1 of 20 halted kernels did not exit. A halted kernel does nothing any more, so kill() loses nothing.
+        # About 1 of 20 halted kernels did not exit. A halted kernel does no more work, so kill() loses nothing.
         while self.is_running() and "System halted" not in self.console():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} does not stop:\n{self.console()[-4000:]}")
@@ -125,7 +127,7 @@ class Node:
         return connection
 
     def _end_connections(self):
-        # A dead node sends nothing more, so a thread that waits for it would wait for ever.
+        # A dead node sends no more messages, so a thread that waits for one would wait forever.
         for connection in list(self._connections):
             try:
                 connection.shutdown(socket.SHUT_RDWR)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first process of a node. Its argument is the node's description, a JSON file that node.py writes.
 
-The node's root is an overlay: the host's files through hostfs below, a tmpfs on top. So a program can write
-everywhere, and the host's files stay unchanged. The overlay may miss what the host changes later; only the directory
-`shared` is mounted as hostfs itself, at the host's path.
+The node's root is an overlay: a tmpfs on top of the host's files, which hostfs provides. So a program can write
+everywhere, and the host's files stay unchanged. The overlay may not show later changes by the host. Only the directory
+`shared` is mounted as hostfs without the overlay, at its path on the host.
 """
 
 import ctypes
@@ -65,7 +65,8 @@ def mount(target, kind, source="none", flags=0, options=""):
 
 
 def load_modules(names):
-    """Loads modules and what they depend on. kmod may not be installed, and would search the host's directory."""
+    """Loads modules and their dependencies. Does not use kmod: it may not be installed, and would search the directory
+    of the host's modules."""
     top = pathlib.Path("/usr/lib/uml/modules", os.uname().release)
     needs = dict(line.split(":") for line in (top / "modules.dep").read_text().splitlines())
     loaded = set()
@@ -91,7 +92,7 @@ def enter_overlay():
         os.mkdir(f"/mnt/{name}")
     mount("/mnt/root", "overlay", options="lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work")
     os.chdir("/mnt/root")
-    # The old root lands on top of the new one, at the same place, and leaves it again.
+    # pivot_root(".", ".") mounts the old root on top of the new one (pivot_root(2)); umount2 then removes the old root.
     check(_libc.syscall(_SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
     check(_libc.umount2(b".", _MNT_DETACH), "unmount the old root")
     os.chdir("/")
@@ -122,8 +123,8 @@ def start_network(description):
 
 
 def mount_export(description):
-    """Mounts the export with the options that a user who names none gets. mount.nfs itself handles `retry`: it would
-    repeat a failed mount for two minutes."""
+    """Mounts the export with the default options. Only mount.nfs uses `retry`: by default, it repeats a failed mount
+    for two minutes."""
     point = description["mount_point"]
     pathlib.Path(point).mkdir(parents=True, exist_ok=True)
     run("mount", "-t", "nfs", "-o", "vers=4.2,retry=0", f"{description['server']}:{description['export']}", point)
@@ -134,7 +135,7 @@ def run(*argv):
 
 
 def power_off(description):
-    """Ends all processes and the export's mount, so that the server has no state of this node any more."""
+    """Kills all processes and unmounts the export, so that the server keeps no state of this node; then powers off."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.kill(-1, signal.SIGKILL)
     subprocess.run(["umount", "-l", description["mount_point"]], check=False)

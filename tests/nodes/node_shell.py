@@ -16,8 +16,8 @@ _PIECE = 1 << 16
 
 
 def serve(listener):
-    """Accepts connections, with one process for each. Never returns. Call it in the node's first process: it also reaps
-    the orphans of all commands."""
+    """Accepts connections, and forks a process for each. Never returns. Call this in the node's first process, because
+    it also reaps the orphans of all commands."""
     signal.signal(signal.SIGCHLD, _reap)
     while True:
         connection, _ = listener.accept()
@@ -57,23 +57,24 @@ def _handle(connection):
     try:
         _relay(connection, reader, child)
     finally:
-        # The process group, because a shell's children would survive. After an exit, it holds only processes that the
-        # command left behind on purpose, such as daemons.
+        # Kill the process group, because a shell's children would otherwise survive. If the command has exited, kill
+        # nothing: it left the remaining processes of the group behind on purpose, such as daemons.
         if child.returncode is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
 
 
 def _start(argv, env, uid, cwd):
-    # Python uses vfork() only without these options: 150 ms instead of 250 ms for a command of root, on a busy machine.
+    # Python uses vfork() only without these options. On a busy machine, a command of root then takes 150 ms instead of
+    # 250 ms.
     identity = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
                             cwd=cwd, umask=0o022, start_new_session=True, **identity)
 
 
 def _relay(connection, reader, child):
-    """Copies between the connection and the command's streams until the command exits. Does not wait for the end of the
-    output, because a daemon that the command has started may keep the streams open."""
+    """Copies data between the connection and the command's streams until the command exits. Does not wait for the end
+    of the output, because a daemon that the command has started may keep the streams open."""
     streams = {child.stdout: frames.OUTPUT, child.stderr: frames.ERROR}
     exited = os.pidfd_open(child.pid)
     with selectors.DefaultSelector() as selector:

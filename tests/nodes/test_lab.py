@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The laboratory itself: what tests on several nodes take for granted about the nodes, their NFS mounts, and their
-commands."""
+"""Tests the laboratory itself: the properties of nodes, their NFS mounts and their commands that the other tests
+assume."""
 
 import concurrent.futures
 import os
@@ -110,7 +110,7 @@ def test_statx_of_the_directory_ends_a_stale_negative(two_nodes, export):
 
     assert look("plain") == "False\n"
     first.run(f"touch {path}", check=True)
-    look("plain")  # prints whether the node still takes the name for absent
+    look("plain")  # look() prints whether the node still reports the name as absent
     assert look("sync") == "True\n"
     looking.close_input()
     assert looking.wait().returncode == 0

@@ -47,7 +47,7 @@ def test_preloaded_processes_build_each_kernel_once(two_nodes, store, mount_on):
     later, errors = results_of(start_storm(two_nodes, f"{POINT}/triton", env))
     assert errors == [] and not later
     assert stats_of(two_nodes[0])["hits_direct"] > before
-    # The library does not believe that a name is absent: another machine may just have made it.
+    # The library does not report a name as absent without the daemon: another machine may just have created the name.
     lookups = stats_of(two_nodes[0])["lookups"]
     two_nodes[0].python("import os, sys; [os.path.exists(f'{sys.argv[1]}/absent{i}') for i in range(20)]",
                         f"{POINT}/triton/KEY0000", uid=FIRST_UID, env={**env, "CACHESHIM_JOB": "job0"})
@@ -132,7 +132,7 @@ def test_another_machine_takes_over_the_lease_of_a_dead_machine(two_nodes, store
 
 
 def test_a_native_directory_builds_kernels_several_times(two_nodes, store):
-    """Without cacheshim. Shows that the storm can detect what cacheshim prevents."""
+    """Runs without cacheshim, to show that the storm can detect what cacheshim prevents."""
     two_nodes[0].run(f"mkdir -m 1777 {store}/triton", check=True)
     built, errors = results_of(start_storm(two_nodes, f"{store}/triton"))
     print(f"{sum(built.values())} builds, {len(errors)} errors")

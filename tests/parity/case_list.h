@@ -47,8 +47,8 @@ void add_difference_cases(CaseList& list, bool as_root);
 void add_permission_cases(CaseList& list);
 void add_acl_cases(CaseList& list);
 
-// Returns all cases. Unless `several_users` is true, leaves out those in which root acts as several
-// users on files of kOwnerId.
+// Returns all cases. Unless `several_users` is true, leaves out the cases in which root acts as several users on files
+// that belong to kOwnerId.
 CaseList all_cases(bool several_users);
 
 }  // namespace cacheshim::parity

@@ -68,8 +68,8 @@ void change_times(Side& side, const std::string& name) {
   }
 }
 
-// After a write, futimens sets the times. These times must remain until the next write, even though
-// the handle that wrote is closed later.
+// Sets the times with futimens after a write. These times must remain until the next write, even after the descriptor
+// that was used for the first write is closed.
 void times_and_writes(Side& side, const std::string& name) {
   const timespec times[2] = {{1'000'000'000, 1}, {1'234'567'890, 5}};
   if (const UniqueFd fd = side.open(name, O_RDWR)) {

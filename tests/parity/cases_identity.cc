@@ -86,8 +86,8 @@ void unlinked_but_open(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// Unlinks the file and then changes its attributes through a descriptor. If this is the first change
-// of a base file, the file is copied up although it has no name anymore.
+// Unlinks the file and then changes its attributes through a descriptor. If a base file has not been changed before,
+// the overlay copies it up although it no longer has a name.
 void copy_up_after_unlink(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (!reader) return;

@@ -13,8 +13,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Runs `body` in a child process. Returns the result of `body`, which must be below 255, or 255 if the child did not
-// exit.
+// Runs `body` in a child process. Returns the result of `body`, which must be below 255, or 255 if a signal killed the
+// child.
 template <class Body>
 int in_child(Body body) {
   const pid_t child = ::fork();

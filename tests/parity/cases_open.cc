@@ -138,8 +138,8 @@ void read_without_access_time(Side& side, const std::string& name) {
   side.note(stays ? "access time stays" : "access time moves");
 }
 
-// Sets an access time that is earlier than the last change. So even with relatime, a read without
-// O_NOATIME updates the access time.
+// Sets an access time that is earlier than the modification time, so that a read without O_NOATIME updates the access
+// time even with relatime.
 void set_noatime(Side& side, const std::string& name, int opened_with, int set) {
   const UniqueFd fd = side.open(name, opened_with);
   if (!fd) return;
@@ -171,8 +171,8 @@ void add_noatime_cases(CaseList& list) {
       set_noatime(side, name, change.opened_with, change.set);
     });
   }
-  // Only files that have had no writer: the daemon may not know yet that the writer has closed the file. Then the open
-  // makes it a passthrough file, for which F_SETFL cannot set O_NOATIME (docs/semantics.md).
+  // Leaves out files that have had a writer. If the daemon does not know yet that the writer has closed the file, the
+  // daemon opens it as a passthrough file, for which F_SETFL cannot set O_NOATIME (docs/semantics.md).
   const std::vector<std::string> never_written = {"base_file",   "base_readonly",  "moved_file",
                                                   "base_dir/a",  "both_dir/a",     "base_dir/sub/b",
                                                   "moved_dir/a", "moved_dir/sub/b"};

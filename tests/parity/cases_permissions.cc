@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests, with owner=keep, what users may do to each other's files, and who owns new files. Run as
-// root; the files belong to kOwner. kStranger tries each operation first and kOwner last, so that an
-// operation that was wrongly allowed changes what the next user finds.
+// Tests, with owner=keep, which operations users may perform on each other's files, and who owns new files. Run as
+// root; the files belong to kOwner. kStranger tries each operation first and kOwner last. So if an operation is wrongly
+// allowed, the results for the next user differ, too.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/stat.h>

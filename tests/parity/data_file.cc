@@ -323,8 +323,8 @@ Wrong DataFiles::copy(const Numbers& n) {
   return returned("copy_file_range", static_cast<long long>(done), bytes.size());
 }
 
-// Writes back dirty mapped pages before SEEK_DATA and SEEK_HOLE. Local file systems do this
-// themselves. The kernel's FUSE does not, and the underlying file system does not know these pages.
+// Writes back dirty mapped pages. Call this before SEEK_DATA and SEEK_HOLE: local file systems take these pages into
+// account, but the kernel's FUSE does not, and the underlying file system does not know of them.
 Wrong DataFiles::write_back_mappings(std::size_t file) {
   for (const Mapped& mapped : mapped_) {
     if (!mapped.mapping || mapped.file != file) continue;

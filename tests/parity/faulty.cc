@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into the parity program to cause one error for each of its models, in views only: chmod
-// never grants others read permission, and a pwrite across the end of the third page loses its last
-// byte.
+// A library that is preloaded into the parity program, to cause one error in each of its models. In views, chmod never
+// grants others read permission, and a pwrite across the end of the third page loses its last byte.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,9 +6,9 @@
 
 #include "tests/parity/side.h"
 
-// The names that cases use, each in one state of an overlay. A state is created in two steps: first
-// in the base, before the mount; then through a job's view. The native directory gets both steps,
-// so that it contains what the view must show.
+// The names that cases use, each in one state of an overlay. A state is created in two steps: first in the base, before
+// the mount; then through a job's view. Both steps are also made in the native directory, so that it contains what the
+// view must show.
 namespace cacheshim::parity {
 
 // Each function returns names. The last component of each name is, in the view:
@@ -19,7 +19,7 @@ const std::vector<std::string>& special_names();  // a symlink, or a name below 
 const std::vector<std::string>& acl_names();      // in the base, with ACLs or below ACLs
 const std::vector<std::string>& all_names();      // all of the above without acl_names()
 
-// The first step: creates what the names of a case need in the base.
+// The first step: creates the base objects that the names of a case need.
 void make_base(int dir, const std::vector<std::string>& names);
 // The second step: makes the changes to the names through the side.
 void make_layer(Side& side, const std::vector<std::string>& names);

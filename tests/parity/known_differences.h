@@ -7,7 +7,7 @@
 namespace cacheshim::parity {
 
 // Cases in which a view behaves differently from a plain directory, and why. docs/semantics.md
-// names each pattern. The parity program reports each of these cases that no longer differs.
+// names each pattern. If one of these cases no longer differs, the parity program reports it.
 struct KnownDifference {
   const char* pattern;  // fnmatch(3) pattern of case names
   const char* reason;

@@ -9,8 +9,8 @@
 namespace cacheshim::parity {
 namespace {
 
-// Returns a memfd. pread and pwrite on it copy between mapped memory and a buffer. For a page beyond
-// the end of the mapped file, they fail with EFAULT; a direct access would raise SIGBUS.
+// Returns a memfd, through which pread and pwrite copy between mapped memory and a buffer. For a page beyond the end of
+// the mapped file, these calls fail with EFAULT; an access by the program itself would raise SIGBUS.
 int bounce() {
   static const int fd = ::memfd_create("bounce", MFD_CLOEXEC);
   return fd;

@@ -27,8 +27,8 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
   return std::mt19937(sequence);
 }
 
-// Creates a random base with the actions that fits_a_base() allows. The base has no hard links. All
-// modes are default modes, because the view's user could not open a base file with, say, mode 0600.
+// Creates a random base with the actions that fits_a_base() allows. The base has no hard links. All modes are default
+// modes, because the view's user could not open a base file with a mode such as 0600.
 void make_random_base(const std::string& directory, const Options& options, unsigned round,
                       uid_t owner) {
   if (::mkdir(directory.c_str(), 0755) != 0 || ::chown(directory.c_str(), owner, owner) != 0) {

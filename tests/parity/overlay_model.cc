@@ -51,8 +51,8 @@ std::string describe(const struct stat& st, int fd) {
          (bytes ? fingerprint(*bytes) : std::string("unreadable"));
 }
 
-// Returns one line per name, sorted by path. The line of a further name of a file gives the file's
-// first name.
+// Returns one line per name, sorted by path. If a file has several names, the lines of all names except the first refer
+// to the first name.
 std::vector<std::string> to_text(std::vector<Line> lines) {
   std::sort(lines.begin(), lines.end(),
             [](const Line& left, const Line& right) { return left.path < right.path; });
@@ -124,7 +124,7 @@ class World {
     lowers_.push_back(make_directory("lower0"));
     for (unsigned i = 0; i < kLowerActions; ++i) {
       const Action action = Action::random(random_);
-      // A stack of lowers does not keep hard links: a lower may replace one of the names.
+      // With several lowers, hard links can break, because a lower may replace one of the names.
       if (action.kind == Kind::kLink && count > 1) continue;
       (void)on_directory(native_.get(), action);
       (void)on_directory(lowers_.front().get(), action);

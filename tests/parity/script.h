@@ -23,16 +23,14 @@ void write_script(const Script& script, const std::string& path);
 // `options`.
 Options for_script(const Options& options);
 
-// Shortens a script with which the command `run` has failed: attempts `run` with fewer and fewer of
-// its steps, and prints the shortest script found that still fails, with its output. Does nothing
-// if this process is an attempt itself, or was given the script. Each attempt is a process with a
-// separate job, so its view starts from the base; the attempt's number is part of the name of its
-// native directory.
+// Shortens a script with which the command `run` has failed: attempts `run` with fewer and fewer of the script's steps,
+// and prints the shortest script found that still fails, with the output of that attempt. Does nothing if this process
+// is itself an attempt, or if the user has passed the script. Each attempt is a process with a separate job, so its
+// view starts from the base. The attempt's number is part of the name of its native directory.
 void shrink_and_print(const Options& options, const std::string& run, Script script);
 
-// Return the directories of a round. An attempt has separate native directories, which it creates
-// itself. Its view is that of its own job or, if the view is a plain directory, a separate
-// directory.
+// Return the directories of a round. An attempt has separate native directories, which it creates itself. It uses the
+// view of its own job or, if the view is a plain directory, a separate directory.
 std::string native_directory(const Options& options, const char* kind, unsigned round);
 std::string view_directory(const Options& options, const char* kind, unsigned round);
 

@@ -8,10 +8,9 @@
 
 namespace cacheshim::parity {
 
-// Returns the shortest list of steps found that still fails. Leaves out shorter and shorter runs of
-// steps, until no single step can be left out or `fails` has been called `most_tries` times. Keeps
-// the order of the steps. Each call of `fails` must begin from the same state. Requires:
-// `fails(steps)` is true.
+// Returns the shortest list found for which `fails` still returns true. Leaves out shorter and shorter runs of steps,
+// until no single step can be left out or `fails` has been called `most_tries` times. Keeps the order of the steps.
+// Each call of `fails` must begin from the same state. Requires: `fails(steps)` is true.
 template <class Step>
 std::vector<Step> shrink(std::vector<Step> steps,
                          const std::function<bool(const std::vector<Step>&)>& fails,

@@ -2,8 +2,8 @@
 """The tests of filelock whose results in a view differ from native ones, because all jobs share the lock files
 (docs/locks.md, "Lock files").
 
-The names lack their prefix "test_", and their parameters if these do not matter. A test differs in all versions that
-have it, or, with "@N", only in the versions N.x.
+The names are without the prefix "test_", and without parameters if these do not matter. A test with "@N" differs only
+in the versions N.x; any other test differs in all versions that have it.
 """
 
 # A shared lock file has mode 0666, whatever mode its creator requests.

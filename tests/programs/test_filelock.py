@@ -24,11 +24,11 @@ def params(*short):
 
 
 # The directory of the lock files, and whether the library is preloaded. With inductor's profile, all jobs share a file
-# whose name ends in .lock; with triton's, each job has a file of its own. "other" has no profile: a lock on the job's
-# own file is taken on the store's file of that name.
+# whose name ends in .lock; with triton's, each job has its own file. "other" has no profile: a lock on the job's own
+# file is taken on the store's file of that name.
 WAYS = [("inductor", False), ("inductor", True), ("triton", True), ("other", False)]
 TEST_SECONDS = 150  # the limit for one test; the longest takes a lock 20,000 times in 20 threads
-SECONDS = 1200  # the limit for all tests of a version; those of 4.2.0 use 140 s of CPU time, and sleep for as long
+SECONDS = 1200  # the limit for all tests of a version; the tests of 4.2.0 use 140 s of CPU time, and sleep for 140 s
 RERUNS = 2
 RERUN_SECONDS = 400  # the limit for a repetition; a single test with eight processes may take 300 s
 
@@ -90,8 +90,8 @@ def suite(request, all_scratch):
 
 
 def runs():
-    """Yields the parameters (version, family, shimmed). Version 3.20.0 is tested in all four WAYS; those of inductor
-    are long tests. To save time, each other version is tested in only two of the WAYS, in long tests."""
+    """Yields the parameters (version, family, shimmed). Version 3.20.0 is tested in all four WAYS; the two with
+    inductor are long tests. To save time, each other version is tested in only two of the WAYS, in long tests."""
     for number, (version, mark) in enumerate(zip(VERSIONS, params("3.20.0"))):
         is_short = not mark.marks
         for family, shimmed in WAYS if is_short else WAYS[number % 2::2]:

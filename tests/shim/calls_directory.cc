@@ -123,7 +123,7 @@ int visit64_placed(const char* path, const struct stat64*, int kind, FTW* place)
 
 int stop(const char*, const struct stat*, int) { return 77; }
 
-// At the top of the first walk, starts a second walk.
+// When the first walk visits its top directory, starts a second walk from within the callback.
 int visit_outer(const char* path, const struct stat*, int kind) {
   if (std::strcmp(path, at("list").c_str()) == 0) (void)::ftw(at("list/sub").c_str(), visit, 4);
   return visit(path, nullptr, kind + 100);

@@ -27,8 +27,8 @@ void copy(const std::string& from, const std::string& to) {
   ::close(out);
 }
 
-// Lets a library with an RPATH call dlopen: with a path, with the name of a library that is in the
-// RPATH's directory, and with the name of one that is not.
+// Makes a library that has an RPATH call dlopen: with a path, with the name of a library in the RPATH's directory, and
+// with the name of a library that is not in that directory.
 void open_from_a_library() {
   void* const caller = CALL(dlopen, at("lib/libshim_caller.so").c_str(), RTLD_NOW);
   if (caller == nullptr) return;

@@ -52,7 +52,7 @@ void resolve(const char* path) {
     const char* const resolved =
         i == 0 ? CALL(realpath, path, room) : CALL(__realpath_chk, path, room, kRoom);
     say_path(resolved);
-    if (resolved == nullptr) say_path(room);  // libc has written the missing or unreadable part
+    if (resolved == nullptr) say_path(room);  // contains the path up to the component that failed
   }
 }
 

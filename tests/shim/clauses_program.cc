@@ -22,9 +22,9 @@
 #include <cstring>
 #include <string>
 
-// shim_clauses WHAT DIRECTORY [ARGUMENT]: uses the cache at DIRECTORY in one of the situations that
-// a preloaded library must not disturb. Exits with 0, or with 1 and a line that describes the
-// error.
+// shim_clauses WHAT DIRECTORY [ARGUMENT]: uses the cache at DIRECTORY in one of the situations that a preloaded library
+// must not disturb. Exits with 0 on success. On an error, prints a line and exits with 1 or, in situations without a
+// usable stderr, exits with another status.
 namespace {
 
 std::string directory;
@@ -129,7 +129,7 @@ void fork_among_threads() {
 void vfork_child() {
   check(::mkdir(in_directory("there").c_str(), 0700) == 0, "mkdir");
   check(::chdir(directory.c_str()) == 0, "chdir");
-  // Uses the directory's path under the mount if the directory exists there.
+  // With the library, the directory exists below the mount: the child then uses its path there.
   const std::string by_mount = std::string(std::getenv("CACHESHIM_MOUNT")) + "/triton/there";
   const bool has_both = ::access(by_mount.c_str(), F_OK) == 0;
   const std::string there = has_both ? by_mount : in_directory("there");

@@ -18,7 +18,7 @@ class ShimClauses : public testing::Test {
  protected:
   const std::string program_ = std::getenv("CACHESHIM_TEST_CLAUSES");
 
-  // Runs the program without the library, to verify that the expectation holds natively.
+  // Runs the program without the library, to verify that the test's expectation is correct.
   Ended run_natively(const std::string& what, const std::string& argument = "") {
     const std::string preload = stage_.environment["LD_PRELOAD"];
     stage_.environment["LD_PRELOAD"] = "";
@@ -161,8 +161,8 @@ class ShimChildren : public ShimClauses {
            "\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
            "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
   }
-  // The beginning of a command line: runs the rest with only the variables by which the library
-  // finds the simulated mount.
+  // A prefix for commands: sets only the variables by which the library finds the simulated mount, and clears all
+  // others.
   const std::string clean_ = "env -i TEST_MOUNTINFO=" + stage_.path("mountinfo") +
                              " TEST_CGROUP=" + stage_.path("cgroup") + " TEST_RUN=/nowhere ";
 };
@@ -212,8 +212,8 @@ TEST_F(ShimChildren, GetThisLibraryAndNoOtherPreloadedOne) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
 }
 
-// A child that inherits its working directory must see the directory under the name that its parent
-// has used, even if no program sets PWD.
+// A child that inherits its working directory must see it under the name that the parent used, even if no program sets
+// PWD.
 TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   fs::create_directories(stage_.view() + "/K");
   const std::string in_default = "env -C ~/.triton/cache/K ";

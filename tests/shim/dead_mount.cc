@@ -10,9 +10,9 @@
 #include <cstring>
 
 // This library is preloaded after the library under test. Once TEST_DEAD_MOUNT names a directory, the functions below
-// fail with ENOTCONN for paths in that directory, as on a mount whose daemon has died. The first
-// TEST_STALE calls on paths in TEST_STALE_MOUNT fail with ESTALE, as if the file had been replaced
-// twice between lookup and open.
+// fail with ENOTCONN for paths in that directory, as on a mount whose daemon has died. The first TEST_STALE calls on
+// paths in TEST_STALE_MOUNT fail with ESTALE, as if the file had been replaced twice between the call's lookup and its
+// open.
 namespace {
 
 bool lies_in(const char* path, const char* variable) {

@@ -45,7 +45,7 @@ ElfFile libc() {
   return ElfFile(info.dli_fname);
 }
 
-// Returns the names that the library leaves to libc, each with the reason.
+// Returns the functions that the library does not interpose, each with the reason.
 const std::map<std::string, std::string>& left_to_libc() {
   static const std::map<std::string, std::string> reasons{
 #define CACHESHIM_LEFT(name, what, reason) {#name, reason},
@@ -55,9 +55,8 @@ const std::map<std::string, std::string>& left_to_libc() {
   return reasons;
 }
 
-// Every name by which a program may access a file, collected from the symbols that CPython,
-// libtorch, libtriton, ptxas, uv, git and GNU's compilers import, and from other libraries that
-// interpose libc.
+// All functions by which a program may access a file. Collected from the symbols that CPython, libtorch, libtriton,
+// ptxas, uv, git and GNU's compilers import, and from other libraries that interpose libc's functions.
 constexpr const char* kDoors =
     "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 openat2 "
     "creat creat64 fopen fopen64 freopen freopen64 "

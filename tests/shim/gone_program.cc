@@ -58,8 +58,8 @@ int main(int argc, char** argv) {
   const std::string mount = argv[1];
   const std::string cache = std::string(argv[3]) + "/.triton/cache";
   say("before", ::mkdir((cache + "/before").c_str(), 0700));
-  // pathconf returns -1 for "no limit" and keeps errno. The ENOTCONN of an earlier call must not
-  // count as a lost mount.
+  // pathconf returns -1 for "no limit" and keeps errno. The library must not mistake the ENOTCONN of an earlier call
+  // for a lost mount.
   errno = ENOTCONN;
   (void)::pathconf((cache + "/before").c_str(), _PC_PRIO_IO);
   lose(mount, argv[2], argv[4]);

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # hung_mount.sh CACHESHIM PROFILES LIBRARY
 #
-# Stops the daemon. Verifies that preloaded programs still start and exit, and that they work if they do not use the
-# cache.
+# Verifies that preloaded programs still start and exit while the daemon is stopped (SIGSTOP), and that they work if
+# they do not use the cache.
 set -u
 
 if [ "${1:-}" != --inside ]; then

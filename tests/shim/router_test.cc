@@ -131,8 +131,7 @@ TEST_F(RouterTest, FollowsDotDotOutOfADirectoryInARoute) {
   EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton/y");
 }
 
-// The directories above a default path may be missing: the kernel could then not resolve ".."
-// itself.
+// The directories above a default path may be missing. The kernel could then not resolve "..", so the library does.
 TEST_F(RouterTest, FollowsDotDotAboveMissingDirectories) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y", never_same), "/home/u/y");
@@ -140,8 +139,7 @@ TEST_F(RouterTest, FollowsDotDotAboveMissingDirectories) {
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y"), "/home/u/.triton/../y");
 }
 
-// The component before ".." may be a symlink to another directory, so the kernel must resolve the
-// path.
+// The component before ".." may be a symlink to another directory, so the library must leave the path to the kernel.
 TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/link/../../y", never_same),

@@ -43,7 +43,7 @@ Stage::~Stage() {
 }
 
 void Stage::mount_as(const std::string& root, unsigned mounted_by) {
-  // The device number differs from that of the directory that an unmount uncovers.
+  // The mount must have a different device number than the directory that an unmount uncovers.
   write_text(path("mountinfo"), "36 22 0:999 " + root + " " + mount() +
                                     " rw - fuse.cacheshim cacheshim rw,user_id=" +
                                     std::to_string(mounted_by) + ",group_id=0\n");

@@ -77,8 +77,8 @@ class StartPlan : public testing::Test {
 
 using Variables = std::map<std::string, std::string>;
 
-// Triton writes the variable's path into its entries. Other jobs could not use entries with the
-// symlink's path.
+// Triton writes the variable's path into its entries. Other jobs could not use entries that contain the path of this
+// user's symlink.
 TEST_F(StartPlan, RewritesAVariableThatLeadsToTheMountByALink) {
   environment_["FAMILY_DIR"] = actions_.link_path = "/home/u/link";
   actions_.link_target = "/ci-cache/family";

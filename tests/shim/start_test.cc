@@ -245,7 +245,7 @@ TEST_F(ShimStart, ASlurmJobThatTheCgroupContradictsSelectsNoView) {
 class ShimRoutes : public ShimStart {
  protected:
   std::string routes_file(const std::string& base) {
-    std::string escaped = stage_.mount().substr(1);  // may contain '-', which is escaped
+    std::string escaped = stage_.mount().substr(1);  // may contain '-', which must be escaped
     std::string directory;
     for (const char c : escaped)
       directory += c == '/' ? "-" : c == '-' ? "\\x2d" : std::string(1, c);
@@ -365,7 +365,7 @@ TEST_F(ShimRoutes, OfRootAreNotThoseOfTheUserWhoHasCalledSudo) {
                            "ignores it\n"),
             std::string::npos)
       << ended.err;
-  EXPECT_EQ(count_lines(ended.err), 2u) << ended.err;  // the second is cat's
+  EXPECT_EQ(count_lines(ended.err), 2u) << ended.err;  // cat prints the second line
   stage_.environment["SUDO_UID"] = "0";
   EXPECT_EQ(stage_.run_shell("echo x > " + stage_.path("mine") + "/f").err, "");
 }

@@ -210,8 +210,8 @@ def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "a
 def expect_cubins(
     verdict: Verdict, base: Path, storms: list[Storm], compiled: set[str], kernels: int, what: str
 ) -> None:
-    """Verifies that the base has one complete entry per kernel, that ptxas made its cubins (their digests are in
-    `compiled`), and that each job loaded the base's cubin."""
+    """Verifies that the base has one complete entry per kernel, that ptxas has compiled each entry's cubin (the cubin's
+    digest is in `compiled`), and that each job has loaded that cubin."""
     expect_whole_entries(verdict, base, what)
     every = list(base.iterdir()) if base.is_dir() else []
     entries = [entry for entry in every if not is_launcher({file.name for file in entry.iterdir()})]

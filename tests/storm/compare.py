@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what single flight saves: runs the same cold jobs in a plain directory and through cacheshim,
-alternately."""
+"""Measures how much time and CPU single flight saves: alternately runs the same cold jobs in a plain directory and
+through cacheshim."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # container.sh --root DIR [--cache DIR] --home DIR --share DIR --uid UID [--userns] -- COMMAND…
 #
-# Runs COMMAND as SLURM with enroot would: in its own root file system, made of bind mounts at --root, with --home as
-# HOME=/root and --cache as /ci-cache; --share has the same path as outside. The caller runs it as the first process of
-# new mount and PID namespaces (unshare --mount --pid --fork), which end with COMMAND. With --userns the user is root
-# inside, as in enroot's user namespace.
+# Runs COMMAND as SLURM with enroot would: in its own root file system, made of bind mounts at --root. In it, --home is
+# at /root, --cache is at /ci-cache, and --share has the same path as outside. The caller must run this script as the
+# first process of new mount and PID namespaces (unshare --mount --pid --fork), which end with COMMAND. With --userns,
+# the user is root in a user namespace, as with enroot.
 set -euo pipefail
 
 root='' cache='' home='' share='' uid='' userns=''

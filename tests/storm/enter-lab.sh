@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # enter-lab.sh WORK COMMAND…
 #
-# Runs COMMAND in its own mount and PID namespaces. Their root contains bind mounts of the real root's directories, and
-# three empty directories: /run, /cacheshim-lab, and /ci-cache, on which COMMAND can mount even if this machine uses its
-# own /ci-cache. Nothing in these directories is visible outside, and all mounts and processes disappear with this
-# script, even if the script is killed. WORK is an empty directory on disk, which the caller removes.
+# Runs COMMAND in its own mount and PID namespaces. The root directory there contains bind mounts of the real root's
+# directories, and three empty directories: /run, /cacheshim-lab and /ci-cache. COMMAND can mount on /ci-cache even if
+# the machine's own /ci-cache is in use. Nothing in these directories is visible outside, and all mounts and processes
+# disappear with this script, even if it is killed. WORK is an empty directory on disk, which the caller removes.
 set -euo pipefail
 
 readonly AREA=/cacheshim-lab

@@ -35,7 +35,7 @@ def normalized(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def with_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The backward pass is a separate graph, with a kernel of its own."""
+    """The backward pass is a separate graph with its own kernel."""
     return torch.sin(x) * torch.sigmoid(y)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from lab import Lab
 
-FIRST_UID = 23001  # the uids from here on belong to no user of an ordinary machine
+FIRST_UID = 23001  # jobs have uids from this one on; an ordinary machine has no users with these uids
 READY_TIMEOUT_S = 120.0
 
 Command = Sequence["str | Path"]
@@ -48,8 +48,8 @@ class Job:
 
 @dataclass
 class Result:
-    """The exit status and the output of a job. If the job hung, crashed or was killed, `trouble` says so; then it may
-    have no report."""
+    """The exit status and the output of a job. If the job hung, crashed or was killed, `trouble` describes that, and
+    `report` may be None."""
 
     job: Job
     status: int
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def shim_lines(self) -> list[str]:
-        """Returns the library's messages on stderr; it prints none if nothing is wrong."""
+        """Returns the library's messages on stderr. The library prints none if nothing is wrong."""
         return [line for line in self.stderr.splitlines() if line.startswith("cacheshim")]
 
 
@@ -195,8 +195,8 @@ class Running:
 
 
 def start_all(lab: Lab, jobs: Sequence[Job]) -> list[Running]:
-    """Starts jobs, and returns when each has imported its modules and printed READY, has exited, or has had
-    READY_TIMEOUT_S for that."""
+    """Starts jobs. Returns once each job has printed READY (after importing its modules), has exited, or has done
+    neither within READY_TIMEOUT_S."""
     running = [Running(lab, job) for job in jobs]
     for one in running:
         one.wait_ready()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment in which storms run: a private area of the machine that disappears with this process.
 
-enter-lab.sh has put this process into its own mount and PID namespaces, and into a root with two further
+enter-lab.sh has put this process into its own mount and PID namespaces, and into a root with two additional
 directories: /ci-cache, to mount on, and AREA. Only one directory remains on disk afterwards, AREA/work.
 
-Other users must be able to reach programs and libraries, but the repository may lie below a directory
-that only root can enter. So they are copied or bind-mounted below AREA, which all can enter:
+Other users must be able to reach programs and libraries, but the repository may be below a directory that only root can
+enter. So prepare() copies or bind-mounts the programs and libraries below AREA, which all users can enter:
 
     AREA/share/        what jobs need, at the same path as in containers
       stage/           this directory's scripts, the library
@@ -70,7 +70,7 @@ class Lab:
 
     area: Path
     cacheshim: Path  # the program, which scenarios run as root
-    venvs: frozenset[str]  # the names of those installed: "triton" (the newest), "triton-2.1.0", …
+    venvs: frozenset[str]  # the installed virtual environments: "triton" (the newest), "triton-2.1.0", …
     progress: Progress = field(default_factory=Progress)
     _made: int = 0
 

@@ -23,7 +23,7 @@ def error_lines(done: Storm) -> list[str]:
 
 
 def shared_directory(lab: Lab, name: str) -> Path:
-    """Creates a directory to which every user may write, as clusters share caches without cacheshim."""
+    """Creates a directory to which every user may write. Without cacheshim, clusters share caches in this way."""
     directory = lab.fresh(name)
     directory.chmod(0o1777)
     return directory

@@ -84,7 +84,7 @@ SMALL: Programme = [
     ("full disk", partial(troubles.full_disk, jobs=4, kernels=12)),
 ]
 
-# What `storm.py full` runs: the required figures in their full size.
+# `storm.py full`: the scenarios in the sizes that the required figures refer to.
 _ROUNDS: Programme = [
     (
         f"8 × 24, PID namespaces, cold then warm, round {number} of 5",
@@ -130,5 +130,5 @@ FULL: Programme = [
     ("daemon killed, 8 jobs", partial(troubles.daemon_killed, jobs=8, kernels=24)),
 ]
 
-# What `storm.py inductor` runs.
+# `storm.py inductor`: the scenario with torch.compile() instead of Triton.
 INDUCTOR: Programme = [("8 users' torch.compile(), cold then warm", partial(compiled.cold_then_warm, jobs=8))]

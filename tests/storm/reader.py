@@ -75,7 +75,7 @@ def main() -> int:
     print("READY", flush=True)
     while True:
         ended = stdin_ended()
-        look(root, faults, entries)  # a last time after stdin is closed
+        look(root, faults, entries)  # one last time after stdin was closed
         rounds += 1
         if ended:
             break

@@ -11,7 +11,7 @@
     storm.py autotuner  jobs with some configurations that fail, compared with private caches; TEXT: the number of rounds
     storm.py list
 
-scripts/lib/lab.sh calls it in namespaces of its own (enter-lab.sh).
+scripts/lib/lab.sh runs this script in separate namespaces (enter-lab.sh).
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def cleaner(
     lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, passes: int, plain: bool = False
 ) -> None:
     """Runs jobs that compile and load kernels, while another job removes a key directory of its own view every 50 ms:
-    the jobs must have no errors. With `plain`, only measures the same in a plain shared directory."""
+    the jobs must have no errors. With `plain`, uses a plain shared directory, and only measures."""
     if plain:
         directory = shared_directory(lab, "cleaned")
         log = PtxasLog(lab)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job's process: Triton's own autotuner tries configurations, every third of which cannot be compiled.
 
-No GPU is needed: the kernel's run() compiles for a given target and launches nothing, and the function that replaces
-the autotuner's benchmark only calls it. The autotuner itself catches the failures and continues.
+No GPU is needed: the kernel's run() compiles for a given target and launches nothing, and the autotuner's benchmark is
+replaced by a function that only calls run(). The autotuner itself catches the failures and continues.
 
 It prints the lines READY, CALL and REPORT, as worker.py does. In the report, `failed` contains the numbers of the
 configurations that failed, and `longest_wait` is the longest cache lookup of such a configuration, in seconds.

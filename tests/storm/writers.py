@@ -37,8 +37,8 @@ def putter_jobs(
 
 
 def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
-    """Runs jobs that write the same keys with different contents, while one further job reads the base and another
-    reads its view: each entry must contain the files of one job only."""
+    """Runs jobs that write the same keys with different contents, while one more job reads the base and another
+    reads its own view: each entry must contain the files of one job only."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         mount.base.mkdir(exist_ok=True)
         reader = [lab.python, lab.stage / "reader.py"]

@@ -77,8 +77,8 @@ def outcomes(top, directory, results, env):
     tests = next(path for name in ("tests", "portalocker_tests") if (path := top / name).is_dir())
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{top / 'src'}:{top}", "HOME": str(directory),
            "TMPDIR": str(directory), "PYTHONDONTWRITEBYTECODE": "1", **env}
-    # The status is ignored, because pytest may time out after it has written the report: it waits for processes that
-    # its tests have left behind.
+    # Ignore the status: pytest may time out after it has written the report, because it waits for processes that its
+    # tests have left behind.
     _, output = bounded.run(
         [PYTEST, "-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "-o", "addopts=",
          f"--timeout={TEST_TIMEOUT_S}",

@@ -78,8 +78,8 @@ def ext4_disks(scratch):
 
 def wait_for(check, log):
     """Waits until the process `check` exits; returns false if it must be killed after RUN_TIMEOUT_S. Kills the
-    processes of a test that takes longer than TEST_TIMEOUT_S, measured from the last new line in `log`, which gets a
-    line for each test."""
+    processes of a test that takes longer than TEST_TIMEOUT_S, measured from the last new line in `log`: `check` writes
+    a line for each test."""
     end = time.monotonic() + RUN_TIMEOUT_S
     line, since = None, time.monotonic()
     while check.poll() is None:

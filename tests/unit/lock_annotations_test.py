@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 SKIPPED = 77  # the exit status by which Meson recognizes a skipped test
-# Tests and benchmarks are not checked: they use classes in a single thread, without the locks.
+# Tests and benchmarks are not checked, because they use classes in a single thread, without taking the locks.
 CHECKED = ("store/", "fuse/", "learn/", "cli/")
 ANNOTATIONS = "store/threads/thread_annotations.h"
 OPTIONS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
@@ -33,7 +33,7 @@ struct Counter {
 
 
 def finds_a_fault(top: pathlib.Path) -> bool:
-    """Returns true if clang, as it must, rejects a source that reads a guarded member without holding the lock."""
+    """Tests the analysis: returns true if clang rejects a source that reads a guarded member without the lock."""
     command = ["clang++", "-std=c++20", f"-I{top}", *OPTIONS, "-x", "c++", "-"]
     refused = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
     return refused.returncode != 0 and "requires holding mutex 'mutex'" in refused.stderr

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies that a build of only the program and the library makes every built file that `meson install` needs.
+"""Verifies that building only the program and the library also builds every file that `meson install` needs.
 
 Usage: product_test.py REPOSITORY BUILD
 """

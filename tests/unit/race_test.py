@@ -98,7 +98,7 @@ def cell(*rates: float, cpu_us: float = 10, others: float = 0) -> Cell:
 
 class Figures(unittest.TestCase):
     def test_ratio_is_the_median_of_ratios_within_a_round(self) -> None:
-        # In the second round, all rates are halved, as if the machine had become half as fast.
+        # In the second round, all rates are half as high, as if the machine had become slower.
         summary = Summary({
             ("hit", 1, NATIVE): cell(100, 50, 80), ("hit", 1, OURS): cell(50, 25, 20),
         })

@@ -11,12 +11,11 @@
 
 #include "tests/cuda/tail_deadlock/tail.h"
 
-// tail_deadlock [--preload=attr] [--set=MODE]: does the lazy loading of a kernel deadlock here?
+// tail_deadlock [--preload=attr] [--set=MODE]: tests whether lazy loading of a kernel deadlocks on this machine.
 //
-// A one-thread kernel spins until the host copies a word to the device. Meanwhile a second kernel
-// is launched for the first time, which loads its module if the driver loads lazily. The load waits for
-// the device, and the copy waits behind the load. After 5 s, the spin kernel sets `timed_out` and
-// ends.
+// A one-thread kernel spins until the host copies a word to the device. While it spins, the program launches a second
+// kernel for the first time. If the driver loads lazily, this launch loads the kernel's module. The load waits for the
+// device, and the copy waits for the load. After 5 s, the spin kernel sets `timed_out` and ends.
 //
 // --preload=attr loads the second kernel first, as an application would to avoid the deadlock.
 // --set sets CUDA_MODULE_LOADING inside the program, before its first CUDA call.
@@ -84,7 +83,7 @@ struct Stage {
   cudaStream_t copying = nullptr;
 };
 
-// Does in advance everything that would wait for the device while the spin kernel runs.
+// Makes all calls that would wait for the device if they were made while the spin kernel runs.
 Stage prepare(bool preload) {
   Stage stage;
   check(cudaSetDevice(0), "cudaSetDevice");

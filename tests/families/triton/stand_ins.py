@@ -18,7 +18,7 @@ int cuPointerGetAttribute(void) { return 1; }
 
 
 class Torch(types.ModuleType):
-    """A stand-in for the module torch. Triton 2.0's operators, which the test does not use, read further attributes of
+    """A stand-in for the module torch. Triton 2.0's operators, which the test does not use, read other attributes of
     torch when they are imported; these attributes are mock objects."""
 
     version = types.SimpleNamespace(hip=None, cuda="11.8")

@@ -18,7 +18,7 @@ struct Progress {
 
 std::int64_t now_ms();
 
-// Interrupts this process's calls with a signal again and again, so that no lock request waits for long.
+// Repeatedly interrupts this process's calls with a signal, so that no lock request waits for long.
 void interrupt_regularly(Random& random);
 
 // Makes `calls` random calls below `mount`, and exits.

@@ -30,8 +30,8 @@ class Random {
   std::mt19937_64 source_;
 };
 
-// What the random calls of one process work on: the names of a small tree, the files that it has open, and memory.
-// There is no "..", so no call leads out of the mount.
+// The arguments of the random calls of one process: the names of a small tree, the open files, and memory. No path
+// contains "..", so no call leaves the mount.
 class World {
  public:
   struct Place {  // arguments of a call such as openat

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cacheshim completion` prints, each script in its shell, and what `cacheshim preload-path` prints."""
+"""Tests the scripts that `cacheshim completion` prints, each in its shell, and the output of `cacheshim
+preload-path`."""
 
 import shutil
 import subprocess

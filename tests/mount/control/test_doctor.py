@@ -28,7 +28,7 @@ class Report:
         self.stderr = result.stderr
 
     def of(self, check, *healths):
-        """Returns the findings of one check with one of `healths`; without `healths`, its warnings and problems."""
+        """Returns the findings of one check whose health is in `healths` (default: warnings and problems)."""
         return [one for one in self.json["checks"]
                 if one["check"] == check and one["health"] in (healths or ("warning", "problem"))]
 
@@ -37,8 +37,8 @@ class Report:
 
 
 def check_finding(report, check, health, where, *parts):
-    """Asserts that `check` has a finding with this health at `where`, and that its text contains all parts and
-    advice."""
+    """Asserts that `check` has a finding with this health at `where`. The finding's text must contain all parts, and
+    the finding must give advice."""
     for one in report.of(check, health):
         text = f"{one['what']}; {one['advice']}"
         if str(where) in one["where"] and all(str(part) in text for part in parts):
@@ -316,7 +316,7 @@ def test_a_device_that_is_not_there_or_not_open_to_users(doctor, store, scratch,
 
 
 def test_no_user_namespaces(program, store, home, scratch):
-    """Runs doctor in a user namespace in which no further user namespace can be created."""
+    """Runs doctor in a user namespace in which no nested user namespace can be created."""
     code = ("echo 0 > /proc/sys/user/max_user_namespaces && "
             f"exec {program} doctor --json --store {store}")
     result = subprocess.run(["unshare", "--user", "--map-root-user", "sh", "-c", code], text=True,

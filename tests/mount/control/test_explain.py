@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim explain: a path's origin, its publisher, why it is not published, and what hides it."""
+"""cacheshim explain: it reports a path's origin and publisher, why the path is not published, and what hides it."""
 
 import json
 import os

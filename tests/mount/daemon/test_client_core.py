@@ -38,16 +38,16 @@ def guests(pid):
 
 
 def are_ordinary(pid, uses_io_uring):
-    """Returns true if no thread of the process is SCHED_IDLE, and each may run on every core; with io_uring, threads
-    are bound to cores, so their cores are not checked."""
+    """Returns true if no thread of the process is SCHED_IDLE, and each may run on every core. With io_uring, the daemon
+    binds its threads to cores, so the function does not check the cores."""
     tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
     return not guests(pid) and (uses_io_uring or all(
         os.sched_getaffinity(task) == os.sched_getaffinity(0) for task in tasks))
 
 
 def are_none_for_a_while(pid):
-    """Returns true if the process has no SCHED_IDLE thread for 200 ms. A receiver that became an ordinary thread for a
-    reason other than a lack of progress is SCHED_IDLE again after 64 requests, which take less than 200 ms."""
+    """Returns true if the process has no SCHED_IDLE thread for 200 ms. If a receiver became an ordinary thread for any
+    reason other than a lack of progress, it is SCHED_IDLE again after 64 requests, which take less than 200 ms."""
     for _ in range(20):
         if guests(pid):
             return False
@@ -73,8 +73,8 @@ def test_a_receiver_with_a_single_client_runs_on_its_core(mount_store, store, jo
 def is_let_go(daemon):
     """Occupies the receiver's core with a SCHED_FIFO process; returns true if the receiver becomes an ordinary thread.
 
-    The client may leave that core, but the receiver may not while it is SCHED_IDLE. The function may miss this if the
-    client changes its core at the same time, so the caller repeats the call until it returns true.
+    The client can move to another core, but the receiver cannot while it is SCHED_IDLE. If the client moves at the same
+    time, the function may return false, so the caller repeats the call until it returns true.
     """
     cores = next(iter(guests(daemon).values()), None)
     if cores is None:

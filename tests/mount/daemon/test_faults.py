@@ -96,7 +96,7 @@ def test_a_full_disk_gives_enospc_to_the_writer_alone(mount_store, small_store, 
     assert one.read("triton/BASE/kernel.cubin") == b"of the base" * 1000
     assert two.listdir("triton/BASE") == ["kernel.cubin"]
     one("os.unlink", one.path("triton/big"))
-    # The kernel may release the unlinked file, and so its space, only after unlink(2) has returned.
+    # unlink(2) may return before the kernel releases the file and its space.
     wait_until(lambda: os.statvfs(small_store).f_bfree > 1000, what="the free space")
     two.put_group("KEY", KERNEL)
     assert two.read("triton/KEY/kernel.cubin") == KERNEL["kernel.cubin"]
@@ -149,7 +149,7 @@ def test_two_daemons_serve_one_store(mount_store, store, job_of):
 
 
 def test_one_job_on_two_daemons_has_two_layers(mount_store, store, job_of):
-    """Two daemons on one machine stand for two nodes: each daemon has a layer of its own for the job."""
+    """Two daemons on one machine stand for two nodes: each daemon has its own layer for the job."""
     here, there = mount_store(store), mount_store(store)
     first, second = job_of(here, "one", 20001), job_of(there, "one", 20001)
     first.put("KEY", "kernel.cubin", b"here")

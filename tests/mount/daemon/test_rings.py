@@ -88,8 +88,8 @@ def waiting_threads(pid):
 
 def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
                                                                      job_of, core):
-    """A hundred lock requests, which are made at the same time and must wait, occupy all ring entries of their core
-    until the daemon takes them; another request on that core must then be answered."""
+    """A hundred simultaneous lock requests that must wait occupy all ring entries of their core until the daemon takes
+    them. After that, the daemon must answer another request on that core."""
     mount = mount_store(store)
     assert mount.status()["requests"] == "io_uring"
     holder, crowd, other = (on_core(job_of(mount, "j", UID), core) for _ in range(3))
@@ -111,7 +111,7 @@ def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
 @pytest.fixture
 def disk(rings, scratch, overlay):
     """Mounts `overlay` with two lowers: a directory with the file `here`, and the mount of another daemon. A test can
-    stop that daemon to simulate a slow disk. Returns the overlay of that daemon."""
+    stop that daemon to simulate a slow disk. Returns that daemon's overlay."""
     (scratch / "disk").mkdir()
     lower = mounts.Overlay(scratch / "disk")
     (overlay.lowers[0] / "here").write_text("x")
@@ -128,7 +128,7 @@ def parent_of(pid):
 
 
 def daemon_of(overlay):
-    """Returns the pid of the overlay's daemon, not that of a child process with which the daemon probes its mount."""
+    """Returns the pid of the overlay's daemon; ignores child processes with which the daemon probes its mount."""
     found = set(mounts.processes_naming(str(overlay.work)))
     daemon, = (pid for pid in found if parent_of(pid) not in found)
     return daemon
@@ -152,7 +152,7 @@ def test_a_request_that_waits_for_a_disk_delays_at_most_one_other(disk, overlay,
 
 
 def is_at_rest(pid):
-    """Returns true if all threads of the daemon sleep, which means that it has taken all available requests."""
+    """Returns true if all threads of the daemon sleep: the daemon has then taken all available requests."""
     return all(state_of(thread) == "S" for thread in threads(pid))
 
 
@@ -172,7 +172,7 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
         holder("os.close", fd)
-        # One of 20 requests may have found no free ring entry, so that the daemon has not received it.
+        # One of the 20 requests may have found no free ring entry; the daemon has then not received it.
         wait_until(lambda: waiting_threads(crowd.pid) <= count // 20, what="their answers")
     assert crowd.result(timeout=10) == count
     assert waiting.result() is False
@@ -181,8 +181,8 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core,
                                                                        number):
-    """The kernel sends no FUSE_INTERRUPT for a request that the daemon has not taken, and some of these requests are in
-    the queue of a receiver that the disk blocks."""
+    """The kernel sends no FUSE_INTERRUPT for a request that the daemon has not taken. Some of these requests are in the
+    queue of a receiver that the disk blocks."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
     holder("fcntl.flock", holder("os.open", holder.path("here"), os.O_RDONLY), fcntl.LOCK_EX)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call on a directly opened descriptor behaves as on the view's file."""
+"""Every call on a directly opened descriptor behaves as on a descriptor that the mount has opened."""
 
 import errno
 import fcntl
@@ -195,7 +195,7 @@ def test_a_descriptor_whose_file_was_replaced_stays_unchanged(mount, shimmed, pl
     fd = open_directly(mount, shimmed)
     plain.write(f"{KEY}/n", b"new")
     plain("os.rename", plain.path(KEY, "n"), plain.path(KEY, "file"))
-    assert shimmed("try_flock", fd)  # locks the old file, which has no name any more
+    assert shimmed("try_flock", fd)  # locks the old file, which no longer has a name
     assert shimmed("os.read", fd, 100) == BYTES
 
 

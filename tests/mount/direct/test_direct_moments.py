@@ -92,8 +92,8 @@ def is_ours():
 
 
 def run_code(turns, scratch, code):
-    """Runs Python code, after PROLOGUE, in a new process of job j. Its `path` is a file of the base, and `other` is a
-    directory outside the mount that contains a file with the same name and different content."""
+    """Runs PROLOGUE and then `code` in a new Python process of job j. There, `path` is a file of the base, and `other`
+    is a directory outside the mount that contains a file with the same name and different content."""
     process = warm(turns.mount, turns.job("j", UID))
     other = scratch / "elsewhere"
     (other / KEY).mkdir(parents=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes get direct answers, and when they stop getting them: with several users and owners, after the end of
-a job or a daemon, and after a process has changed its user."""
+"""Direct answers with several users and owners, after the end of a job or of a daemon, and after a process has changed
+its user."""
 
 import errno
 import os
@@ -67,7 +67,7 @@ def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimme
 def test_a_process_that_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     assert process("os.stat", process.path(KEY, "file")).st_uid == 0
-    process("os.setresuid", UID, UID, 0)  # root's job has no owner yet, so it becomes this user's job
+    process("os.setresuid", UID, UID, 0)  # the job of root has no owner yet, so this user becomes its owner
     assert process("os.stat", process.path(KEY, "file")).st_uid == UID
     process("write_file", process.path(KEY, "own"), b"x")
     warm(mount, process)
@@ -196,7 +196,7 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
 
 @pytest.fixture
 def container(mount):
-    """A process in a copy of this mount namespace: the test's mount stays there when the test detaches it here."""
+    """A process in a copy of this mount namespace. The copy keeps the test's mount when the test detaches it here."""
     own = os.readlink("/proc/self/ns/mnt")
     with subprocess.Popen(["unshare", "-m", "sleep", "600"]) as process:
         wait_until(lambda: os.readlink(f"/proc/{process.pid}/ns/mnt") != own, what="a namespace")

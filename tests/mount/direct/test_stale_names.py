@@ -77,8 +77,8 @@ def test_a_name_whose_directory_is_missing_still_gives_enoent(mount, shimmed, ba
 
 @pytest.mark.parametrize("how", ["rename", "link", "create", "mkdir", "symlink"])
 def test_a_name_that_another_process_has_created_meanwhile_is_found(mount_store, store, job_of, how):
-    """While a process of a job creates each name in its view, the test creates the name in the base. If the test is
-    first, the kernel may still have a negative dentry for the name. The job's call must then fail with EEXIST, and an
+    """A job creates names in its view while the test creates the same names in the base. If the test creates a name
+    first, the kernel may still have a negative dentry for it. The job's call must then fail with EEXIST, and its next
     open must find the name."""
     mount = mount_store(store)
     job = job_of(mount, "one", 20001)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload after cacheshim's, which forces rare interleavings. The directory $TURNS may contain these
-// symlinks:
+// A library that forces rare interleavings. Tests preload it after cacheshim's library. The directory $TURNS may
+// contain these symlinks:
 //
-//   late             time(2) returns a time in the future; the target is the difference in seconds
-//   before, after    the next open of a path that ends with the target waits before or after the
-//                    call. The symlink is then renamed to `held`; the call continues when `held` is
-//                    removed. If that takes longer than a minute, the process aborts
-//   looked           the same after the next statx(2) of a descriptor whose number ends with the
-//                    target
+//   late             time(2) returns a time in the future; the target is the offset in seconds
+//   before, after    the next open of a path that ends with the target waits before or after the system call. The
+//                    process renames the symlink to `held`, and continues when the test removes `held`. After a
+//                    minute, the process aborts
+//   looked           the next statx(2) of a descriptor whose number ends with the target waits in the same way, after
+//                    the system call
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ extern "C" int statx(int dirfd, const char* path, int flags, unsigned mask,
   return result;
 }
 
-// Calls stat(2) on `path` `times` times in the child of a vfork.
+// Calls stat(2) on `path` `times` times in a vforked child.
 extern "C" void look_in_a_vfork(const char* path, int times) {
   const pid_t child = ::vfork();
   if (child == 0) {

@@ -21,8 +21,8 @@ AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
 
 
 def attempt(what, call, *args, **options):
-    """Makes a call, and returns its value, or None if it failed. Prints `what`, and the errno, "ok" or, if `what` ends
-    with "?", the value."""
+    """Makes a call, and returns its value, or None if it failed. Prints `what` and the result: the errno, or "ok", or
+    the value if `what` ends with "?"."""
     try:
         value = call(*args, **options)
     except OSError as error:
@@ -42,7 +42,7 @@ def write(path, data=b"data"):
 
 
 def prepare(_):
-    """Creates what the other functions expect, in the base or in the job's layer."""
+    """Creates the files that the other functions expect, in the base or in the job's layer."""
     os.mkdir("watched")
     for name in ("changed", "moved", "moved-out", "removed"):
         write(f"watched/{name}")
@@ -166,7 +166,7 @@ def inotify_events_to_the_end(fd):
 
 
 def is_of_a_reader(event):
-    """Returns true if the event is an open, read or close of a directory, which any process may cause, for example a
+    """Returns true if the event is an open, read or close of a directory. Any process can cause these, for example a
     file indexer."""
     return event.endswith("directory") and event.split()[1] in ("open", "access", "close")
 

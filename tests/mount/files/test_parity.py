@@ -93,7 +93,7 @@ def overlay_parity(scratch, overlay):
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
                               overlay.lowers[0], "--owner", owner, *same, timeout=200)
         assert prepared.returncode == 0, prepared.stderr
-        # Ordinary users' runs also test nodiratime, with which the daemon opens its directories through copies of their
+        # The runs of ordinary users also test nodiratime: the daemon then opens its directories through copies of their
         # mounts (MountCopies).
         overlay.mount(*(["nodiratime"] if uid else []))
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", overlay.path,

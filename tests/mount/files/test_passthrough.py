@@ -52,7 +52,8 @@ def test_writes_of_a_job_of_several_uids_go_through_the_daemon(mount, job_of):
 
 
 def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_of):
-    """The entry is published only after the mapping's end, because the job could change a published file through it."""
+    """The daemon does not publish the entry while the mapping exists, because the job could change the published file
+    through the mapping."""
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))
     job("write_and_keep_mapped", job.path("triton/KEY/kernel.cubin"), b"written")
@@ -65,8 +66,8 @@ def test_a_mapping_delays_publishing_after_its_descriptor_is_closed(mount, job_o
 
 
 def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
-    """While the mapping exists, the file stays in passthrough mode, so the kernel does not read it into the mount's
-    page cache. The mapping's writes to the backing file would not appear there."""
+    """While the mapping exists, the file stays in passthrough mode, so the kernel does not read the file into the
+    mount's page cache. That cache would not show the mapping's writes to the backing file."""
     one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
                   for _ in range(2))
     one("os.makedirs", one.path("triton/KEY"))

@@ -127,7 +127,7 @@ def test_attributes_of_overlayfs_are_refused(filled, attribute):
 
 
 def test_an_opaque_directory_of_a_lower_is_copied_up_without_its_mark(program, scratch):
-    """With the mark, the copy would hide the original directory if the upper were used as a lower on top of it."""
+    """With the mark, the copy would hide the original directory in an overlay that uses this upper as its top lower."""
     overlay = mounts.Overlay(scratch, lowers=2)
     top = overlay.lowers[0] / "directory"
     top.mkdir()

@@ -174,7 +174,7 @@ def test_everything_expires_when_invalidations_are_lost(watched, key, store, job
     job = job_of(mount, "one", 20001)
     assert job.read("triton/KEY/a") == b"old a"
     assert not job.exists("triton/KEY/last")
-    # More events at once than the queue holds, so that some are lost.
+    # Causes more events at once than the queue holds: some are lost.
     for number in range(500):
         (key / f"n{number}").write_bytes(b"")
     (key / "tmp").write_bytes(b"another one")

@@ -62,7 +62,7 @@ def test_every_open_counts_as_a_use(
         again.exists("triton/USED/k.json")  # after these lookups, the library of a preloaded process answers directly
     again.read("triton/USED/k.json")
     await_use(file)
-    if times == "relatime":  # with another ctime, git, for example, would treat the file as modified
+    if times == "relatime":  # a changed ctime makes git, for example, treat the file as modified
         assert file.stat().st_ctime_ns == changed
     assert evicted(gc(mount)) == ["triton/LEFT"]
     assert keys(mount) == ["USED"]

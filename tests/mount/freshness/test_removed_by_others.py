@@ -106,8 +106,8 @@ def test_a_lock_that_its_job_unlinked_while_another_holds_it_has_no_name_there(m
 
 
 def test_a_lock_that_is_made_between_the_lookup_and_the_creation_is_opened(mount, two_jobs):
-    """Two views repeatedly create and remove the file at the same time. It may appear between the kernel's lookup,
-    which does not find it, and the creation, which must then open it."""
+    """Two views repeatedly create and remove the file at the same time. If the file appears after the kernel's lookup
+    has failed, the creation that follows must open it."""
     for job in two_jobs:
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
         job.start("make_and_unlink", job.path(LOCK), 1000)
@@ -132,7 +132,8 @@ def test_a_job_that_has_ended_keeps_its_lock(mount, job_of):
 # ---- plain files of the base
 
 def record_kernel(mount, job_of):
-    """Replaces the entry with one of the same content that a job publishes, so that its digests are on record."""
+    """Removes the entry and publishes the same content from a job, which records the digests. Sets an xattr on its
+    files."""
     mounts.run("rm", "-r", mount.base(PLAIN).parent)
     maker = job_of(mount, "maker", 20009)
     maker.put_group("KEY", KERNEL)

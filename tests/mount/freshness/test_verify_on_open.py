@@ -25,7 +25,7 @@ def log_of(mount):
 
 
 def damage(mount, *parts):
-    """Damages a file as a faulty disk does: changes its content, but not its size."""
+    """Changes a file's content, but not its size, as a faulty disk does."""
     path = mount.base(*parts)
     data = path.read_bytes()
     path.write_bytes(bytes(byte ^ 1 for byte in data))

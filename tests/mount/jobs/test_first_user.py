@@ -115,12 +115,11 @@ def test_an_inherited_open_file_gives_no_access_to_the_view(rooted):
 
 
 def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(rooted, job_of):
-    """The kernel has cached 3000 files of the view, so that their invalidation takes longer than the first calls of
-    four processes of the user. All four must see the user as the owner.
+    """The kernel has cached 3000 files of the view: invalidating them takes longer than the first calls of the user's
+    four processes. All four must see the user as the owner.
 
     Each process stats its own files. When the attributes of an inode arrive, the kernel (6.18) marks the cached ones as
-    valid before it stores the new owner, so a second process that stats the same file at that time may see the old
-    owner.
+    valid before it stores the new owner. A second process that stats the same file at that time may see the old owner.
     """
     many = rooted.view / "triton/many"
     many.mkdir()
@@ -155,9 +154,8 @@ def test_roots_opens_look_up_only_the_views_name(rooted):
 
 
 def answers_alone(mount, directory, name):
-    """Returns true if the kernel answers a stat of `name` in an open directory without the daemon, which is stopped
-    during the stat. Before the stat, waits until answers with the short timeout have expired, and then looks up the
-    view's name."""
+    """Stats `name` in an open directory while the daemon is stopped; returns true if the kernel alone answers. Before
+    that, waits until answers with the short timeout have expired, and looks up the view's name."""
     code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-I", "-c", code, str(directory), name],
                           stdin=subprocess.PIPE, pass_fds=[directory]) as asking:

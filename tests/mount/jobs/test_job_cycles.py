@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`job end --cycle N`: a request that ends one attempt, but comes late, does not end the next attempt."""
+"""`job end --cycle N`: a late request to end one attempt does not end the next attempt."""
 
 
 def test_only_the_named_attempt_ends(mount, job_of):

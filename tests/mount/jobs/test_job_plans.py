@@ -16,7 +16,8 @@ def plan(mount, command, job="one"):
 
 
 def held_back(job):
-    """Creates files of each kind that a plan distinguishes, in a job that publishes only by a command or at its end."""
+    """Creates files of each kind that a plan distinguishes. Requires: the job publishes only by a command or at its
+    end."""
     job.put_group("DONE", KERNEL)
     job.put("BEGUN", "k.cubin", b"x")
     job("os.makedirs", job.path("triton/BEGUN/tmp.pid_7_x"))

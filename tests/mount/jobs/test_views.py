@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each job has a view of its own, which belongs to the job's user, and in which the user gets no permission errors."""
+"""Each job has its own view. The view belongs to the job's user, who gets no permission errors in it."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ USERS = range(20001, 20009)
 
 
 def work_as_caches_do(job, key):
-    """Makes the calls of caches and their tools on a key, through paths below the mount."""
+    """Makes the calls that caches and their tools make for a key, through paths below the mount."""
     directory = job.path("triton", key)
     job("os.makedirs", directory, exist_ok=True)
     job.put(key, "kernel.cubin", b"cubin of " + job.job.encode())

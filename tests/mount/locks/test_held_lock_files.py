@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon keeps a bounded number of descriptors for lock files, however many a job looks up."""
+"""The daemon limits its descriptors for lock files, regardless of how many lock files a job looks up."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ def test_looked_up_lock_files_use_few_descriptors_and_can_be_locked_again(mount,
             raise AssertionError("a raw process got the lock too")
         except BlockingIOError:
             pass
-    # A file that is open in a process keeps working if the daemon has closed it and its name is removed.
+    # A process's open file keeps working after the daemon has closed its own descriptor and the name is removed.
     for name in names[1:]:
         job("os.stat", name)
     os.unlink(mount.base("inductor/locks/0.lock"))

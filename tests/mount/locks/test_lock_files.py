@@ -106,9 +106,9 @@ def delayed(call, pid, scratch):
         assert "attached" in tracer.stderr.readline()
         yield
     finally:
-        # A normal end of strace could hang. Before it detaches, it stops one thread after another, but a thread that
-        # waits in the kernel for another thread's answer cannot stop, and that other thread may already be stopped.
-        # When the tracer is killed, the kernel releases all threads.
+        # Kill strace, because a normal exit could hang: before it detaches, it stops one thread after another. A thread
+        # that waits in the kernel for another thread's answer cannot stop, and the other thread may already be stopped.
+        # When strace is killed, the kernel releases all threads.
         tracer.kill()
         tracer.wait()
         tracer.stderr.close()

@@ -179,7 +179,7 @@ def test_a_lock_file_is_renamed_to_the_name_of_another(mount, both, call):
     assert error == (errno.EEXIST if call == "rename_noreplace" else 0)
 
 
-# filelock's strict soft lock creates a file of its own and links it to the lock's name.
+# filelock's strict soft lock creates its own file, and links it to the lock's name.
 def test_a_lock_file_is_made_by_a_link(mount, both):
     one, two = both
     fd = make(one, TEMPORARY, b"claim")

@@ -199,7 +199,7 @@ def test_other_names_are_locked_only_in_their_job(mount, two_jobs, name):
 
 
 def test_a_baton_stays_private(mount, two_jobs):
-    """A baton is created with O_EXCL, removed to release it, and never locked."""
+    """A process creates a baton with O_EXCL, removes it to release it, and never locks it."""
     one, two = two_jobs
     batons = [create(job, flags=OPEN | os.O_EXCL) for job in two_jobs]
     for job, fd in zip(two_jobs, batons):

@@ -64,7 +64,7 @@ def test_a_waiter_gets_the_lock_that_a_close_releases(lock_mount, workers, place
 
 
 def test_a_lock_through_the_open_that_copies_a_file_up_ends_with_any_close(lock_mount, workers):
-    """The kernel does not report the closes of such an open."""
+    """For descriptors from such an open, the kernel does not report close(2)."""
     one, two = workers(2)
     path = one.path(NAMES["base"])
     fd = one("os.open", path, os.O_RDWR)
@@ -78,7 +78,8 @@ def test_a_lock_through_the_open_that_copies_a_file_up_ends_with_any_close(lock_
 
 @pytest.mark.parametrize("place", ["base", "layer"])
 def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, workers, place):
-    """The process closes a descriptor of the base's file itself, which has the inode number that the view shows."""
+    """The process closes a descriptor of the base's file outside the mount. In the view, the file has the same inode
+    number."""
     one, two = workers(2)
     path = path_of(one, place)
     silent = one("os.open", path, os.O_RDONLY)

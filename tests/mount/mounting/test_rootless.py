@@ -89,8 +89,9 @@ def test_run_returns_the_commands_own_exit_code(program, users_store, runtime):
 
 @pytest.mark.usefixtures("device")
 def test_what_the_command_leaves_running_is_named_and_ended(program, users_store, runtime, scratch):
-    """Otherwise the private mount would stay busy. The command's own exit code counts."""
-    sleeps = "until read name < /proc/$!/comm; [ $name = sleep ]; do :; done"  # not the shell that executes it
+    """Processes that remain would keep the private mount busy. The exit code is the command's."""
+    # Waits until the shell's child has executed `sleep`.
+    sleeps = "until read name < /proc/$!/comm; [ $name = sleep ]; do :; done"
     script = f"sleep 1000 > /dev/null 2>&1 & echo $! > pid; {sleeps}; exit 3"
     own = scratch / "own"
     own.mkdir()

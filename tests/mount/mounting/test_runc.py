@@ -21,8 +21,8 @@ def bind(source, target=None, *options):
 
 @pytest.fixture
 def contain(scratch, library, site_mount):
-    """contain(script, *further) runs a shell script as USER in a container of runc, in which the library is preloaded.
-    The container has cacheshim's mount and the mounts `further`."""
+    """contain(script, *further) runs a shell script as USER, with the library preloaded, in a runc container. The
+    container has cacheshim's mount and the mounts in `further`."""
     bundle, state = scratch / "bundle", scratch / "runc"
     (bundle / "rootfs").mkdir(parents=True)
     directory = scratch / "lib"

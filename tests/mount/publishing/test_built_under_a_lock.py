@@ -51,7 +51,7 @@ def test_a_job_that_waited_for_the_lock_finds_the_library(mount, build, arrival)
 
 
 def locked_by_record(build):
-    """Replaces the flock lock of `build` by a record lock of the first job; the second job then requests no lock.
+    """Replaces the flock lock of `build` with a record lock of the first job; the second job then requests no lock.
     Returns the jobs and the first job's descriptor."""
     one, two, lock = build
     one("fcntl.flock", lock, fcntl.LOCK_UN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete entries are published as a whole, at once, and the first writer wins."""
+"""Entries are published as a whole as soon as they are complete, and the first writer wins."""
 
 import os
 import stat

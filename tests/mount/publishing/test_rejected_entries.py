@@ -151,8 +151,8 @@ def test_cold_builders_at_once_reject_nothing(mount, job_of):
 
 
 def test_a_rank_that_reads_while_another_one_of_its_job_builds_rejects_nothing(mount, job_of):
-    """A builder begins its entry before another process of its job reads the published entry, and completes its own
-    entry afterwards. This is not a rejection."""
+    """A builder begins its entry, another process of its job reads the published entry, and then the builder completes
+    its own entry. This is not a rejection."""
     for name, uid in (("two", TWO), ("three", THREE)):
         builder, reader = job_of(mount, name, uid), job_of(mount, name, uid)
         builder("os.makedirs", builder.path(KEY, "tmp.pid_1_x"), exist_ok=True)

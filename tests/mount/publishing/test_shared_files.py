@@ -213,7 +213,7 @@ print(opens, stale)
 
 
 def test_opening_a_repeatedly_replaced_file_succeeds(both):
-    """Many readers run on one core: the file is often replaced between their lookup and their open."""
+    """Many readers run on one core, so the file is often replaced between their lookup and their open."""
     mount, one, two = both
     env = {**os.environ, "CACHESHIM_JOB": "two"}
     readers = [subprocess.Popen([sys.executable, "-S", "-c", OPEN_OFTEN, two.path(NAME)], text=True,

@@ -14,8 +14,8 @@ def var_lib(scratch):
 
 @pytest.fixture
 def shared(scratch, store, var_lib):
-    """The store on a file system whose type does not show that it belongs to one machine: bindfs, a FUSE file system.
-    The directory `store` is below it, as if on the server: changes there are those of another machine."""
+    """The store on bindfs, a FUSE file system: its type does not show that only one machine uses it. bindfs shows the
+    directory `store`, which stands for the server's directory: changes there are like changes by another machine."""
     point = scratch / "shared"
     point.mkdir()
     subprocess.run(["bindfs", "--multithreaded", store, point], check=True)

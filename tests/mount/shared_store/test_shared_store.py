@@ -92,7 +92,8 @@ def test_another_machines_entry_is_found_within_a_second(shared, store, mount_st
 
 @pytest.mark.timeout_s(180)
 def test_a_dead_machines_lease_is_taken_over(shared, mount_store, job_of):
-    """A stopped daemon stands for a machine that has died: its lock stays, as a file server keeps it."""
+    """A stopped daemon stands for a dead machine: it keeps its lock, as a file server keeps the lock of a dead
+    client."""
     here, there = mount_store(shared), mount_store(shared)
     builder, waiter = job_of(there, "one", 20001), job_of(here, "two", 20002)
     assert not builder("begin_and_look", builder.path("triton/KEY"), "stub.so")
@@ -109,7 +110,7 @@ def test_a_dead_machines_lease_is_taken_over(shared, mount_store, job_of):
 
 
 def test_a_job_publishes_without_the_flags_of_renameat2(scratch, store, mount_store, job_of):
-    """Publishing, copy-up and the replacement of directories, for which the daemon normally uses the flags."""
+    """Tests publishing, copy-up and the replacement of directories; the daemon normally uses the flags for these."""
     entry = store / "triton/OLD"
     entry.mkdir(parents=True)
     (entry / "kernel.cubin").write_bytes(b"old")

@@ -66,8 +66,8 @@ def flights(mount):
 
 
 def begin(builder, key=KEY):
-    """Makes the process the builder of a missing entry, by a lookup; the process then uses CPU time, as a compiler
-    does."""
+    """Makes the process the builder of a missing entry, by a lookup. A child of the process uses CPU time, as a
+    compiler does."""
     builder("keep_busy")
     assert not builder.exists(f"{TOP}/kernels/{key}")
 

@@ -126,7 +126,7 @@ def test_a_job_can_only_lower_its_policy(mount, job_of, policy):
 
 
 def test_an_entry_with_a_closed_file_stays_with_its_job(mount, job_of):
-    """The service account would own the published file, so even the job that has made it could not read it any more."""
+    """The service account would own the published file, so even the job that created it could no longer read it."""
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     trusted.put("KEY", "k.cubin", b"secret")
     trusted("os.chmod", trusted.path("triton/KEY/k.cubin"), 0o600)

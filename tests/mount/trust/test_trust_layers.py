@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: a stranger's writes stay unpublished, whatever happens to the stranger's job; and how such a job
-affects other jobs."""
+"""[publish] allow: a stranger's writes stay unpublished, whatever happens to the stranger's job. The last tests check
+how such a job affects other jobs."""
 
 import fcntl
 import os
@@ -107,7 +107,8 @@ def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
 
 
 def test_a_layer_cannot_be_renamed_or_begun_anew_into_trust(mount_allowing, mount, job_of, store):
-    """The test gives a stranger's layer the name of a trusted user's job, and writes that user into its record."""
+    """The test gives a stranger's layer the name of a trusted user's job, and writes that user into the layer's
+    record."""
     stranger = job_of(mount, "two", STRANGER)
     stranger.put_group("THEIRS", KERNEL)
     mount.kill_daemon()

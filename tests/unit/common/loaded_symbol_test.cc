@@ -114,7 +114,7 @@ TEST(LoadedSymbol, GivesNoAnswerForUnreadableObjects) {
   EXPECT_EQ(nothing.function(nullptr), nullptr);
 }
 
-// The symbol table contains no address of a function that is selected at run time (an ifunc).
+// For an ifunc, the symbol table contains the address of a resolver, which selects the function at run time.
 TEST(LoadedSymbol, LeavesIndirectFunctionsToTheLoader) {
   const LoadedObject libc(*find_object("libc.so.6"));
   const ElfW(Sym)* const symbol = libc.find(SymbolName("memcpy"));

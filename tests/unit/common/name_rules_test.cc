@@ -151,7 +151,7 @@ TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
     const std::string cut = whole.substr(0, size);
     const NameRules rules = NameRules::over(cut, table.family_count());
     const auto family = rules.find("one");
-    if (!family) continue;  // lookups in an accepted table must not read beyond it
+    if (!family) continue;  // a lookup must not read beyond an accepted table
     EXPECT_FALSE(rules.any_applies(*family, NameRule::kMountOnly, "x"));
   }
 }
@@ -184,7 +184,8 @@ TEST(NameRuleTable, ThatIsMisalignedIsEmpty) {
   EXPECT_FALSE(NameRules::over(bytes, table.family_count()).find("one"));
 }
 
-// A search in a table of 1 MiB whose families share their rules would take minutes.
+// Searching a table of 1 MiB whose families all share the same rules would take minutes, so such a table counts as
+// empty.
 TEST(NameRuleTable, WhoseFamiliesShareTheirRulesIsEmpty) {
   constexpr std::uint32_t kCount = 1000;
   std::vector<std::uint32_t> words(kCount * sizeof(FamilyRecord) / 4 + kCount * sizeof(NameRuleRecord) / 4);

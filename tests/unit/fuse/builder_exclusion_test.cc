@@ -8,7 +8,7 @@
 #include "fuse/services/single_flight/fruitless_users.h"
 #include "tests/unit/fuse/flights_fixture.h"
 
-// Tests that a user who holds leases and builds nothing delays other users only once.
+// Tests that a user whose processes hold leases but build nothing delays other users only once.
 namespace cacheshim {
 namespace {
 

@@ -35,7 +35,7 @@ void go_to(int core) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
 }
 
-// A sleeping thread, on the core to which it was last moved.
+// A thread that sleeps on the core to which move_to() last moved it.
 class Client {
  public:
   explicit Client(int core) : thread_([this] { run(); }) { move_to(core); }
@@ -139,7 +139,7 @@ TEST_F(ClientCoreTest, AnotherClientEndsTheStay) {
   ask(client.id());
   ask(other.id(), 1);
   expect_ordinary();
-  ask(client.id(), kEnough - 1);  // the count has started again
+  ask(client.id(), kEnough - 1);  // the request of `other` has reset the count
   expect_ordinary();
   ask(other.id());
   expect_on(all_.back());
@@ -171,7 +171,7 @@ TEST_F(ClientCoreTest, AClientThatIsMovedOftenGetsNoGuest) {
   const auto left = std::chrono::steady_clock::now();
   expect_ordinary();
   ask(client.id());
-  // The receiver does not try again for a second.
+  // For one second, the receiver does not move to a client again.
   if (std::chrono::steady_clock::now() - left < std::chrono::milliseconds(900)) expect_ordinary();
 }
 

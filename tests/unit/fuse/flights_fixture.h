@@ -50,7 +50,8 @@ class FlightsTest : public OverlayTest {
     loop_.start();
   }
 
-  // Returns a lease request of `process`. `thread` tells simulated threads of the process apart; 0 is the main thread.
+  // Returns a lease request of `process`. `thread` is the number of a simulated thread of the process; 0 is the main
+  // thread.
   LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kFlightName,
                        int thread = 0) const {
     LeaseRequest made{path, job.shared_from_this(), /*publishes=*/true, {}, process.pid() + thread};

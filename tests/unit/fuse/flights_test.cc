@@ -21,7 +21,8 @@ using Step = BuildStep;
 
 const std::string& kName = kFlightName;
 
-// The caller holds a lock while it closes Flights, and sends the replies after releasing the lock.
+// The caller of close() holds a lock. So close() only returns the replies, and the caller sends them after releasing
+// the lock.
 TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
@@ -74,7 +75,7 @@ TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   pass(kFlightApproach);
-  // This lookup is part of the same sequence of calls, such as stat(2) and open(2).
+  // Flights treats this lookup as part of the same sequence of calls, such as stat(2) and then open(2).
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   EXPECT_FALSE(*other);
   pass(kFlightApproach + milliseconds(1));
@@ -206,8 +207,7 @@ TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
   EXPECT_EQ(building_, std::set<const Job*>{&two_});
 }
 
-// The waiters are woken by another thread, possibly only after the builder has looked up its next
-// name.
+// Another thread wakes the waiters, possibly only after the builder has looked up its next name.
 TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
@@ -222,8 +222,8 @@ TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   EXPECT_EQ(counters_.flight_hits, 1U);
 }
 
-// FlightTender's inspection did not cover the job of the late process, so FlightTender must not make that process the
-// builder.
+// The process's job was not yet waiting when FlightTender's inspection began, so the inspection did not cover that job.
+// FlightTender must not make the process the builder.
 TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuilder) {
   const auto three = std::make_shared<Job>("three", lowers_, entries_, counters_, nodes_);
   const Sleeper third;
@@ -344,7 +344,7 @@ TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
   EXPECT_FALSE(*other);
 }
 
-// The awaited names are entries that are built elsewhere and renamed into place.
+// In these tests, processes wait for entries that are built elsewhere and renamed into place.
 class FlightsOfEntriesTest : public FlightsTest {
  protected:
   FlightsOfEntriesTest() { entries_are_names_ = true; }

@@ -129,8 +129,8 @@ class IdleJobsTest : public OverlayTest {
     (void)job.views.enter({kUser, kUser, 0});
     return job;
   }
-  // Calls tick() every 10 ms until `is_over` returns true, but for at most a second. More than one
-  // call is necessary, because another thread reads /proc.
+  // Calls tick() every 10 ms until `is_over` returns true, for at most one second. One call does not suffice, because
+  // another thread reads /proc.
   void tick_until(const std::function<bool()>& is_over) {
     for (int round = 0; round < 100 && !is_over(); ++round) {
       idle_.tick();

@@ -79,7 +79,7 @@ TEST(KnownProcesses, IgnoreACallerOutsideThePidNamespace) {
 
 // ---- UnsettledWrites
 
-// Far longer than a test takes.
+// Much longer than any test runs.
 constexpr auto kForever = std::chrono::milliseconds(600'000);
 
 TEST(UnsettledWrites, AreSettledWhenTheLastPublishingHasEnded) {

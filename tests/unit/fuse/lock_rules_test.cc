@@ -42,8 +42,8 @@ struct LockRules : testing::Test {
     attempt.waits = false;
     return ask(1, attempt)->wait();
   }
-  // Takes a lock on a file that has another open handle. The kernel does not report when a descriptor of that handle is
-  // closed.
+  // Takes a lock on a file that has another open handle. When a process closes a descriptor of that handle, the kernel
+  // does not notify the daemon.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
     quiet.others_close_unseen = true;
@@ -97,7 +97,7 @@ TEST_F(LockRules, ACycleOfThreeProcessesOnOneFileIsFound) {
   EXPECT_EQ(second->now(), -1);
 }
 
-// Measured with fcntl(2) on Linux 6.18: a cycle of 13 processes waits forever there.
+// As with fcntl(2) on Linux 6.18, where a cycle of 13 processes waits forever (measured).
 TEST_F(LockRules, ACycleOfTwelveProcessesIsFoundAndOneOfThirteenIsNot) {
   for (const std::uint64_t owners : {12U, 13U}) {
     const std::uint64_t file = owners;

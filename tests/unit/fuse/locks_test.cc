@@ -90,8 +90,7 @@ TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
-// The interrupt arrives before the request waits. libfuse then reports the interrupt from within
-// wait().
+// If the interrupt arrives before the request waits, libfuse reports it from within wait().
 TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
   class Interrupted final : public LockCall {
    public:
@@ -198,8 +197,8 @@ TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
-// The reader's request is the first in the queue and waits for a write lock of process 1002. The
-// second request is from 1002 itself; when granted, it changes this write lock to a read lock.
+// The reader's request is first in the queue and waits for a write lock of process 1002. The next request comes from
+// process 1002 itself and, once granted, changes this write lock to a read lock.
 TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
@@ -289,8 +288,8 @@ TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
   EXPECT_EQ(ask(table, own, flock_request(1, F_UNLCK, true))->now(), 0);
 }
 
-// The caller holds a lock while it closes the table, and sends the replies after releasing the
-// lock.
+// The caller of close() holds a lock. So close() only returns the replies, and the caller sends them after releasing
+// the lock.
 TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
@@ -301,8 +300,8 @@ TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_EQ(waiter->now(), ENOLCK);
 }
 
-// The release hook itself calls unless_wanted(). If that call counted as a release, the hook would
-// call itself endlessly.
+// The release hook itself calls unless_wanted(). If that call counted as a release, the hook would be called again
+// without end.
 TEST_F(Locks, ACheckWhetherALockIsWantedIsNoRelease) {
   LockTable table(counters, loop);
   int releases = 0;

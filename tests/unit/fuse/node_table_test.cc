@@ -57,11 +57,11 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   EXPECT_EQ(nodes_.names().find(root_, "d"), 0U);
 }
 
-// A node that stands for another object than before must not be found as a further name of the former object: the node
-// may be freed by then.
+// When a node changes to another object, the table must forget that the node stood for the former object. Otherwise, a
+// lookup of another hard link of the former object could return the node after the table has freed it.
 class NodeThatChangesItsObject : public NodeTableTest {
  protected:
-  // Frees the node, and then looks up another name of the object that it stood for at first.
+  // Frees the node, and then looks up another hard link of `first`, the object for which the node stood at first.
   void expect_not_found_again(NodeIndex node, ino_t first) {
     nodes_.forget(node, 1);
     EXPECT_EQ(path(file("other", first, true, 2)), "d/other");
@@ -230,7 +230,7 @@ TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
   EXPECT_EQ(path(y), "d/x");
 }
 
-// The jobs do not exist: the table only compares their pointers.
+// The two Job pointers are invalid: the table only compares them.
 TEST(NodeCharges, EachNodeOfAJobCountsUntilItIsForgotten) {
   UserLimits limits({});
   UserAccount& user = limits.account(1000);

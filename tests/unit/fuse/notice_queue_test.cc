@@ -81,7 +81,7 @@ class NoticeQueueTest : public ::testing::Test {
   }
 
   // Makes each of the users late: the kernel blocks an invalidation for the user until the deadline has passed. The
-  // directory's number is the uid.
+  // invalidation's directory has the user's uid as its number.
   void make_late(const std::set<uid_t>& users) {
     kernel_->hold({users.begin(), users.end()});
     for (const uid_t user : users) {

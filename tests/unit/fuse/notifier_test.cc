@@ -165,7 +165,7 @@ TEST_F(NotifierTest, DropsTheNamesThatItHasNotForgottenWhenItStops) {
 
 TEST_F(NotifierTest, StopsAlthoughTheKernelBlocksForgetting) {
   bool was_blocked = false;
-  while (!was_blocked) {  // at the call of stop(), the thread may be between two names
+  while (!was_blocked) {  // when stop() is called, the thread may be between two names
     Notifier notifier(daemon_.get(), loop_);
     block_forgetting(notifier);
     notifier.stop();

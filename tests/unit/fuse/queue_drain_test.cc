@@ -46,7 +46,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Question>(*this, true);
   }
 
-  // How many of the next questions lose their entry to another request, which is answered later.
+  // The number of upcoming questions whose entries other requests take. Those requests are answered later.
   unsigned overtaken = 0;
   bool at_rest = true;
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kTmpfile = 51;
 constexpr std::uint32_t k128KiB = 128 * 1024;
 
-// Returns a request: the header, `body`, and `more` further bytes.
+// Returns a request: the header, `body`, and `more` additional bytes.
 template <class Body>
 std::vector<char> request(std::uint32_t opcode, const Body& body, std::size_t more = 0) {
   fuse_in_header header{};

@@ -4,7 +4,7 @@
 
 #include "tests/unit/fuse/lock_requests_fixture.h"
 
-// Tests requests that wait for locks whose holder has died without an event from the kernel (no
+// Tests requests that wait for the locks of a holder that has died, if the kernel has sent the daemon no event (no
 // FLUSH, no RELEASE).
 namespace cacheshim {
 namespace {

@@ -19,8 +19,8 @@
 namespace cacheshim {
 namespace {
 
-// Reads the filter as a process of the view does: through a mapping, which is renewed when the
-// filter is retired.
+// Reads the filter as a process of the view does: through a mapping of the file. Maps the file again once the filter is
+// retired.
 class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
@@ -174,8 +174,8 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   EXPECT_EQ(filter_.counts().opens, 7U);
 }
 
-// A name is marked as shadowed before it is changed. So every reader that knows of the change must
-// see the mark, even while the filter grows or its owner changes.
+// The daemon marks a name as shadowed before it changes the name. So every reader that knows of the change must see the
+// mark, even while the filter grows or its owner changes.
 TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   constexpr int kNames = 30'000;
   std::atomic<int> happened{0};
@@ -234,8 +234,8 @@ class ShadowTest : public OverlayTest {
         << path;
   }
 
-  // Begins with an empty layer over the model's initial base, because a filter that is nearly empty
-  // detects more errors.
+  // Starts again with an empty layer over the model's initial base, because the checks detect more errors while the
+  // filter is nearly empty.
   void begin_anew() {
     told_overlay_.set_layer({}, {});
     filter_.clear();
@@ -264,7 +264,7 @@ class ShadowTest : public OverlayTest {
     return all;
   }
 
-  // Makes a change of one of twelve kinds. Returns true if it has changed the view's layer.
+  // Makes a change of one of twelve kinds. Returns true if the view's layer has changed.
   bool make_change(unsigned long kind, const std::string& path, const std::string& other) {
     Overlay& overlay = told_overlay_;
     const auto succeeds = [](const auto& result) { return static_cast<bool>(result); };

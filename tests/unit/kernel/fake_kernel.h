@@ -50,9 +50,8 @@ struct FuseNotification {
 // test is one request to the daemon. A thread collects the replies, so that the daemon never waits
 // for a reader.
 //
-// Unlike /dev/fuse, the socket accepts replies to requests that do not exist; replies_to() counts
-// those replies too. A reply that finds the socket full is lost, so a test should have at most a few
-// dozen pending requests. Thread-safe.
+// Unlike /dev/fuse, the socket accepts replies to requests that do not exist; replies_to() counts those replies too. A
+// reply is lost if the socket is full, so a test should have at most a few dozen pending requests. Thread-safe.
 class FakeKernel {
  public:
   FakeKernel();
@@ -62,8 +61,8 @@ class FakeKernel {
 
   // The daemon's end of the connection. Call once.
   UniqueFd take_device() { return std::move(device_); }
-  // Sets the caller of the next requests. Initially, the caller has this process's uid and gid, and
-  // pid 0, as if it were outside the daemon's PID namespace. So the daemon reads nothing in /proc.
+  // Sets the caller of all following requests. Initially, the caller has this process's uid and gid, and pid 0, as if
+  // it were outside the daemon's PID namespace. Because of pid 0, the daemon does not read the caller's files in /proc.
   void speak_as(uid_t uid, gid_t gid, pid_t pid);
   // Sends a request and returns its number. `body` follows the header.
   std::uint64_t send(std::uint32_t opcode, std::uint64_t node, std::string_view body);

@@ -10,8 +10,7 @@
 
 #include "tests/unit/kernel/kernel_fixture.h"
 
-// Tests what the control directory reveals to the users of a mount about each other's jobs and
-// files.
+// Tests which information about other users' jobs and files the control directory reveals to a user.
 namespace cacheshim {
 namespace {
 

@@ -23,8 +23,8 @@ class KernelCalls {
  public:
   explicit KernelCalls(FakeKernel& kernel) : kernel_(kernel) {}
 
-  // Returns the node, or an error. Returns ENOENT also if the reply lets the kernel cache the absence
-  // of the name.
+  // Returns the node, or an error. Also returns ENOENT if the reply is a negative entry, which lets the kernel cache
+  // that the name is absent.
   Result<std::uint64_t> lookup(std::uint64_t parent, const std::string& name) const;
   void forget(std::uint64_t node, std::uint64_t lookups) const;
   Result<fuse_attr> getattr(std::uint64_t node) const;

@@ -12,8 +12,7 @@
 #include "tests/unit/support/child.h"
 #include "tests/unit/kernel/kernel_fixture.h"
 
-// Tests lock requests, interrupts and the end of a session, as the kernel sends them
-// (fake_kernel.h).
+// Tests lock requests and interrupts, sent as the kernel sends them (fake_kernel.h), and the end of a session.
 namespace cacheshim {
 namespace {
 
@@ -106,7 +105,7 @@ TEST_F(FuseKernelLocks, AnUnlockGrantsTheLockToTheWaiter) {
   }
 }
 
-// A FLUSH costs a round trip.
+// Each FLUSH costs a round trip, so the daemon asks the kernel to report closes only if a lock is likely.
 TEST_F(FuseKernelLocks, ClosesAreReportedIfALockIsLikely) {
   scratch_.write("store/fam/finished", "text");
   const auto node = calls_.lookup(directory_, "finished");
@@ -163,7 +162,7 @@ TEST_F(FuseKernelLocks, GetlkNamesTheHolderAndItsBytes) {
   EXPECT_EQ(free.lk.type, static_cast<std::uint32_t>(F_UNLCK));
 }
 
-// The end of the session fails waiting requests, while the receivers still reply.
+// When the session ends, waiting requests fail while the receivers can still send the replies.
 TEST_F(FuseKernelLocks, EveryRequestIsAnsweredOnceWhenTheSessionEnds) {
   const OpenNode holder = open_again();
   ASSERT_EQ(lock(holder, F_WRLCK), 0);

@@ -24,8 +24,8 @@ std::string empty() {
   return bytes_of(Body{});
 }
 
-// Returns, by opcode, the requests that have arguments and get a reply, except FUSE_INIT. All bytes
-// of the arguments are zero, except those of names.
+// Returns all requests that have arguments and get a reply, except FUSE_INIT, by opcode. All bytes of the arguments are
+// zero, except those of names.
 std::map<std::uint32_t, std::string> empty_requests() {
   const std::string name = name_bytes("name");
   return {{FUSE_LOOKUP, name},

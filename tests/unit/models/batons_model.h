@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-// Drives Batons with simulated processes, and checks them after each step against a model:
+// Drives Batons with simulated processes, and checks the results of each step against a model:
 //  1. A baton is reaped only once its creator is dead and no descendant of the creator uses the
 //     baton's directory. A baton is not reaped if its job has removed or locked it, or if another
 //     process has created it again.

@@ -57,8 +57,8 @@ class Model {
   std::string fault_;
 };
 
-// Verifies that a build was marked as failed only if `may_fail` is true. Call after each call of Flights that may
-// mark a build.
+// Verifies that a build was marked as failed only if `may_fail` is true. Must be called after each call to Flights that
+// may mark a build.
 void Model::note_failures(std::size_t name, bool may_fail) {
   const std::uint64_t failures = world_.counters.flight_failures;
   if (failures == failures_seen_) return;
@@ -81,7 +81,7 @@ void Model::check_build(const ModelProcess& process, const Task& task) {
   if (works_for(process.lineage, state.leader) || task.is_excused ||
       world_.now < state.failed_until)
     return;
-  // Descendants of a process that builds for itself may also build.
+  // Descendants of a process that builds without the lease may also build.
   const bool has_built =
       std::any_of(process.lineage.begin(), process.lineage.end(),
                   [&](const Process& one) { return state.released.contains(one.pid); });
@@ -139,7 +139,7 @@ void Model::proceed(ModelProcess& process, unsigned number) {
   }
 }
 
-// Call when the process has finished building the name that it looked up last.
+// Must be called when the process has finished building the name that it looked up last.
 void Model::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 
 void Model::fail_by_return(ModelProcess& process, Task& task) {
@@ -155,7 +155,7 @@ void Model::fail_by_return(ModelProcess& process, Task& task) {
 void Model::fail_by_clearing(ModelProcess& process, Task& task) {
   world_.flights.note_step(*process.job, entry_of(task.name), Step::kTemporary);
   world_.flights.note_step(*process.job, entry_of(task.name), Step::kCleared);
-  // The daemon does not know which process of the job has created the file.
+  // The daemon does not know which of the job's processes created the file.
   const ModelProcess* const leader = world_.find(world_.names.at(task.name).leader);
   note_failures(task.name, leader != nullptr && leader->job == process.job);
   end_build(process);

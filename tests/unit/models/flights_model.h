@@ -8,10 +8,10 @@
 
 #include "fuse/jobs/job.h"
 
-// Drives single flight with simulated processes, and checks it after each step against a model:
+// Drives single flight with simulated processes, and checks the results of each step against a model:
 //  1. While the builder of a name is alive, is not stopped, and has not failed, no other process
-//     gets the name's lease. A waiting process is then released without the name only if its
-//     timeout has passed or it is interrupted.
+//     gets the name's lease. During this time, a waiting process is released without the name only if
+//     its timeout passes or the process is interrupted.
 //  2. No process waits for a name that has no builder, or for a builder that waits for the process.
 //  3. At the end, every process has returned.
 // The model has its own clock and processes, and nothing sleeps.

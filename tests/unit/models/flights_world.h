@@ -37,7 +37,7 @@ struct Task {
   enum class State : std::uint8_t { kLooksUp, kWaits, kBuilds };
   std::size_t name;
   State state = State::kLooksUp;
-  // These two are null if the process does not wait.
+  // Both pointers are null unless the process waits.
   std::shared_ptr<FlightWait> wait = {};
   std::shared_ptr<bool> is_answered = {};
   Lineage lineage = {};  // the process's lineage when the wait began
@@ -80,8 +80,8 @@ struct World {
   // process. With Kin::kCounts, a wait of a builder's descendant counts too.
   enum class Kin : std::uint8_t { kCounts, kDoesNotCount };
   bool closes_cycle(const ModelProcess& process, std::size_t name, Kin kin = Kin::kCounts) const;
-  // Returns true if the process or an ancestor is stopped. A check that releases the descendants of
-  // a builder may run after that builder was stopped.
+  // Returns true if the process or one of its ancestors is stopped. A builder may be stopped before a check releases
+  // the builder's descendants.
   bool works_for_stopped(const ModelProcess& process) {
     return std::any_of(process.lineage.begin(), process.lineage.end(),
                        [&](const Process& one) { return find(one.pid)->is_stopped; });

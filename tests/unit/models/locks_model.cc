@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr pid_t kFirstPid = 1 << 23;  // above every real pid (PID_MAX_LIMIT)
-// A request that does not wait is answered after this time at the latest.
+// A non-blocking request is answered within this time.
 constexpr milliseconds kLongerThanGrace = LockQueue::kGrace + milliseconds(1);
 
 // A request and its result.
@@ -200,9 +200,9 @@ void World::ask(ModelProcess& process, std::size_t file, LockRequest request) {
   settle();
 }
 
-// Processes the replies of the last call. Grants all locks before it checks any conflict, because
-// the order of the replies is not the order in which the locks changed: a call may grant one lock
-// after it has changed another to a read lock.
+// Processes the replies that the last call has sent. Grants all locks before it checks for conflicts, because the
+// replies are not in the order in which the locks changed: a call may first change one lock to a read lock, and then
+// grant another.
 void World::settle() {
   const auto answered = std::exchange(answered_, {});
   for (const auto& outcome : answered) {
@@ -299,8 +299,8 @@ void World::check_waiters() {
   }
 }
 
-// For a process with tells_close, sends FLUSH as the kernel does, which releases the process's
-// record locks. For other processes, does nothing.
+// If tells_close is set for the process, sends FLUSH as the kernel does; this releases the process's record locks.
+// Otherwise does nothing.
 void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   if (!process.tells_close) return;
   const auto owner = static_cast<std::uint64_t>(process.pid);
@@ -428,8 +428,8 @@ void World::act(const Action& action) {
   }
 }
 
-// Lets every process close its files. Interrupts, one by one, processes that wait for each other:
-// LockTable does not detect a deadlock that involves flock(2) locks.
+// Makes every process close its files. Interrupts processes that wait for each other, one at a time, because LockTable
+// does not detect deadlocks that involve flock(2) locks.
 void World::drain() {
   raw_unlock();
   for (std::size_t round = 0; round <= 2 * kProcesses; ++round) {

@@ -8,7 +8,7 @@
 
 #include "common/counters.h"
 
-// Drives LockTable with simulated processes, and checks it after each step against a model:
+// Drives LockTable with simulated processes, and checks the results of each step against a model:
 //  1. Two owners never hold conflicting locks, whatever the order of grants, unlocks, closes and
 //     deaths.
 //  2. A request waits only for a conflicting lock or behind an earlier conflicting request. A
@@ -16,7 +16,7 @@
 //  3. Each request is answered exactly once. EINTR, ENOLCK and EDEADLK need a reason: an interrupt,
 //     a closed table, a cycle.
 //  4. At the end no request waits and no queue is left.
-// The model has its own clock and processes. The locks themselves are the kernel's.
+// The model has its own clock and processes. The locks themselves are real kernel locks.
 namespace cacheshim::locks_model {
 
 inline constexpr std::size_t kProcesses = 5;
@@ -31,7 +31,7 @@ enum class ActionKind : std::uint8_t {
   kFind,     // F_GETLK
   kFlush,    // closes one descriptor of its handle
   kRelease,  // closes its handle and opens another one
-  // For every second process, the kernel reports no close, because a child keeps the files open.
+  // Kills the process. For every second process, the kernel reports no close, because a child keeps the files open.
   kKill,
   kInterrupt,  // a waiting process gets a signal
   kRawLock,    // a process outside the mount locks the file of the base

@@ -16,8 +16,7 @@
 namespace cacheshim {
 namespace {
 
-// Returns two values: whether some path is in both languages, and whether some path is in the first
-// language only.
+// Returns two values: whether any path is in both languages, and whether any path is only in the first language.
 std::pair<bool, bool> relation(const std::string& a, const std::string& b) {
   PathLanguages languages;
   const auto first = languages.add();
@@ -106,9 +105,8 @@ std::string random_pattern(std::mt19937& random) {
   return pattern;
 }
 
-// Compares PathLanguages with a reference that matches every short path with PathPattern. The
-// reference may miss a longer path that PathLanguages finds; that path is then verified with
-// PathPattern.
+// Compares PathLanguages with a reference that matches every short path with PathPattern. PathLanguages may find a path
+// that is too long for the reference; the test then verifies that path with PathPattern.
 TEST(PathLanguages, AgreeWithEveryShortPathForRandomPatterns) {
   std::mt19937 random(20);
   const std::vector<std::string> paths = all_paths("ab/", 7);

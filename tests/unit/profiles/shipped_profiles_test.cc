@@ -9,8 +9,8 @@
 #include "store/profiles/profile_check.h"
 #include "store/sys/paths.h"
 
-// Tests each shipped profile with paths that its program's code creates: the path's entry, its name
-// class, and whether its creation may complete the entry.
+// Tests each shipped profile with paths that the profile's program creates. The rows give each path's entry and name
+// class, and whether creating the path may complete the entry.
 namespace cacheshim {
 namespace {
 

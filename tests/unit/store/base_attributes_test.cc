@@ -104,7 +104,7 @@ TEST_F(BaseAttributesTest, PublishedFilesHaveNone) {
   }
 }
 
-// The staged file is a hard link to the layer's file, so the job can still change the attributes of both.
+// The staged file is a hard link to the layer's file, so the job can still change the staged file's attributes.
 TEST_F(BaseAttributesTest, AnEntryWhoseAttributesChangeMeanwhileStaysInTheLayer) {
   const std::string file = scratch_ / "upper/fam/K/done-a";
   put("fam/K/done-a", "1");

@@ -40,7 +40,7 @@ class InotifyTest : public ::testing::Test {
   std::unique_ptr<BaseWatch> watch_;
 };
 
-// Only the absent directory "none" is recorded. This record covers all directories below "none".
+// The watch records only the topmost absent directory, "none". This record covers all directories below it.
 TEST_F(InotifyTest, ReportsADirectoryThatAppearsAboveALookedUpOne) {
   EXPECT_TRUE(watch_->ensure("none/a/b"));
   EXPECT_TRUE(watch_->ensure("none/a/c"));

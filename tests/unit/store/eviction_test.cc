@@ -191,7 +191,7 @@ TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   EXPECT_TRUE(verify(false).damaged.empty());
 }
 
-// As long as the object exists, the process can open no further descriptor.
+// While an object of this class exists, the process cannot open another descriptor.
 class NoDescriptors {
  public:
   NoDescriptors() {

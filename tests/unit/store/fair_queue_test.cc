@@ -108,7 +108,7 @@ TEST_F(FairOrderTest, TheUnwantedTasksOfOneUserCanBeDropped) {
   EXPECT_EQ(ran_, "bx");
 }
 
-// A task that has started, and continues when the test says so.
+// A task that blocks after it has started, until the test releases it.
 class Held {
  public:
   std::function<void()> task() {

@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-// Permits a limited number of new names and bytes, and adds up the names and bytes that the overlay asks for.
+// Permits a limited number of new names and bytes, and counts the names and bytes that the overlay requests.
 class Growth final : public OverlayObserver {
  public:
   void copied_up(const std::string&, const struct stat&) override {}

@@ -129,7 +129,7 @@ class SharedLeaseFilesTest : public LeaseFilesTest, public ::testing::WithParamI
       (void)here_.is_dead("here");
     }
   }
-  // Takes the lease as the daemon `there`, which then builds for uid 7.
+  // Takes the lease on behalf of the daemon `there_`, and records uid 7 as the builder.
   UniqueFd take_there() {
     auto lease = with(there_).try_take(kPath);
     EXPECT_TRUE(lease && *lease);

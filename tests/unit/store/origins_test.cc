@@ -15,8 +15,8 @@
 namespace cacheshim {
 namespace {
 
-// Tests the inode numbers that are shown for the base's "d/file", "d/link", "d/sub/below" and "e",
-// from copy-up to removal.
+// Tests which inode numbers the overlay shows for the base's "d/file", "d/link", "d/sub/below" and "e", from their
+// copy-up to their removal.
 class Origins : public OverlayTest {
  protected:
   Origins() {
@@ -194,8 +194,8 @@ TEST_F(Origins, CopiesShowTheirOwnNumbersIfTheLogCannotBeWritten) {
   EXPECT_EQ(get("e"), "old");
 }
 
-// Each copy and each removal adds a line to the log. These lines must not accumulate until the next
-// mount.
+// Each copy and each removal adds a line to the log. The log must be rewritten even before the next mount, so that
+// these lines do not accumulate.
 TEST_F(Origins, LogIsRewrittenBeforeItGrowsTooLarge) {
   const LowerStack lowers({base_.get()});
   OriginLog log(lowers);

@@ -270,8 +270,8 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   EXPECT_TRUE(overlay.list("directory")->empty());
 }
 
-// The overlay makes calls by path only through a copy of the mount with nosymfollow, which an
-// unprivileged daemon cannot create. So the test runs both as this user and as an unprivileged one.
+// The overlay makes calls by path only through a copy of the mount that has nosymfollow. An unprivileged daemon cannot
+// create this copy. So the test runs both as this user and as an unprivileged user.
 TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
   for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
     const Scratch scratch;

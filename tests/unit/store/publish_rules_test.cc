@@ -172,7 +172,7 @@ TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "rules/built/K");
   EXPECT_EQ(after("rules/built/K/log", Arrival::kUnlocked), "");
-  write("rules/built/K/baton", "");  // made by the next builder, which finds the entry complete
+  write("rules/built/K/baton", "");  // the next builder makes it, and finds the entry complete
   EXPECT_EQ(publish("rules/built/K").files, 2U);
   EXPECT_FALSE(base_has("built/K/baton"));
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));

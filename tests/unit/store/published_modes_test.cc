@@ -83,7 +83,7 @@ TEST_F(PublishedModes, AFileThatWasMadeExecutableAfterPublishingStaysInTheLayer)
   EXPECT_EQ(mode_of("base/fam/K/done-a"), 0644U);
 }
 
-// The staged file is a link of the layer's file, or a copy if the layer's file has a further name.
+// The staged file is a hard link to the layer's file, or a copy if the layer's file already has another hard link.
 TEST_F(PublishedModes, AFileThatItsJobClosesDuringPublishingStaysClosed) {
   for (const bool is_copied : {false, true}) {
     const std::string key = is_copied ? "copied" : "linked";

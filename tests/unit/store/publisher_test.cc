@@ -24,8 +24,8 @@ TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
   EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a", Arrival::kClosed), "fam/K");
 }
 
-// After a copy-up, the index of hard links keeps a name of the copy, through which the job may
-// still write. So the file must be published as a copy.
+// After a copy-up, the index of hard links has another name for the copied file, and the job may still write to the
+// file through that name. So the file must be published as a copy.
 TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
   scratch_.write("base/other/x", "1");
   std::filesystem::create_hard_link(scratch_ / "base/other/x", scratch_ / "base/other/y");
@@ -261,7 +261,7 @@ TEST_F(PublisherTest, PublishingStopsWhenItIsNoLongerWanted) {
   EXPECT_TRUE(publisher_->plan_all(overlay_, hooks_, true, ignore, [] { return false; }).empty());
 }
 
-// Another job may publish the same entry while this job's files are compared or read.
+// Another job may publish the same entry while the publisher compares or reads this job's files.
 TEST_F(PublisherTest, ABaseThatChangesAfterTheComparisonIsComparedAgain) {
   for (const char* key : {"K", "L"}) {
     begin(key);

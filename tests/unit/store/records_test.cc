@@ -158,8 +158,8 @@ TEST(Layer, KeepsTheReasonForNotPublishing) {
   scratch.write("layers/j/0@node1/meta.json", to_json(refused));
   EXPECT_EQ(take(vouched).refused, "for a reason");
   scratch.write("layers/j/0@node1/meta.json", "damaged");
-  // Without a readable record, the layer's owner and writers are unknown: the layer stays where it
-  // is, and a new one is created beside it.
+  // Without a readable record, the layer's owner and writers are unknown. So Layer::take() leaves the layer where it
+  // is, and creates a new one beside it.
   EXPECT_EQ(Layer::take(layers.get(), vouched)->path(), "j/0@node1.2");
 }
 

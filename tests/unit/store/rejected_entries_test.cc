@@ -263,7 +263,7 @@ TEST_F(RejectedEntriesTest, AnEntryStaysWhileTheJobsBuildNeedsAFileOfIt) {
 
 TEST_F(RejectedEntriesTest, AnEntryThatWasReplacedOtherwiseBeginsAnew) {
   (void)rebuild(job("j1", kOne), "1");
-  // The old directory is renamed, not removed: the new one must not get its inode number.
+  // Renames the old directory instead of removing it, so that the new directory cannot get the same inode number.
   std::filesystem::rename(scratch_ / "base/fam/K", scratch_ / "old");
   scratch_.write("base/fam/K/a", "newer");
   scratch_.write("base/fam/K/done-a", "newer");
@@ -297,8 +297,8 @@ TEST_F(RejectedEntriesTest, FilesThatProgramsRenewAreNotCounted) {
   EXPECT_EQ(scratch_.read("base/one/f"), "old page");
 }
 
-// Programs do not open an incomplete entry, so a rebuild of it counts as a rejection without an
-// open.
+// Programs do not open an incomplete entry. So rebuilding an incomplete entry counts as a rejection even if the job has
+// not opened the entry.
 TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
   std::filesystem::remove(scratch_ / "base/fam/K/done-a");
   const auto build = [&](const char* id, unsigned uid) {
@@ -307,7 +307,7 @@ TEST_F(RejectedEntriesTest, AnIncompleteEntryThatNobodyCompletesIsReplaced) {
     write(one, "fam/K/done-a", id);
     const auto entries = publisher_->publish(one.overlay, "fam/K", one).entries;
     return entries +
-           // The job's end tries to publish the entry a second time.
+           // When the job ends, the daemon tries again to publish the entry.
            publisher_->publish(one.overlay, "fam/K", one).entries;
   };
   EXPECT_EQ(build("young", kOne), 0U);

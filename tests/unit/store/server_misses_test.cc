@@ -18,8 +18,8 @@
 namespace cacheshim {
 namespace {
 
-// A base on a simulated file server: the names in `published_` exist on the server, and this machine finds them only after
-// it has renewed the attributes of their directory.
+// A base on a simulated file server. The names in `published_` exist on the server, but this machine finds them only
+// after it has renewed the attributes of their directory.
 class ServerMissesTest : public ::testing::Test {
  protected:
   ServerMissesTest() {

@@ -181,7 +181,7 @@ TEST_F(SparseFiles, LargeHolesLetOtherIdleThreadsTakeTurns) {
   });
   hashing.join();
   other.join();
-  EXPECT_GE(turns, 100U);  // of 512 pieces of the hole; if the digest kept the core for whole slices: about 30
+  EXPECT_GE(turns, 100U);  // the hole has 512 pieces; about 30 turns if the digest kept the core for whole time slices
 }
 
 TEST_F(SparseFiles, FilesThatDifferInOneByteAreNotEqual) {
@@ -216,7 +216,7 @@ TEST_F(SparseFiles, ACopyHasTheHolesOfItsSource) {
   EXPECT_TRUE(are_equal(source.get(), target.get()));
 }
 
-// Space that is allocated beyond the end of a file must not hide that the file has holes.
+// The copy must have holes even if the source has blocks that are allocated beyond the end of the file.
 TEST_F(SparseFiles, ACopyOfAFileWithSpaceBeyondItsEndHasHoles) {
   const off_t size = 4 * 1024 * kKiB;
   const UniqueFd source = make_sparse("source", size, {{0, "a"}});

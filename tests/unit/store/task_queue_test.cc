@@ -24,7 +24,7 @@ class AtEnd {
   std::function<void()> call_;
 };
 
-// The destructors of objects that a task holds may take locks and may post further tasks.
+// The destructors of objects that a task holds may take locks and may post other tasks.
 TEST(TaskQueue, ATaskIsDestroyedWithoutTheQueuesLock) {
   TaskQueue queue(1);
   std::promise<void> posted;

@@ -21,7 +21,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Creates `depth` nested directories "d" below `top`, by names relative to the deepest one.
+// Creates `depth` nested directories "d" below `top`. Creates each relative to its parent, because the path may be too
+// long for one call.
 void make_chain(int top, int depth) {
   UniqueFd deepest(::openat(top, ".", O_PATH | O_CLOEXEC));
   for (int i = 0; i < depth; ++i) {

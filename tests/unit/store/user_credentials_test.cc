@@ -23,7 +23,7 @@ struct Shown {
   unsigned long long effective = 0;  // capabilities
 };
 
-// Returns what /proc shows of the calling thread.
+// Returns the credentials of the calling thread, as /proc shows them.
 Shown this_thread() {
   Shown shown;
   std::ifstream status("/proc/thread-self/status");
