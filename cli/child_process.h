@@ -7,9 +7,9 @@
 
 namespace cacheshim::cli {
 
-// Selects how run_child() treats a signal that this process gets after its own parent has died: kGoOn
+// Selects how run_child() treats a signal that this process gets after its own parent has died: kLeaveRunning
 // forwards the signal to the child, kKillChild kills the child.
-enum class OrphanPolicy { kGoOn, kKillChild };
+enum class OrphanPolicy { kLeaveRunning, kKillChild };
 
 // Runs `body` in a child process, which exits with the result, and waits for the child. Returns the
 // child's exit code, or 128 + N if signal N killed it, as shells do. The child gets `death_signal`

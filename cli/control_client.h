@@ -25,7 +25,7 @@ class ControlClient {
   // Sends one request and returns its answer. Throws Failure with the daemon's own text and exit code if it rejects the
   // request, and Failure (unavailable) if the daemon exits before it answers.
   nlohmann::json request(const nlohmann::json& request, const OnProgress& on_progress) const;
-  // As the other request(), with progress on stderr.
+  // Like the other request(), but shows progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;
 
   // Returns the answer as the daemon wrote it: one line, unparsed. For long answers that the caller

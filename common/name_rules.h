@@ -40,8 +40,8 @@ struct NameRuleRecord {
   char last;
 };
 
-// Reads a table that it has checked. Owns nothing; the bytes must outlive it. The bytes may change at any time: the
-// answers are then arbitrary, but no function reads outside of the bytes.
+// A view of a table in memory, which over() has checked. Does not own the table's bytes, which must outlive it. If they
+// change later, the answers are arbitrary, but no function reads outside of the table.
 class NameRules {
  public:
   NameRules() = default;

@@ -187,7 +187,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
                  .on_end = [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); }});
   const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
-  mount.close_waits();  // first, because the following steps may take a long time
+  mount.fail_waits();  // first, because the following steps may take a long time
   session.detach();
   mount.finish_tasks();
   session.stop();

@@ -188,7 +188,7 @@ PendingReplies Mount::refuse_waits() {
   return replies;
 }
 
-void Mount::close_waits() {
+void Mount::fail_waits() {
   PendingReplies replies;
   {
     const MutexLock lock(closing_mutex_);

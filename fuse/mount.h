@@ -70,10 +70,10 @@ class Mount {
   // Call before the mount goes away. Records the closing in the run directory (closing_record.h), fails waiting lock
   // requests with ENOLCK, ends waits for builds and for a job's end, and prevents new waits. Returns once the clients
   // of the control file have read their answers, or after 1 second.
-  void close_waits() EXCLUDES(closing_mutex_);
-  // As close_waits(), but calls reopen_waits() after `time` if the mount still exists.
+  void fail_waits() EXCLUDES(closing_mutex_);
+  // As fail_waits(), but calls reopen_waits() after `time` if the mount still exists.
   void close_waits_for(std::chrono::seconds time) EXCLUDES(closing_mutex_);
-  // Call if the mount stays after all: allows waits again. Does nothing after close_waits().
+  // Call if the mount stays after all: allows waits again. Does nothing after fail_waits().
   void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
   // Finishes queued tasks and their invalidations, except publishing that would take more than 10 s. Call while

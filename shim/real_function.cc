@@ -20,14 +20,14 @@ constinit std::atomic<std::size_t> noted_count{0};
 enum class Found {
   kNowhere,
   kHere,
-  kSomehow,  // the symbol table is not sufficient; only dlsym finds the function
+  kNeedsDlsym,  // the symbol table is not sufficient; only dlsym finds the function
 };
 
 Found find_in(const LoadedObject& object, const SymbolName& name, void*& function) {
   const ElfW(Sym)* const symbol = object.find(name);
-  if (symbol == nullptr) return object.is_readable() ? Found::kNowhere : Found::kSomehow;
+  if (symbol == nullptr) return object.is_readable() ? Found::kNowhere : Found::kNeedsDlsym;
   function = object.function(symbol);
-  return function == nullptr ? Found::kSomehow : Found::kHere;
+  return function == nullptr ? Found::kNeedsDlsym : Found::kHere;
 }
 
 // Returns the next object after this library, which dlsym(RTLD_NEXT) would search first; null if
@@ -87,7 +87,7 @@ void* find_next_function(const SymbolName& name) {
     void* function = nullptr;
     const Found found = find_in(noted.data()[i], name, function);
     if (found == Found::kHere) return function;
-    if (found == Found::kSomehow) break;
+    if (found == Found::kNeedsDlsym) break;
   }
   return ask_loader(name);
 }

@@ -10,7 +10,7 @@
 
 #include "common/names.h"
 #include "shim/direct/fd_link.h"
-#include "shim/hooks/given_back.h"
+#include "shim/hooks/path_spelling.h"
 #include "shim/report.h"
 #include "shim/routing/mount_file.h"
 
@@ -85,8 +85,8 @@ RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   PathBuffer whole;
   if (directory_of(at.dirfd, directory).empty()) return result;
   const char* const from = at.dirfd == AT_FDCWD
-                               ? given_back::working_directory(directory.text, restored)
-                               : given_back::name(directory.text, restored);
+                               ? path_spelling::working_directory(directory.text, restored)
+                               : path_spelling::name(directory.text, restored);
   const bool from_view = from != directory.text;
   if (join_path(whole, {from, "/", at.path}) == 0) return result;
   RoutedPath routed = router.route(whole.text, out, same_directory);
@@ -146,7 +146,7 @@ bool is_gone(CallKind kind, int error) {
   }
 }
 
-void say_so(PathAt at, int error) {
+void report_fallback(PathAt at, int error) {
   if (start.warned != nullptr) {
     if (*start.warned == '1') return;
     *start.warned = '1';  // child processes inherit this value
@@ -192,7 +192,7 @@ RoutedPath route(PathAt at, PathBuffer& out) {
   } else {
     routed = has_dot_dot(at.path) ? route_climbing(at, out) : route_from_above(at, out);
   }
-  given_back::note_use(routed);
+  path_spelling::note_use(routed);
   // Root's job may belong to another user, now or later, and root must not be served that user's
   // layer. So root's paths go through the symlinks in the mount's root, where the daemon gives root
   // its own view.
@@ -226,7 +226,7 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   if (error == EACCES && leaves_closed_view()) return true;
   if (start.strict || !is_gone(kind, error)) return false;
   State expected = State::kActive;
-  if (state.compare_exchange_strong(expected, State::kBroken)) say_so(at, error);
+  if (state.compare_exchange_strong(expected, State::kBroken)) report_fallback(at, error);
   return true;
 }
 
@@ -234,7 +234,7 @@ bool fell_back(PathAt at, CallKind kind, int error) {
 // after an unmount, the old daemon may continue to run beside the daemon of the next mount at this
 // path.
 bool is_device_of_mount(unsigned long device) {
-  const auto root = look_at_root(routes().mount());
+  const auto root = stat_mount_root(routes().mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(routes().mount());
   if (!found || found->kind != MountKind::kWhole) return false;
   const unsigned long now = ::gnu_dev_makedev(found->major, found->minor);

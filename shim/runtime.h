@@ -10,14 +10,14 @@
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main, in programs that do
 // not expect it. Solution: the constructor makes all decisions and stores them in static memory. After that, only two
 // events change where paths lead, each by one atomic store: the mount is gone ("broken"), or the job turns out to
-// belong to another user. The spellings that given_back.h records are only hints, each in one atomic variable.
+// belong to another user. The spellings that path_spelling.h records are only hints, each in one atomic variable.
 // Invariant: a hook locks nothing, allocates only where libc's function allocates too, and leaves errno as libc would
 // have. Cost: for a path outside all caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB
 // of stack.
 namespace cacheshim {
 
 enum class CallKind {
-  kLook,  // creates nothing; a failure is a valid result, unless the mount is gone
+  kLookup,  // creates nothing; a failure is a valid result, unless the mount is gone
   // creates a name; a failure may mean that the mount is gone: after an unmount, the call fails, without effect, in the
   // directory that remains
   kCreate,

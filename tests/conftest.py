@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-pytest_plugins = ["begun_files", "mount_fixtures"]  # tests/lib
+pytest_plugins = ["file_claims", "mount_fixtures"]  # tests/lib

@@ -51,7 +51,7 @@ def limits(mount, prefix):
         agent_limits.begin_entries(f"{triton}/{prefix}L{number}", 4, 100)
         agent_limits.request_many(f"{mount}/.cacheshim/control", b'{"op":"job-wait","job":"hostile"}', 300)
         agent_limits.open_many(f"{triton}/KEY0/k0.cubin", 20_000)
-        agent_limits.let_go()
+        agent_limits.release_all()
 
 
 def leases(mount, prefix):

@@ -61,7 +61,7 @@ def _against_best_peer(summary: Summary, row: Row) -> Iterator[Bar]:
 
 def _cpu_of_a_hit(summary: Summary, row: Row) -> Iterator[Bar]:
     for processes in row.processes:
-        peer = summary.thriftiest_peer(row.name, processes)
+        peer = summary.peer_with_least_cpu(row.name, processes)
         seen = peer and summary.ratio(row.name, processes, OURS, peer, cpu)
         if seen:
             yield Bar(f"CPU of a hit, {_count(processes)}, to the least", 0.5, seen,

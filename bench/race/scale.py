@@ -46,7 +46,7 @@ class Walk:
         return (self.resident[2] - self.resident[0]) / (WALK_KEYS * FILES_PER_KEY)
 
     @property
-    def given_back(self) -> float:
+    def path_spelling(self) -> float:
         taken = self.resident[1] - self.resident[0]
         return (self.resident[1] - self.resident[2]) / taken if taken > 0 else 1.0
 
@@ -61,7 +61,7 @@ class Walk:
         yield Bar("walk over 800,000 files", 60, self.seconds, at_most=True, unit=" s")
         yield Bar("walk: the daemon's memory a file", 170, self.bytes_a_file, at_most=True,
                   unit=" B")
-        yield Bar("walk: part of it given back once forgotten", 0.9, self.given_back)
+        yield Bar("walk: part of it given back once forgotten", 0.9, self.path_spelling)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class Summary:
         """Returns the fastest of the other FUSE overlays."""
         return self._first(row, processes, lambda name: -self._known(row, processes, name, rate))
 
-    def thriftiest_peer(self, row: str, processes: int) -> str | None:
+    def peer_with_least_cpu(self, row: str, processes: int) -> str | None:
         """Returns the peer that uses the least CPU time per operation."""
         return self._first(row, processes, lambda name: self._known(row, processes, name, cpu))
 

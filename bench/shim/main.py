@@ -68,10 +68,10 @@ def small_costs(mount, rounds):
             pairs[name].append((known[str(words), False][key], known[str(words), True][key]))
     for name, values in pairs.items():
         without = statistics.median(a for a, _ in values)
-        dearer = statistics.median(b - a for a, b in values)
+        added = statistics.median(b - a for a, b in values)
         bar = rows[name][2]
-        print(f"{name:36} {without:10.1f} {without + dearer:10.1f} {dearer:+9.1f}"
-              + (f"   at most +{bar}: {'met' if dearer <= bar else 'NOT met'}" if bar else ""))
+        print(f"{name:36} {without:10.1f} {without + added:10.1f} {added:+9.1f}"
+              + (f"   at most +{bar}: {'met' if added <= bar else 'NOT met'}" if bar else ""))
 
 
 def warm_start(env, kernels):

@@ -39,7 +39,8 @@ int do_lock(const LockArguments& arguments) {
   }
   // As with flock(1), processes that the command starts and leaves running keep the lock.
   (void)::fcntl(lock.fd(), F_SETFD, 0);  // cannot fail for an open descriptor
-  return run_child([&] { return exec_command(arguments.command); }, SIGTERM, OrphanPolicy::kGoOn);
+  return run_child([&] { return exec_command(arguments.command); }, SIGTERM,
+                   OrphanPolicy::kLeaveRunning);
 }
 
 }  // namespace

@@ -155,11 +155,11 @@ int do_run(const RunArguments& arguments) {
     run.mount = arguments.store.empty() ? chosen_mount(arguments.mount)
                                         : chosen_mount_point(arguments.mount);
   } catch (const Failure& failure) {
-    return run_without_cache(run, failure.what(), OrphanPolicy::kGoOn);
+    return run_without_cache(run, failure.what(), OrphanPolicy::kLeaveRunning);
   }
   run.mount = std::filesystem::absolute(run.mount).lexically_normal();
   if (run.mount.size() > 1 && run.mount.back() == '/') run.mount.pop_back();
-  if (run.arguments.store.empty()) return run_on_mount(run, OrphanPolicy::kGoOn);
+  if (run.arguments.store.empty()) return run_on_mount(run, OrphanPolicy::kLeaveRunning);
   return run_on_store(run, installation.profiles);
 }
 

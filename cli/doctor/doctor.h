@@ -9,7 +9,7 @@
 #include <vector>
 
 // The checks of `cacheshim doctor`. They are read-only. The checks of mounts wait at most 5 s for a
-// file system that does not answer (ask_file_system()); the checks of the store and of HOME may
+// file system that does not answer (probe_file_system()); the checks of the store and of HOME may
 // wait longer.
 namespace cacheshim::cli {
 
@@ -71,6 +71,6 @@ void check_environment(const DoctorContext& context, Findings& findings);
 enum class Reply { kGood, kDead, kNone };
 // Tests whether the file system at `path` replies. A child process makes the call, so that this
 // process waits at most 5 s; the child may wait longer.
-Reply ask_file_system(const std::string& path);
+Reply probe_file_system(const std::string& path);
 
 }  // namespace cacheshim::cli

@@ -37,7 +37,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 // kReplyTimeoutMs. A child that waits for a file system may survive SIGKILL until it gets a reply, so this function
 // does not wait for its end. The child closes its standard streams first, so that it does not keep this program's
 // output open.
-std::optional<int> ask_child(const std::function<int()>& body) {
+std::optional<int> run_in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
     (void)::close_range(STDIN_FILENO, STDERR_FILENO, 0);
@@ -131,8 +131,9 @@ void check_rootless(Findings& findings) {
         kCheck, kRestricted, std::string("AppArmor denies user namespaces to users") + kMeaning,
         "'sysctl kernel.apparmor_restrict_unprivileged_userns=0', or a profile for cacheshim");
   }
-  const auto error = ask_child([] {
-    if (::geteuid() == 0) (void)!::setresuid(kNobody, kNobody, kNobody);  // fails if kNobody is not mapped
+  const auto error = run_in_child([] {
+    if (::geteuid() == 0)
+      (void)!::setresuid(kNobody, kNobody, kNobody);  // fails if kNobody is not mapped
     return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : errno;
   });
   if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may create user namespaces");
@@ -186,7 +187,7 @@ void check_dead_mounts(Findings& findings) {
   for (const MountEntry& mount : read_mounts()) {
     if (!mount.type.starts_with("fuse") || mount.type == "fusectl") continue;
     ++asked;
-    const Reply reply = ask_file_system(mount.path);
+    const Reply reply = probe_file_system(mount.path);
     if (reply == Reply::kGood) continue;
     ++bad;
     const bool is_dead = reply == Reply::kDead;
@@ -205,8 +206,8 @@ void check_dead_mounts(Findings& findings) {
 
 }  // namespace
 
-Reply ask_file_system(const std::string& path) {
-  const auto reply = ask_child([&] { return is_dead_mount(path) ? 1 : 0; });
+Reply probe_file_system(const std::string& path) {
+  const auto reply = run_in_child([&] { return is_dead_mount(path) ? 1 : 0; });
   if (!reply) return Reply::kNone;
   return *reply == 1 ? Reply::kDead : Reply::kGood;
 }

@@ -32,7 +32,7 @@ bool has_word(std::string_view list, std::string_view word) {
 // Returns false if the remaining checks are not possible.
 bool check_daemon(DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "mount";
-  const Reply reply = ask_file_system(context.mount);
+  const Reply reply = probe_file_system(context.mount);
   if (reply == Reply::kNone) {
     findings.problem(kCheck, context.mount, "does not answer",
                      hung_mount_advice(context.mount));  // without resolve_path(), which would hang too

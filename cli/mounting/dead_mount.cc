@@ -76,12 +76,12 @@ std::string dead_mount_advice(const std::string& mount_point) {
 }
 
 std::string hung_mount_advice(const std::string& mount_point) {
-  constexpr const char* kLook = "look into its log (RUN_DIR/log, docs/doctor.md); ";
+  constexpr const char* kLogAdvice = "look into its log (RUN_DIR/log, docs/doctor.md); ";
   if (const pid_t standby = find_standby(mount_point)) {
-    return fmt::format("{}if you kill the daemon, the standby (process {}) mounts it again", kLook,
-                       standby);
+    return fmt::format("{}if you kill the daemon, the standby (process {}) mounts it again",
+                       kLogAdvice, standby);
   }
-  return fmt::format("{}'umount -l' frees the mount point", kLook);
+  return fmt::format("{}'umount -l' frees the mount point", kLogAdvice);
 }
 
 }  // namespace cacheshim::cli

@@ -157,7 +157,7 @@ int with_private_mount(const DaemonOptions& options, const std::function<int()>&
     }
   };
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  const int code = run_child(keeper, SIGTERM, OrphanPolicy::kGoOn);
+  const int code = run_child(keeper, SIGTERM, OrphanPolicy::kLeaveRunning);
   end_orphans();
   return code;
 }

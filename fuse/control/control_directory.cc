@@ -59,10 +59,10 @@ std::string flights_json(Mount& mount, uid_t uid) {
   Json all = Json::array();
   if (mount.single_flight.flights() != nullptr) {
     for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
-      if (!may_know(mount, flight, uid)) continue;
+      if (!may_see_flight(mount, flight, uid)) continue;
       Json one;
       put_name(one, "path", flight.path);
-      one.update({{"job", flight.job}, {"leader", flight.leader}, {"waiting", flight.waiting}});
+      one.update({{"job", flight.job}, {"leader", flight.builder}, {"waiting", flight.waiting}});
       all.push_back(std::move(one));
     }
   }

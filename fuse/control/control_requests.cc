@@ -42,7 +42,7 @@ Json describe(const PublishReport& report) {
 }
 
 // Refuses a request on another user's job. `rights` completes the message "… only its own user and root may …".
-void refuse_stranger(const ControlRequest& request, const Job& job, std::string_view rights) {
+void refuse_non_owner(const ControlRequest& request, const Job& job, std::string_view rights) {
   const auto owner = job.views.owner();
   request.session->refuse(
       fmt::format("job '{}' belongs to {}, not to uid {}: only its own user and root may {}",
@@ -55,8 +55,8 @@ void refuse_stranger(const ControlRequest& request, const Job& job, std::string_
 // except for `cacheshim run`, which itself prints what it does instead.
 bool require_owner(const ControlRequest& request, const Job& job) {
   if (job.views.may_change(request.caller.uid)) return true;
-  refuse_stranger(request, job,
-                  request.flag("run") ? "use or change it" : "use or change it; nothing was done");
+  refuse_non_owner(request, job,
+                   request.flag("run") ? "use or change it" : "use or change it; nothing was done");
   return false;
 }
 
@@ -147,7 +147,7 @@ std::shared_ptr<Job> require_known_job(const ControlRequest& request) {
 std::shared_ptr<Job> require_own_job(const ControlRequest& request) {
   const auto job = require_known_job(request);
   if (job == nullptr || job->views.may_inspect(request.caller.uid)) return job;
-  refuse_stranger(request, *job, "see it");
+  refuse_non_owner(request, *job, "see it");
   return nullptr;
 }
 
@@ -365,7 +365,7 @@ void wait_for_job(const ControlRequest& request) {
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
                     kExitUnavailable);
   });
-  // Check this after on_end(): Mount::close_waits() refuses only the waits that it finds, and may have run before
+  // Check this after on_end(): Mount::fail_waits() refuses only the waits that it finds, and may have run before
   // on_end().
   if (request.mount.is_closing()) job->life.refuse_waits().give();
 }
@@ -392,7 +392,7 @@ void explain(const ControlRequest& request) {
   if (job != nullptr && !job->life.is_active()) job = nullptr;
   const Inspector& inspector = *request.inspector;
   if (job != nullptr && !job->views.may_inspect(request.caller.uid)) {
-    return refuse_stranger(request, *job, "see it");
+    return refuse_non_owner(request, *job, "see it");
   }
   if (!inspector.may_look_up(request.mount, job.get(), path)) {
     return request.session->refuse(

@@ -144,12 +144,12 @@ void add_flights(Json& json, Mount& mount, const std::string& path, const std::s
   for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
     const auto ref = mount.entries.find(flight.path);
     if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
-    if (!flight.job.empty() && !may_know(mount, flight, uid)) continue;
+    if (!flight.job.empty() && !may_see_flight(mount, flight, uid)) continue;
     Json one;
     put_name(one, "path", flight.path);
     one.update({{"job", flight.job},
-                {"leader", flight.leader},
-                {"leader_job", flight.leader_job},
+                {"leader", flight.builder},
+                {"leader_job", flight.builder_job},
                 {"waiting", flight.waiting},
                 {"waiting_jobs", flight.waiting_jobs}});
     all.push_back(std::move(one));
@@ -194,7 +194,7 @@ Result<Json> explain_path(Mount& mount, Job* job, const std::string& path,
   if (ref) put_name(json, "entry", unit);
   const History history = history_of(mount.store.audit(), path, unit);
   const bool is_publisher = history.published && history.published->uid == inspector.uid();
-  add_history(json, history, may_read || is_publisher || inspector.may_all());
+  add_history(json, history, may_read || is_publisher || inspector.is_unrestricted());
   const bool is_own_directory = opened && opened->in_upper &&
                                 json.value("kind", "") == "directory" &&
                                 !(ref && ref->is_entry_directory());

@@ -32,7 +32,9 @@ Result<Seen> see(const Mount& mount, const Job* job, const std::string& path) {
 
 }  // namespace
 
-bool Inspector::may_all() const { return caller_.uid == 0 || caller_.uid == sys::own_uid(); }
+bool Inspector::is_unrestricted() const {
+  return caller_.uid == 0 || caller_.uid == sys::own_uid();
+}
 
 bool Inspector::may(const Mount& mount, const struct stat& st, bool in_layer, mode_t wanted) const {
   // With owner=squash, every user of the job counts as the owner of the layer's objects.
@@ -48,7 +50,7 @@ bool Inspector::may(const Mount& mount, const struct stat& st, bool in_layer, mo
 }
 
 bool Inspector::may_look_up(const Mount& mount, const Job* job, const std::string& path) const {
-  if (may_all()) return true;
+  if (is_unrestricted()) return true;
   for (auto end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
     const auto above = see(mount, job, path.substr(0, end));
     if (!above) return true;  // there is nothing below it either
@@ -58,16 +60,16 @@ bool Inspector::may_look_up(const Mount& mount, const Job* job, const std::strin
 }
 
 bool Inspector::may_read(const Mount& mount, const struct stat& st, bool in_layer) const {
-  return may_all() || may(mount, st, in_layer, kRead);
+  return is_unrestricted() || may(mount, st, in_layer, kRead);
 }
 
-bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid) {
+bool may_see_flight(Mount& mount, const FlightDescription& flight, uid_t uid) {
   if (uid == 0 || uid == sys::own_uid()) return true;
   const auto is_own = [&](const std::string& id) {
     const auto job = mount.jobs.find(id);
     return job != nullptr && job->views.may_change(uid);
   };
-  return is_own(flight.job) || is_own(flight.leader_job) ||
+  return is_own(flight.job) || is_own(flight.builder_job) ||
          std::any_of(flight.waiting_jobs.begin(), flight.waiting_jobs.end(), is_own);
 }
 

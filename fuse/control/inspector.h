@@ -22,7 +22,7 @@ class Inspector {
   explicit Inspector(const Caller& caller) : caller_(caller), groups_(groups_of(caller.tid)) {}
 
   uid_t uid() const { return caller_.uid; }
-  bool may_all() const;
+  bool is_unrestricted() const;
   // Whether the caller may search all directories above `path` in the job's view; in the base if `job` is null. Takes
   // Overlay::mutex() shared.
   bool may_look_up(const Mount& mount, const Job* job, const std::string& path) const;
@@ -38,6 +38,6 @@ class Inspector {
 
 // Whether the user may learn about a build: true for root, for the daemon's user, and for the users of the jobs that
 // build the entry or wait for it.
-bool may_know(Mount& mount, const FlightDescription& flight, uid_t uid);
+bool may_see_flight(Mount& mount, const FlightDescription& flight, uid_t uid);
 
 }  // namespace cacheshim

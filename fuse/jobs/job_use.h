@@ -19,7 +19,7 @@ class JobUse {
   void touch() { last_use_ = Clock::now(); }
   Clock::time_point last_use() const { return last_use_; }
   // Whether the daemon may now make the kernel repeat a lookup of the job's view
-  // (OwnTree::must_look_again()). Returns true at most five times a second on average, in bursts of
+  // (OwnTree::needs_new_lookup()). Returns true at most five times a second on average, in bursts of
   // at most 25.
   bool may_redirect() {
     const Clock::time_point now = Clock::now();

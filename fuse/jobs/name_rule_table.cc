@@ -20,7 +20,7 @@ bool has_letter(std::string_view component) {
 // Returns the pattern's last component that consists of more than wildcards; "*" if there is none.
 // Every path that the pattern matches, and every path below it, has a component that matches the
 // returned one.
-std::string telling_component(std::string_view pattern) {
+std::string last_literal_component(std::string_view pattern) {
   std::string_view found = "*";
   while (!pattern.empty()) {
     const std::string_view component = take_component(pattern);
@@ -42,7 +42,7 @@ Rules rules_of(const Profile& profile) {
     if (row_of(name_class).is_awaited) {
       rules.emplace_back(NameRule::kAwaited, last_component(pattern.text()));
     } else {
-      rules.emplace_back(NameRule::kMountOnly, telling_component(pattern.text()));
+      rules.emplace_back(NameRule::kMountOnly, last_literal_component(pattern.text()));
     }
   }
   return rules;

@@ -50,7 +50,7 @@ struct FileHandle {
   bool is_shared_file = false;               // a file of the base, of class `shared`
   std::unique_ptr<SharedFile> shared;        // null unless a shared file is open for writing
   std::atomic<bool> uses_named_lock{false};  // its locks may be locks of a base file (NamedLocks)
-  bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
+  bool reports_close = false;                // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
   OpenFiles::Place place{};              // the place of `fd`
 

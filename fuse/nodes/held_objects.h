@@ -52,7 +52,7 @@ class HeldObjects {
       object.place = common_.insert(common_.end(), &object);
     }
     hold(object, {std::move(fd), Charge()});
-    if (common_.size() > kMostHeld) let_go_common(*common_.front());
+    if (common_.size() > kMostHeld) release_common(*common_.front());
   }
   // Makes `fd` the descriptor of an object without a name, unless the object already has one.
   void hold(HeldObject& object, ChargedFd held) {
@@ -62,15 +62,15 @@ class HeldObjects {
     object.charge = std::move(held.charge);
   }
   // Releases the descriptor if the object holds it as a common file.
-  void let_go_common(HeldObject& object) {
+  void release_common(HeldObject& object) {
     if (!object.place) return;
     common_.erase(*object.place);
     object.place.reset();
     released_.push_back(std::move(object.fd));
   }
   // Releases the descriptor.
-  void let_go(HeldObject& object) {
-    let_go_common(object);
+  void release_object(HeldObject& object) {
+    release_common(object);
     if (object.fd) released_.push_back(std::move(object.fd));
     object.charge = Charge();
   }

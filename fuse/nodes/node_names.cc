@@ -33,7 +33,7 @@ void NodeNames::remove(NodeIndex parent, std::string_view component, Removed rem
   released = tree_.held.take_released();
 }
 
-void NodeNames::lose_name(NodeIndex index, ChargedFd object) {
+void NodeNames::replace_name_by_descriptor(NodeIndex index, ChargedFd object) {
   std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   Node& node = tree_.at(index);

@@ -17,7 +17,7 @@ namespace cacheshim {
 // Finds nodes by their names, and changes these names.
 //
 // Hold the job's Overlay::mutex() exclusively when you call a function that makes changes, so that a
-// path stays valid as long as another caller holds the mutex. For part() and lose_name(), a shared
+// path stays valid as long as another caller holds the mutex. For part() and replace_name_by_descriptor(), a shared
 // lock suffices. Thread-safe.
 class NodeNames {
  public:
@@ -39,7 +39,7 @@ class NodeNames {
   // Removes the node's first name, if any. If the node then has no name, it holds `object`, an O_PATH descriptor of its
   // file, taken from an open handle. Call in two cases: the first name no longer leads to the file, because another
   // process has removed or replaced the file outside this view; or the node has no name and holds no descriptor.
-  void lose_name(NodeIndex node, ChargedFd object);
+  void replace_name_by_descriptor(NodeIndex node, ChargedFd object);
   // Call before intern() for an object that was just created in the layer. If a node of another object has this name,
   // that node loses the name: another process has removed that object since the kernel's lookup.
   void part(NodeIndex parent, std::string_view name, const struct stat& made);

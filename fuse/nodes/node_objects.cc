@@ -97,7 +97,7 @@ void NodeObjects::become_own(NodeIndex index, const struct stat& st) {
   node.in_upper = true;
   node.common = Common::kNone;
   node.state.lock_by_inode();
-  if (node.extra) tree_.held.let_go_common(node.extra->object);
+  if (node.extra) tree_.held.release_common(node.extra->object);
   released = tree_.held.take_released();
 }
 

@@ -196,7 +196,7 @@ void NodeTree::free_if_unused(NodeIndex index) {
       parents.push_back(parent);
       by_name_.erase(hash_of({parent, component}), index);
     }
-    held.let_go(node.extra->object);
+    held.release_object(node.extra->object);
   }
   take_from(node.job, index);
   nodes_.release(index);

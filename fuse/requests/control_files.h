@@ -22,8 +22,8 @@ class ControlFiles {
   // Errors: EACCES if the caller may not inspect the job (JobViews::may_inspect()).
   virtual std::string text_of(const std::string& name, const Caller& caller) = 0;
   virtual Result<std::string> text_of_job(Job& job, const Caller& caller) = 0;
-  // Handles a request that was written to an open `control` file. The answer goes to `session`, from which reads of
-  // that file get it.
+  // Handles a request that was written to an open `control` file. Puts the answer into `session`; later reads of the file
+  // return it.
   virtual Status submit(const std::shared_ptr<ControlSession>& session, const Caller& caller,
                         std::string_view request) = 0;
 };

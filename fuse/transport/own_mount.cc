@@ -59,7 +59,7 @@ pid_t wait_for(pid_t child, int flags) {
   return ended;
 }
 
-class Process final : public QueueDrain::Question {
+class Process final : public QueueDrain::Probe {
  public:
   explicit Process(pid_t process) : process_(process) {}
   ~Process() override {
@@ -81,7 +81,7 @@ class Process final : public QueueDrain::Question {
 
 }  // namespace
 
-std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core) {
+std::unique_ptr<QueueDrain::Probe> start_probe(const std::string& mount_point, int core) {
   const pid_t process = start({mount_point.c_str(), core, false}, 0);
   if (process == -1) return nullptr;
   return std::make_unique<Process>(process);

@@ -21,7 +21,7 @@ namespace cacheshim::own_mount {
 // core. Does not wait for the answer. Returns nullptr if the process cannot be created. The destructor of the result
 // kills the process; if the daemon has already received the request, the destructor blocks until the daemon has
 // answered it.
-std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core);
+std::unique_ptr<QueueDrain::Probe> start_probe(const std::string& mount_point, int core);
 
 // Calls umount2(2) with MNT_DETACH and waits for it. If this drops the last reference to the mount, the kernel writes
 // dirty pages back, so the daemon must still answer requests.

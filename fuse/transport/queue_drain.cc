@@ -12,11 +12,12 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(1);
 constexpr unsigned kPatience = 50;  // ticks, while a receiver is blocked
 constexpr std::size_t kMostQuestions = 16;
-constexpr unsigned kPause = 4;  // ticks per unanswered question
+constexpr unsigned kPause = 4;  // ticks per unanswered probe
 
 }  // namespace
 
-QueueDrain::QueueDrain(Ask ask, bool has_thread) : ask_(std::move(ask)) {
+QueueDrain::QueueDrain(StartProbe start_probe, bool has_thread)
+    : start_probe_(std::move(start_probe)) {
   if (has_thread) thread_ = std::thread([this] { run(); });
 }
 
@@ -80,7 +81,7 @@ bool QueueDrain::check_once() {
 // free entry for the request, and no other request on this core takes the entry first. If a receiver stays blocked for
 // kPatience ticks, does not wait for it any longer.
 bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
-  std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
+  std::erase_if(queue.probes, [](const auto& probe) { return probe->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();
   if (std::exchange(queue.arrivals, arrivals) != arrivals) return false;
   if (!queue.receivers->are_at_rest() && queue.patience > 0) {
@@ -92,17 +93,18 @@ bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
     return false;
   }
   const std::uint64_t held = queue.receivers->held();
-  const bool nothing_came = queue.asked_at && arrivals <= *queue.asked_at + 1 && held == queue.held;
-  if (nothing_came && queue.questions.empty()) return true;
+  const bool nothing_came =
+      queue.arrivals_at_probe && arrivals <= *queue.arrivals_at_probe + 1 && held == queue.held;
+  if (nothing_came && queue.probes.empty()) return true;
   queue.patience = kPatience;
-  queue.pause = kPause * static_cast<unsigned>(queue.questions.size());
-  queue.asked_at = arrivals;
+  queue.pause = kPause * static_cast<unsigned>(queue.probes.size());
+  queue.arrivals_at_probe = arrivals;
   queue.held = held;
-  if (queue.questions.size() == kMostQuestions) queue.questions.pop_back();  // withdraws it
-  if (auto question = ask_(core)) {
-    queue.questions.push_back(std::move(question));
+  if (queue.probes.size() == kMostQuestions) queue.probes.pop_back();  // withdraws it
+  if (auto probe = start_probe_(core)) {
+    queue.probes.push_back(std::move(probe));
   } else {
-    queue.asked_at.reset();  // so that a later check tries again
+    queue.arrivals_at_probe.reset();  // so that a later check tries again
   }
   return false;
 }

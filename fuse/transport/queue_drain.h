@@ -40,17 +40,17 @@ class QueueDrain {
   };
 
   // A request to the daemon's own mount. The destructor withdraws it.
-  class Question {
+  class Probe {
    public:
-    virtual ~Question() = default;
+    virtual ~Probe() = default;
     virtual bool is_over() = 0;
   };
   // Sends a request to the daemon's own mount from a core, without waiting for the answer. Returns nullptr on failure.
-  using Ask = std::function<std::unique_ptr<Question>(std::uint16_t core)>;
+  using StartProbe = std::function<std::unique_ptr<Probe>(std::uint16_t core)>;
 
   // If `has_thread` is false, creates no thread; the caller must then call check_once() instead. Throws
   // std::system_error if the thread cannot be created.
-  explicit QueueDrain(Ask ask, bool has_thread = true);
+  explicit QueueDrain(StartProbe start_probe, bool has_thread = true);
   ~QueueDrain();
   QueueDrain(const QueueDrain&) = delete;
   QueueDrain& operator=(const QueueDrain&) = delete;
@@ -68,17 +68,17 @@ class QueueDrain {
   struct Queue {
     const Receivers* receivers = nullptr;
     std::uint64_t arrivals = 0;             // arrivals() at the last check
-    std::uint64_t held = 0;                 // held() at the last question
-    std::optional<std::uint64_t> asked_at;  // arrivals() before the last question
+    std::uint64_t held = 0;                 // held() at the last probe
+    std::optional<std::uint64_t> arrivals_at_probe;  // arrivals() before the last probe
     unsigned patience = 0;                  // ticks until a blocked receiver is ignored
-    unsigned pause = 0;                     // ticks until the next question
-    std::vector<std::unique_ptr<Question>> questions;  // the unanswered questions
+    unsigned pause = 0;                     // ticks until the next probe
+    std::vector<std::unique_ptr<Probe>> probes;  // the unanswered probes
   };
 
   void run();
   bool is_drained(std::uint16_t core, Queue& queue) const;
 
-  const Ask ask_;
+  const StartProbe start_probe_;
   Mutex mutex_;
   CondVar news_;
   std::map<std::uint16_t, const Receivers*> noted_ GUARDED_BY(mutex_);

@@ -250,7 +250,7 @@ void ReceiveLoop::help(RequestBuffer& buffer) {
 }
 
 void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest) {
-  if (buffer.view().may_last()) {
+  if (buffer.view().may_take_long()) {
     guest.leave();
     call_head();
     return handle(buffer);

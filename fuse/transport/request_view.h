@@ -41,14 +41,14 @@ class RequestView {
   }
 
   // Whether the request is probably a read-ahead by the kernel: a read of 128 KiB, the kernel's default read-ahead. The
-  // client then continues while the daemon copies the data. Larger reads count as requests that may_last().
+  // client then continues while the daemon copies the data. Larger reads count as requests that may_take_long().
   bool is_read_ahead() const {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
   }
 
   // Whether a request of this kind may take a long time: it syncs, allocates, truncates or copies, or transfers much
   // data.
-  bool may_last() const {
+  bool may_take_long() const {
     switch (header().opcode) {
       case FUSE_FSYNC:
       case FUSE_FSYNCDIR:

@@ -31,7 +31,7 @@ namespace {
 
 constexpr unsigned kLeastOfCore = 2;
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
-constexpr auto kMoment = std::chrono::milliseconds(1);
+constexpr auto kSignalRecheckDelay = std::chrono::milliseconds(1);
 // After this many ticks without progress, the watcher ends the guests' stays (ClientCore::rest()) and sleeps.
 constexpr unsigned kIdleTicks = 50;
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
@@ -149,10 +149,10 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
 // Creates all threads, which wait for start().
 void RingLoop::make_threads() {
   have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
-  lasting_ = std::make_unique<TaskQueue>(threads_);
+  slow_requests_ = std::make_unique<TaskQueue>(threads_);
   drain_ = std::make_unique<QueueDrain>(
-      [this](std::uint16_t core) { return own_mount::ask(mount_point_, core); });
-  looks_ = std::make_unique<TaskQueue>(1);
+      [this](std::uint16_t core) { return own_mount::start_probe(mount_point_, core); });
+  signal_checks_ = std::make_unique<TaskQueue>(1);
   for (const auto& core : cores_) {
     for (const auto& receiver : core->receivers) {
       receiver->thread = std::thread([this, &core = *core, &self = *receiver] { run(core, self); });
@@ -171,12 +171,12 @@ void RingLoop::start() {
 void RingLoop::stop() {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEnding;
-  looks_->stop();
+  signal_checks_->stop();
   drain_->stop();  // while the receivers still answer: the drain may be waiting for an answer
   phase_ = Phase::kAnswering;
   for (Receiver* const receiver : receivers_) receiver->ring->wake();
   have_closed_->wait();
-  lasting_->stop();
+  slow_requests_->stop();
 }
 
 RingLoop::~RingLoop() {
@@ -259,16 +259,16 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   // Copied, because once the request is answered, the entry may hold another request, on another thread.
   CoreQueue& queue = entry.queue();
   const Asked asked{entry.unique(), request.client()};
-  if (request.may_last()) {
+  if (request.may_take_long()) {
     note_held(core, self, queue);
-    lasting_->post([this, &entry] { (void)handle(entry); });
+    slow_requests_->post([this, &entry] { (void)handle(entry); });
     return;
   }
   request.is_read_ahead() ? guest.leave() : guest.note_request(asked.client);
   if (guest.is_in() && watcher_sleeps_) wake_watcher();
   if (handle(entry)) return;
   note_held(core, self, queue);
-  if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
+  if (asked.client != 0 && !check_for_signal(asked)) recheck_later(asked);
 }
 
 // Interrupts the request if its client received a signal before the daemon received the request. Over /dev/fuse, the
@@ -276,17 +276,17 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
 // later signals. The client's state in /proc shows the signal: request_wait_answer() sleeps in TASK_INTERRUPTIBLE ('S')
 // until a signal arrives, and in TASK_KILLABLE ('D') from then on. A client in state 'R' may not have checked yet
 // whether the daemon has the request. Returns false if the state is 'R': the caller must check again.
-bool RingLoop::look_for_signal(const Asked& asked) {
+bool RingLoop::check_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);
   return !stat || stat->state != 'R';
 }
 
-void RingLoop::post_look(const Asked& asked) {
-  looks_->post([this, asked] {
-    std::this_thread::sleep_for(kMoment);
+void RingLoop::recheck_later(const Asked& asked) {
+  signal_checks_->post([this, asked] {
+    std::this_thread::sleep_for(kSignalRecheckDelay);
     if (phase_ != Phase::kServing || find(asked.unique) == nullptr) return;
-    if (!look_for_signal(asked)) post_look(asked);
+    if (!check_for_signal(asked)) recheck_later(asked);
   });
 }
 
@@ -374,15 +374,15 @@ bool RingLoop::has_guests() const {
 
 // Ends the receiver's stay as a guest if the receiver has work but makes no progress. Returns true if the receiver has
 // made progress since the last call.
-bool RingLoop::look_after(Receiver& receiver) {
+bool RingLoop::check_progress(Receiver& receiver) {
   const std::uint64_t now = receiver.progress;
-  const bool has_got_on = now != receiver.seen_progress;
+  const bool has_progressed = now != receiver.seen_progress;
   receiver.seen_progress = now;
-  if (!has_got_on && receiver.client_core->has_guest() &&
+  if (!has_progressed && receiver.client_core->has_guest() &&
       (receiver.is_at_work() || receiver.ring->has_request())) {
     receiver.client_core->stop();
   }
-  return has_got_on;
+  return has_progressed;
 }
 
 void RingLoop::wake_watcher() {
@@ -401,7 +401,7 @@ void RingLoop::watch() {
     (void)watcher_call_.wait_for(mutex_, kWatchTick);
     ++idle_ticks;
     for (Receiver* const receiver : receivers_) {
-      if (look_after(*receiver)) idle_ticks = 0;
+      if (check_progress(*receiver)) idle_ticks = 0;
     }
     if (has_guests() && idle_ticks < kIdleTicks) continue;
     for (Receiver* const receiver : receivers_) receiver->client_core->rest();

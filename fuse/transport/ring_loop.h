@@ -101,13 +101,13 @@ class RingLoop final : public RequestSource {
   bool handle(RingEntry& entry);
   void give_back(RingEntry& entry);
   void note_held(Core& core, Receiver& self, CoreQueue& queue) const;
-  bool look_for_signal(const Asked& asked);
-  void post_look(const Asked& asked);
+  bool check_for_signal(const Asked& asked);
+  void recheck_later(const Asked& asked);
   void interrupt(std::uint64_t unique);
   RingEntry* find(std::uint64_t unique) const;
   Core& core_of(const RequestRing& ring) const;
   void watch();
-  bool look_after(Receiver& receiver);
+  bool check_progress(Receiver& receiver);
   bool has_guests() const;
   void wake_watcher();
 
@@ -117,9 +117,9 @@ class RingLoop final : public RequestSource {
   const ClientCore anywhere_;
   std::vector<std::unique_ptr<Core>> cores_;
   std::vector<Receiver*> receivers_;  // the receivers of all cores
-  std::unique_ptr<TaskQueue> lasting_;
+  std::unique_ptr<TaskQueue> slow_requests_;
   std::unique_ptr<QueueDrain> drain_;
-  std::unique_ptr<TaskQueue> looks_;
+  std::unique_ptr<TaskQueue> signal_checks_;
   std::unique_ptr<std::latch> have_closed_;
   std::atomic<Phase> phase_{Phase::kSetUp};
   std::atomic<bool> watcher_sleeps_{false};

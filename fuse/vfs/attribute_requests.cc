@@ -99,7 +99,7 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   // changed its uid. In these cases, the daemon records the user at this GETATTR. A GETATTR of a file records nobody,
   // because the caller may have received an open descriptor from another process.
   Job& job = *info.job;
-  if (info.is_view_root && !fh && own_tree_.must_look_again(request.caller, job)) {
+  if (info.is_view_root && !fh && own_tree_.needs_new_lookup(request.caller, job)) {
     return completion.complete(Errno(ESTALE));
   }
   const bool is_way_in = info.is_view_root || (info.is_dir && !job.views.claim.is_invalidated());

@@ -50,10 +50,10 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   // file up, Job::copied_up() has already invalidated them.
   if (handle->may_be_mapped_for_writing() && !opened.is_new_copy)
     mount_.invalidation.notifier().invalidate_attributes({encode(ref)});
-  mount_.nodes.state(ref.node).add_silent_handle();  // before `tells_close`: see NodeState
-  handle->tells_close =
+  mount_.nodes.state(ref.node).add_silent_handle();  // before `reports_close`: see NodeState
+  handle->reports_close =
       opened.is_lock || lock_requests_.needs_flush(ref.node, flags, opened.is_new_copy);
-  if (handle->tells_close) mount_.nodes.state(ref.node).remove_silent_handle();
+  if (handle->reports_close) mount_.nodes.state(ref.node).remove_silent_handle();
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job.unsettled.add_writer(st.st_dev, st.st_ino);
   ++job.use.open_files;
@@ -91,9 +91,9 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
     mount_.layer_meter.silent_growth().add(handle, st);
     mount_.request_measuring();
   }
-  // A lock file needs direct I/O because other jobs write to it as well. A handle with flags that the backing file
-  // would keep also needs it if another handle of the inode has a backing file: the kernel then sends the reads and
-  // writes of this handle to the daemon only with FOPEN_DIRECT_IO.
+  // A lock file needs direct I/O because other jobs write to it as well. A handle whose flags could not be changed later
+  // gets no backing file (keeps_flags). If another handle of the inode has one, this handle needs direct I/O too: without
+  // FOPEN_DIRECT_IO, the kernel would not send its reads and writes to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   return {};
 }
@@ -208,7 +208,7 @@ OpenedFile Files::add_file(const Request& request, std::unique_ptr<FileHandle> h
   OpenedFile opened;
   // Passthrough writes bypass the page cache, so cached pages of an earlier open would become stale.
   opened.keep_cache = handle->keeps_pages && handle->backing_id == 0;
-  opened.noflush = !handle->tells_close;
+  opened.noflush = !handle->reports_close;
   opened.direct_io = handle->direct_io;
   opened.backing_id = handle->backing_id;
   mount_.shared_files.note_opened(*handle, request.caller.tid);
@@ -349,7 +349,7 @@ void Files::release(std::uint64_t fh) {
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);
-    if (!handle->tells_close) mount_.nodes.state(handle->node).remove_silent_handle();
+    if (!handle->reports_close) mount_.nodes.state(handle->node).remove_silent_handle();
     --handle->job->use.open_files;
     handle->job->use.touch();
   } else if (const auto* control = std::get_if<ControlHandle>(mount_.handles.find(fh))) {

@@ -32,13 +32,13 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   const LeaseRequest lease_request = lease_request_of(request, job, std::move(path));
   if (lease_request.lineage.empty()) return missed;
   Entry nothing{};  // with timeout 0, so that the kernel looks the name up each time
-  if (lease_request.is_entry() && !only_asks(lease_request.thread)) return nothing;
+  if (lease_request.is_entry() && !can_wait_after_lookup(lease_request.thread)) return nothing;
   const Flights::Answer answer = mount_.single_flight.flights()->look(lease_request);
   if (answer.advice == Flights::Advice::kWait) {
     const mode_t mode = lease_request.is_entry() ? S_IFDIR | 0755 : S_IFREG | 0644;
     return placeholder_entry({answer.placeholder, parent.slot}, mode);
   }
-  if (answer.advice != Flights::Advice::kLead) return nothing;
+  if (answer.advice != Flights::Advice::kBuildWithLease) return nothing;
   // Another machine may have published the entry and released the lease since the miss.
   job.overlay.expect_in_base(lease_request.path);
   auto again = [&] {

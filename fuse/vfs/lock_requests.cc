@@ -17,7 +17,7 @@ namespace cacheshim {
 namespace {
 
 // A pending lock request of the kernel.
-class PendingLock final : public LockCall, public Interruptible {
+class PendingLock final : public LockReply, public Interruptible {
  public:
   PendingLock(LockTable& locks, StatusCompletion completion)
       : locks_(locks), completion_(std::move(completion)) {}
@@ -39,10 +39,10 @@ class PendingLock final : public LockCall, public Interruptible {
 };
 
 // A lock request that runs `before` when the lock is granted. `before` must call its argument, which sends the reply.
-class GrantedCall final : public LockCall {
+class ReplyAfterGrant final : public LockReply {
  public:
   using Before = std::function<void(std::function<void()> answer)>;
-  GrantedCall(std::unique_ptr<LockCall> call, Before before)
+  ReplyAfterGrant(std::unique_ptr<LockReply> call, Before before)
       : call_(std::move(call)), before_(std::move(before)) {}
 
   void wait(std::uint64_t ticket) override { call_->wait(ticket); }
@@ -52,7 +52,7 @@ class GrantedCall final : public LockCall {
   }
 
  private:
-  const std::shared_ptr<LockCall> call_;
+  const std::shared_ptr<LockReply> call_;
   const Before before_;
 };
 
@@ -109,7 +109,7 @@ LockRequest LockRequests::lock_request(const Request& request, const FileHandle&
   LockRequest wanted;
   wanted.owner = wanted.handle = fh;
   wanted.process = request.lock_process;
-  wanted.tells_close = handle.tells_close;
+  wanted.reports_close = handle.reports_close;
   wanted.shown_inode = mount_.nodes.info(handle.node).ino;
   wanted.account = &mount_.limits.account(request.caller.uid);
   return wanted;
@@ -138,7 +138,7 @@ std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
   if (wanted.type != F_UNLCK || !handle.job->pending.has_built()) return {};
   const auto named = mount_.named_locks.of(handle);
   if (!named && !handle.is_lock_file) return {};
-  if (!mount_.locks.gives_up_exclusive(named ? named->id : lock_file_id(handle), wanted)) return {};
+  if (!mount_.locks.releases_exclusive(named ? named->id : lock_file_id(handle), wanted)) return {};
   const Result<std::string> path = path_of(handle);
   return path ? mount_.publishing.take_built(*handle.job, *path) : std::vector<std::string>();
 }
@@ -214,22 +214,22 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
 // The handle outlives the request: the kernel sends RELEASE only after the reply.
 void LockRequests::set_lock(const Request& request, FileHandle& handle, const LockRequest& wanted,
                             StatusCompletion completion) {
-  std::unique_ptr<LockCall> call =
+  std::unique_ptr<LockReply> call =
       std::make_unique<PendingLock>(mount_.locks, std::move(completion));
   const auto use = wanted.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
   const auto named = named_lock_of(request, handle, use);
   if (wanted.type != F_UNLCK && (named || handle.is_lock_file)) {
-    call = std::make_unique<GrantedCall>(
+    call = std::make_unique<ReplyAfterGrant>(
         std::move(call), [this, &handle](auto answer) { before_grant(handle, std::move(answer)); });
   }
-  const auto set = [this, &handle, wanted, named](std::unique_ptr<LockCall> pending) {
+  const auto set = [this, &handle, wanted, named](std::unique_ptr<LockReply> pending) {
     if (named) return mount_.named_locks.lock(handle, named, wanted, std::move(pending));
     mount_.locks.lock(lock_file_id(handle), opener_of(handle), wanted, std::move(pending));
   };
   std::vector<std::string> built = built_under(handle, wanted);
   if (built.empty()) return set(std::move(call));
   mount_.publishing.built(*handle.job, std::move(built), {},
-                          [set, pending = std::make_shared<std::unique_ptr<LockCall>>(
+                          [set, pending = std::make_shared<std::unique_ptr<LockReply>>(
                                     std::move(call))] { set(std::move(*pending)); });
 }
 
@@ -270,7 +270,7 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
   wanted.thread = request.caller.tid;
   // The request's own handle counts too: a duplicate of its descriptor may stay open, for example in
   // a child.
-  wanted.others_close_unseen = mount_.nodes.state(handle->node).silent_handles() > 0;
+  wanted.has_silent_handles = mount_.nodes.state(handle->node).silent_handles() > 0;
   set_lock(request, *handle, wanted, std::move(completion));
 }
 

@@ -68,7 +68,7 @@ Result<std::optional<Located>> Objects::settle_name(const Job& job, NodeIndex no
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
     // No charge: the node has an open handle, which is already charged. The loop continues because the node may have
     // other names.
-    mount_.nodes.names().lose_name(node, {std::move(object), Charge()});
+    mount_.nodes.names().replace_name_by_descriptor(node, {std::move(object), Charge()});
   }
 }
 

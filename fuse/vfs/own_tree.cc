@@ -45,7 +45,7 @@ std::shared_ptr<Job> OwnTree::find_job_of(const Request& request) {
   return mount_.jobs.find(std::string(mount_.rights.claim_of(request.caller).job.view()));
 }
 
-bool OwnTree::must_look_again(const Caller& caller, Job& job) const {
+bool OwnTree::needs_new_lookup(const Caller& caller, Job& job) const {
   return job.views.is_closed_to(caller.uid) && mount_.rights.leads_elsewhere(caller, job.id) &&
          job.use.may_redirect();
 }

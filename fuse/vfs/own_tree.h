@@ -48,7 +48,7 @@ class OwnTree {
   // its cache, which holds the result for the view's owner, but lookup_job() would give this caller a symlink. Returns
   // true at most a few times a second for each job, because each new lookup also makes the kernel drop the names that
   // it has cached below the owner's view.
-  bool must_look_again(const Caller& caller, Job& job) const;
+  bool needs_new_lookup(const Caller& caller, Job& job) const;
 
  private:
   Result<Entry> lookup_root(const Request& request, const std::string& name);

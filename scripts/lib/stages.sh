@@ -51,7 +51,7 @@ mount_tests_in_two_labs() { # DIRECTORY MARK RESULTS [VARIABLE=VALUE…]
     shift 3
     mkdir -p "$junit/begun"
     with_repo_in_two_labs "$junit/lab-2.log" env "$@" "${_pytest[@]}" "@repo@/tests/$directory" -m "$mark" \
-        --begun-files="$junit/begun" --lab=@lab@ --junitxml="$junit/lab-@lab@.xml" < /dev/null
+        --claimed-files="$junit/begun" --lab=@lab@ --junitxml="$junit/lab-@lab@.xml" < /dev/null
 }
 
 readonly _pytest=(PYTHONDONTWRITEBYTECODE=1 @repo@/build/venv/pytest/bin/python -m pytest -p no:cacheprovider -q -ra)

@@ -101,7 +101,7 @@ UniqueFd open_in_view(int fd) {
   const int flags = real::fcntl(fd, F_GETFL, nullptr);
   const auto open = [&] { return real::open(path.text, flags | O_CLOEXEC | O_NOFOLLOW); };
   UniqueFd again(open());
-  if (!again && errno == ENOENT && refresh_stale_name(path.text, CallKind::kLook)) {
+  if (!again && errno == ENOENT && refresh_stale_name(path.text, CallKind::kLookup)) {
     again.reset(open());
   }
   struct stat seen;

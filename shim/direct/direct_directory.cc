@@ -16,7 +16,7 @@ constinit std::atomic<int> held_directory{-1};
 
 namespace {
 
-constexpr unsigned kAsksBefore = 64;
+constexpr unsigned kCallsBeforeOpen = 64;
 constexpr int kLowestNumber = 500;
 
 // The mount ID of the held directory. 0 until hold_directory() has verified that the descriptor in
@@ -61,21 +61,22 @@ int hold_directory(const View& view) {
   return -1;
 }
 
-// Counts the calls, and opens the directory at the first call after kAsksBefore calls. This happens once in a process's
+// Counts the calls, and opens the directory at the first call after kCallsBeforeOpen calls. This happens once in a process's
 // life, and again for the base of each new daemon. A forked child that inherits a lower count starts again at 0 when
-// the count reaches kAsksBefore. The child of a vfork shares its parent's memory but has its own descriptors; it never
+// the count reaches kCallsBeforeOpen. The child of a vfork shares its parent's memory but has its own descriptors; it never
 // opens the directory, because it executes another program before it has counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
-  if (asked != kAsksBefore) {
+  if (asked != kCallsBeforeOpen) {
     // The count is approximate: concurrent calls may count as one.
-    if (asked < kAsksBefore) asks.store(asked + 1, std::memory_order_relaxed);
+    if (asked < kCallsBeforeOpen) asks.store(asked + 1, std::memory_order_relaxed);
     return -1;
   }
   const bool is_new = asker.load(std::memory_order_relaxed) != ::getpid();
-  unsigned expected = kAsksBefore;
-  if (!asks.compare_exchange_strong(expected, is_new ? 0 : kAsksBefore + 1) || is_new) return -1;
+  unsigned expected = kCallsBeforeOpen;
+  if (!asks.compare_exchange_strong(expected, is_new ? 0 : kCallsBeforeOpen + 1) || is_new)
+    return -1;
   const ErrnoGuard errno_guard;
   return hold_directory(view);
 }

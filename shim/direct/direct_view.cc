@@ -212,7 +212,7 @@ const View* try_mapping() {
   return nullptr;
 }
 
-[[gnu::noinline]] const View* look_for_view() {
+[[gnu::noinline]] const View* map_view_if_due() {
   if (is_given_up.load(std::memory_order_relaxed)) return nullptr;
   const unsigned left = pause_left.load(std::memory_order_relaxed);
   if (left > 0) {
@@ -245,10 +245,10 @@ void View::count_lookup() const {
 }
 
 bool View::is_base_in_sight() const {
-  constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  constexpr int kNoServerSync = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
   const ErrnoGuard errno_guard;
   struct statx st;
-  return real::statx(AT_FDCWD, base, kAskNobody, STATX_MNT_ID, &st) == 0 &&
+  return real::statx(AT_FDCWD, base, kNoServerSync, STATX_MNT_ID, &st) == 0 &&
          st.stx_mnt_id == base_mount;
 }
 
@@ -258,7 +258,7 @@ const View* current_view() {
   const View* const view = serving.load(std::memory_order_acquire);
   if (view != nullptr && view->is_current()) [[likely]]
     return view;
-  return look_for_view();
+  return map_view_if_due();
 }
 
 const View* last_view() { return latest.load(std::memory_order_acquire); }

@@ -15,12 +15,12 @@ namespace {
 
 template <class Call>
 auto by_path(const char* path, Call call) {
-  return cacheshim::call_routed({AT_FDCWD, path}, cacheshim::CallKind::kLook, call);
+  return cacheshim::call_routed({AT_FDCWD, path}, cacheshim::CallKind::kLookup, call);
 }
 
 template <class Call>
 auto by_path_at(int dirfd, const char* path, Call call) {
-  return cacheshim::call_routed({dirfd, path}, cacheshim::CallKind::kLook, call);
+  return cacheshim::call_routed({dirfd, path}, cacheshim::CallKind::kLookup, call);
 }
 
 }  // namespace

@@ -177,13 +177,13 @@ int scan(PathAt at, Entry*** out, int (*filter)(const Entry*),
   const auto ask = [=](const char* p, int& result) {
     return scan_directly<real_scandirat>(p, out, filter, compare, result);
   };
-  return call_directly(at, CallKind::kLook, ask, call);
+  return call_directly(at, CallKind::kLookup, ask, call);
 }
 
 }  // namespace
 
 CACHESHIM_EXPORT DIR* opendir(const char* path) {
-  return call_directly({AT_FDCWD, path}, CallKind::kLook, direct::opendir,
+  return call_directly({AT_FDCWD, path}, CallKind::kLookup, direct::opendir,
                        [](const char* p) { return real::opendir(p); });
 }
 
@@ -287,6 +287,6 @@ CACHESHIM_EXPORT int nftw64(const char* path, __nftw64_func_t function, int desc
 }
 
 CACHESHIM_EXPORT int inotify_add_watch(int fd, const char* path, std::uint32_t mask) noexcept {
-  return call_routed({AT_FDCWD, path}, CallKind::kLook,
+  return call_routed({AT_FDCWD, path}, CallKind::kLookup,
                      [=](const char* p) { return real::inotify_add_watch(fd, p, mask); });
 }

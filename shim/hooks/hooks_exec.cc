@@ -61,7 +61,7 @@ bool is_active() {
 template <class Exec>
 int exec_path(Exec& exec, const char* path, char* const* arguments, char* const* environment) {
   return command::call_with_environment({AT_FDCWD, path}, environment, [&](char* const* with_ours) {
-    return call_routed({AT_FDCWD, path}, CallKind::kLook, [&](const char* p) {
+    return call_routed({AT_FDCWD, path}, CallKind::kLookup, [&](const char* p) {
       const int result = exec(p, arguments, with_ours);
       if (errno == ENOENT && p != nullptr && is_active()) exec_interpreter(p, arguments, with_ours);
       return result;
@@ -150,7 +150,7 @@ CACHESHIM_EXPORT int execle(const char* path, const char* first, ...) noexcept {
 CACHESHIM_EXPORT int execveat(int dirfd, const char* path, char* const arguments[],
                               char* const environment[], int flags) noexcept {
   return command::call_with_environment({dirfd, path}, environment, [&](char* const* with_ours) {
-    return call_routed({dirfd, path}, CallKind::kLook, [&](const char* p) {
+    return call_routed({dirfd, path}, CallKind::kLookup, [&](const char* p) {
       const int result = real::execveat(dirfd, p, arguments, with_ours, flags);
       PathBuffer script;
       const bool lost = errno == ENOENT && p != nullptr && is_active();

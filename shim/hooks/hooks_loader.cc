@@ -30,7 +30,7 @@ bool is_routed(const char* path) {
 
 const char* route_library(const char* path, PathBuffer& buffer) {
   const cacheshim::ErrnoGuard errno_guard;
-  return cacheshim::route_checked({AT_FDCWD, path}, cacheshim::CallKind::kLook, buffer).path;
+  return cacheshim::route_checked({AT_FDCWD, path}, cacheshim::CallKind::kLookup, buffer).path;
 }
 
 void* open_routed(const char* path, int mode) noexcept {

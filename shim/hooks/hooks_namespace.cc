@@ -27,7 +27,7 @@ int make_directory(int dirfd, const char* path, Call call) {
 
 template <class Call>
 int change(int dirfd, const char* path, Call call) {
-  return cacheshim::call_routed({dirfd, path}, CallKind::kLook, call);
+  return cacheshim::call_routed({dirfd, path}, CallKind::kLookup, call);
 }
 
 }  // namespace

@@ -16,11 +16,11 @@ namespace {
 
 CallKind kind_of(int flags) {
   return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? CallKind::kCreate
-                                                                    : CallKind::kLook;
+                                                                    : CallKind::kLookup;
 }
 
 CallKind kind_of(const char* mode) {
-  return mode != nullptr && (*mode == 'w' || *mode == 'a') ? CallKind::kCreate : CallKind::kLook;
+  return mode != nullptr && (*mode == 'w' || *mode == 'a') ? CallKind::kCreate : CallKind::kLookup;
 }
 
 // First tries to open the file in the base, if the base may answer a call with these flags.

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "shim/direct/direct_call.h"
-#include "shim/hooks/given_back.h"
+#include "shim/hooks/path_spelling.h"
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
@@ -20,7 +20,7 @@ using cacheshim::ErrnoGuard;
 using cacheshim::PathBuffer;
 using cacheshim::RoutedPath;
 namespace direct = cacheshim::direct;
-namespace given_back = cacheshim::given_back;
+namespace path_spelling = cacheshim::path_spelling;
 namespace real = cacheshim::real;
 namespace runtime = cacheshim::runtime;
 
@@ -60,8 +60,8 @@ ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, s
   if (length <= 0 || static_cast<std::size_t>(length) >= sizeof whole.text) return got;
   whole.text[length] = '\0';
   const char* const name = std::strcmp(path, "/proc/self/cwd") == 0
-                               ? given_back::working_directory(whole.text, restored)
-                               : given_back::name(whole.text, restored);
+                               ? path_spelling::working_directory(whole.text, restored)
+                               : path_spelling::name(whole.text, restored);
   if (name == whole.text) return got;
   const std::size_t fits = std::min(std::strlen(name), size);
   std::memcpy(out, name, fits);
@@ -71,7 +71,7 @@ ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, s
 template <class Call>
 ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call call) {
   const ssize_t got = cacheshim::call_directly(
-      {dirfd, path}, CallKind::kLook,
+      {dirfd, path}, CallKind::kLookup,
       [=](const char* p, ssize_t& length) { return direct::readlink(p, out, size, length); }, call);
   return got <= 0 ? got : restore_link(dirfd, path, out, size, got);
 }
@@ -81,7 +81,7 @@ ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call
 char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated) {
   const ErrnoGuard errno_guard;
   PathBuffer restored;
-  const char* const name = given_back::name_as(resolved, routed, restored);
+  const char* const name = path_spelling::name_as(resolved, routed, restored);
   if (name == resolved) return resolved;
   const std::size_t size = std::strlen(name) + 1;
   if (allocated) {
@@ -109,7 +109,7 @@ template <class Call>
 char* resolve(const char* path, char* out, Call call) {
   if (!is_active() || path == nullptr) return call(path);
   const RoutedPath routed = route_of(path);
-  char* const resolved = call_routed({AT_FDCWD, path}, CallKind::kLook, call);
+  char* const resolved = call_routed({AT_FDCWD, path}, CallKind::kLookup, call);
   if (resolved != nullptr) return restore_resolved(resolved, routed, out == nullptr);
   // On these errors, `out` contains the path that is missing or inaccessible.
   const bool partial = errno == ENOENT || errno == EACCES;
@@ -136,7 +136,7 @@ template <class Call>
   PathBuffer restored;
   const bool known = real::getcwd(kernel.text, sizeof kernel.text) != nullptr;
   const char* const name =
-      known ? given_back::working_directory(kernel.text, restored) : kernel.text;
+      known ? path_spelling::working_directory(kernel.text, restored) : kernel.text;
   errno = entry_errno;
   if (!known || name == kernel.text) return call();
   const std::size_t needed = std::strlen(name) + 1;
@@ -171,7 +171,7 @@ char* get_directory(char* out, std::size_t size, Call call) {
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;
-  given_back::note_directory(routed);
+  path_spelling::note_directory(routed);
 }
 
 }  // namespace
@@ -216,15 +216,15 @@ CACHESHIM_EXPORT char* canonicalize_file_name(const char* path) noexcept {
 
 CACHESHIM_EXPORT int chdir(const char* path) noexcept {
   const RoutedPath routed = route_of(path);
-  const int result =
-      call_routed({AT_FDCWD, path}, CallKind::kLook, [](const char* p) { return real::chdir(p); });
+  const int result = call_routed({AT_FDCWD, path}, CallKind::kLookup,
+                                 [](const char* p) { return real::chdir(p); });
   if (result == 0 && is_active()) note_directory(path, routed);
   return result;
 }
 
 CACHESHIM_EXPORT int fchdir(int fd) noexcept {
   const int result = real::fchdir(fd);
-  if (result == 0 && is_active()) given_back::note_directory({});
+  if (result == 0 && is_active()) path_spelling::note_directory({});
   return result;
 }
 

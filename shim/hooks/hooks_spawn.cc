@@ -65,7 +65,7 @@ int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spa
     if (spawn_interpreter(real_spawn, routed.path, spawn, environment) == 0) return 0;
   }
   if (routed.kind == RoutedPath::Kind::kForeign) return error;
-  if (!runtime::fell_back(at, CallKind::kLook, error)) return error;
+  if (!runtime::fell_back(at, CallKind::kLookup, error)) return error;
   PathBuffer buffer;
   const RoutedPath fallen = runtime::route(at, buffer);
   return real_spawn(spawn.child, fallen.path, spawn.actions, spawn.attributes, spawn.arguments,
@@ -181,7 +181,7 @@ CACHESHIM_EXPORT int posix_spawnp(pid_t* child, const char* file,
 CACHESHIM_EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t* actions, int fd,
                                                       const char* path, int flags,
                                                       mode_t mode) noexcept {
-  const CallKind kind = (flags & O_CREAT) != 0 ? CallKind::kCreate : CallKind::kLook;
+  const CallKind kind = (flags & O_CREAT) != 0 ? CallKind::kCreate : CallKind::kLookup;
   return add_action(path, kind, [&](const char* p) {
     return real::posix_spawn_file_actions_addopen(actions, fd, p, flags, mode);
   });
@@ -189,7 +189,7 @@ CACHESHIM_EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t
 
 CACHESHIM_EXPORT int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t* actions,
                                                           const char* path) noexcept {
-  return add_action(path, CallKind::kLook, [&](const char* p) {
+  return add_action(path, CallKind::kLookup, [&](const char* p) {
     return real::posix_spawn_file_actions_addchdir_np(actions, p);
   });
 }

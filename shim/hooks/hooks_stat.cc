@@ -13,12 +13,12 @@ namespace {
 
 template <class Call>
 auto look(const char* path, Call call) {
-  return call_routed({AT_FDCWD, path}, cacheshim::CallKind::kLook, call);
+  return call_routed({AT_FDCWD, path}, cacheshim::CallKind::kLookup, call);
 }
 
 template <class Call>
 auto look_at(int dirfd, const char* path, Call call) {
-  return call_routed({dirfd, path}, cacheshim::CallKind::kLook, call);
+  return call_routed({dirfd, path}, cacheshim::CallKind::kLookup, call);
 }
 
 // For glibc's old stat functions: returns `flags` if a call with this version writes the current struct stat. Otherwise
@@ -30,7 +30,7 @@ int flags_of(int version, int flags) {
 // As look_at(), for calls that the base may answer.
 template <class Direct, class Call>
 int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
-  return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLook, direct_call, call);
+  return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLookup, direct_call, call);
 }
 
 // struct stat64 is the same as struct stat.

@@ -34,7 +34,7 @@ struct PathCall {
   long number;
   signed char dirfd;
   signed char path;
-  CallKind kind = CallKind::kLook;
+  CallKind kind = CallKind::kLookup;
   signed char dirfd2 = kNone;
   signed char path2 = kNone;
 };

@@ -51,7 +51,7 @@ Result<MountState> read_mount_state(std::string_view path) {
   return found;
 }
 
-std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory) {
+std::optional<MountState> probe_mount(std::string_view path, std::string_view run_directory) {
   PathBuffer name;
   if (join_path(name, {run_directory, "/", kStateFile}) == 0) return std::nullopt;
   const UniqueFd fd(real::open(name.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -67,17 +67,17 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
       (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) {
     return std::nullopt;
   }
-  const auto found = look_at_root(path);
+  const auto found = stat_mount_root(path);
   if (!found || ::gnu_dev_makedev(found->major, found->minor) != page->device) return std::nullopt;
   return found;
 }
 
-std::optional<MountState> look_at_root(std::string_view path) {
-  constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+std::optional<MountState> stat_mount_root(std::string_view path) {
+  constexpr int kNoServerSync = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
   PathBuffer name;
   struct statx st;
   if (join_path(name, {path}) == 0 ||
-      real::statx(AT_FDCWD, name.text, kAskNobody, STATX_INO, &st) != 0 ||
+      real::statx(AT_FDCWD, name.text, kNoServerSync, STATX_INO, &st) != 0 ||
       (st.stx_mask & STATX_INO) == 0 || (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) {
     return std::nullopt;
   }

@@ -20,12 +20,12 @@ Result<MountState> read_mount_state(std::string_view path);
 // This is faster: mountinfo takes 3 to 4 µs per mount, and a container host has hundreds of mounts.
 // Recognizes only whole mounts, and only on kernels that report mount roots (Linux 5.8); otherwise
 // returns nothing. Does not check may_use_mount().
-std::optional<MountState> look_at_root(std::string_view path);
+std::optional<MountState> stat_mount_root(std::string_view path);
 
-// As look_at_root(), but also checks that the mount belongs to the daemon whose state file is in
+// As stat_mount_root(), but also checks that the mount belongs to the daemon whose state file is in
 // `run_directory`, and that this daemon is alive. Requires: only root or this user can write to
 // `run_directory`.
-std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory);
+std::optional<MountState> probe_mount(std::string_view path, std::string_view run_directory);
 
 // Writes the path of the run directory of the mount at `path` to `out`. Returns the length of the
 // written path, or 0 if it does not fit.

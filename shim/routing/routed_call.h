@@ -101,7 +101,7 @@ template <class Call>
   constexpr auto kForeign = RoutedPath::Kind::kForeign;
   const bool is_ours = routed_a.kind != kForeign || routed_b.kind != kForeign;
   const auto refresh = [&] {
-    const bool has_a = refresh_stale_name(routed_a.path, CallKind::kLook);
+    const bool has_a = refresh_stale_name(routed_a.path, CallKind::kLookup);
     return refresh_stale_name(routed_b.path, CallKind::kCreate) || has_a;
   };
   const int result = call_while_stale(is_ours, entry_errno, own_errno, once, refresh);

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "common/names.h"
-#include "shim/hooks/given_back.h"
+#include "shim/hooks/path_spelling.h"
 #include "shim/start/own_library.h"
 
 namespace cacheshim::child_environment {
@@ -134,7 +134,7 @@ bool names_library(char* const* environment) {
 Change find_change(char* const* environment, Library library) {
   Change change;
   change.library = library;
-  if (our_count != 0) change.directory = given_back::directory_for_children();
+  if (our_count != 0) change.directory = path_spelling::directory_for_children();
   if (environment != nullptr && change.directory != nullptr) {
     const char* const given = find_variable(environment, kDirectory);
     if (std::strcmp(change.directory, given == nullptr ? "" : given) == 0)

@@ -8,7 +8,7 @@
 // Extends the environment of a program that starts without LD_PRELOAD: adds this library, the CACHESHIM_* variables
 // that this process was started with, and CACHESHIM_HOME. So, for example, programs started by `env -i` still use the
 // library. Adds nothing if LD_PRELOAD is set but empty, or if CACHESHIM_EXEC=leave is set. If the child starts in a
-// default path or below it, CACHESHIM_DIRECTORY contains this default path (given_back.h).
+// default path or below it, CACHESHIM_DIRECTORY contains this default path (path_spelling.h).
 namespace cacheshim::child_environment {
 
 // Stores the additions. Call once, before other threads exist. `warned`: the entry CACHESHIM_WARNED,

@@ -103,7 +103,8 @@ std::string_view find_mount_path(const ProcessEnvironment& environment) {
 
 // Prints a line, and sets a variable so that the descendants of this process do not print it again. In strict mode,
 // every process prints the line and exits.
-void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
+void run_without_mount(const ProcessEnvironment& environment,
+                       std::initializer_list<std::string_view> why) {
   const bool strict = environment.is_on(kStrictVariable);
   if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
   if (strict) ::_exit(kExitUnavailable);
@@ -118,7 +119,7 @@ Result<MountState> find_mount(const RunBases& bases, std::string_view path) {
     PathBuffer directory;
     const std::size_t size = base.empty() ? 0 : run_directory_of(path, base, directory);
     if (size == 0) continue;
-    if (const auto mount = look_at_mount(path, {directory.text, size})) return *mount;
+    if (const auto mount = probe_mount(path, {directory.text, size})) return *mount;
   }
   return read_mount_state(path);
 }
@@ -146,7 +147,8 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 // Reports why the routes cannot be read. Prints nothing if the daemon is dead, if an older daemon
 // has no such file, or if a sandbox allows no child process: the built-in routes are used without a
 // message.
-void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
+void report_unreadable_routes(const ProcessEnvironment& environment, Errno error,
+                              std::string_view mount) {
   std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
   if (error == EINVAL || error == EFBIG) why = "it is not a route table";
@@ -172,7 +174,7 @@ Result<RouteTable> find_routes(const ProcessEnvironment& environment, const RunB
   if (kind == MountKind::kWhole) {
     const Result<RouteTable> routes = read_routes_of_mount(mount);
     if (routes) return routes;
-    say_why(environment, routes.error(), mount);
+    report_unreadable_routes(environment, routes.error(), mount);
   }
   return RouteTable::parse(builtin_routes());
 }
@@ -258,20 +260,21 @@ void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
   if (environment.is_disabled()) return;
   const std::string_view path = find_mount_path(environment);
   if (path.empty()) {
-    return stay_away(environment, {kMountVariable, " '", environment.find(kMountVariable),
-                                   "' is not an absolute path; running without it"});
+    return run_without_mount(environment, {kMountVariable, " '", environment.find(kMountVariable),
+                                           "' is not an absolute path; running without it"});
   }
   const RunBases bases = {run_base(), user_run_base(environment)};
   const Result<MountState> mount = find_mount(bases, path);
   if (!mount) {
-    return stay_away(environment, {"cannot read ", mountinfo_path(), "; running without ", path});
+    return run_without_mount(environment,
+                             {"cannot read ", mountinfo_path(), "; running without ", path});
   }
   if (mount->kind == MountKind::kNone) {
-    return stay_away(environment, {"no cacheshim mount at ", path, "; running without it"});
+    return run_without_mount(environment, {"no cacheshim mount at ", path, "; running without it"});
   }
   if (mount->kind == MountKind::kForbidden) {
-    return stay_away(environment, {"another user has mounted ", path,
-                                   ", so root does not use it; running without it"});
+    return run_without_mount(environment, {"another user has mounted ", path,
+                                           ", so root does not use it; running without it"});
   }
   set_routes(environment, bases, *mount, path);
 }

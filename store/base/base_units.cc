@@ -51,7 +51,7 @@ class Lister {
         continue;
       }
       const auto ref = entries_.find(path);
-      if (row_of(entries_.class_of(path)).is_a_file_alone) continue;
+      if (row_of(entries_.class_of(path)).is_outside_units) continue;
       if (ref && !is_dir && !ref->rule->is_directory()) {
         const auto [at, added] = groups.try_emplace(ref->unit(), units_.size());
         if (added) units_.push_back({ref->unit(), {}, 0, 0, 0});

@@ -90,7 +90,7 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                       size_bytes);
 }
 
-std::vector<std::string> carry_out(const Store& store, EvictionReport& report) {
+std::vector<std::string> evict_units(const Store& store, EvictionReport& report) {
   std::vector<std::string> gone;
   std::erase_if(report.evicted, [&](const EvictedUnit& one) {
     if (one.is_young) {

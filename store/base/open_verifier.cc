@@ -103,7 +103,7 @@ Result<std::string> OpenVerifier::fault_in(const std::string& unit) {
   return std::string();
 }
 
-std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
+std::vector<std::string> OpenVerifier::move_to_trash(const std::string& unit) const {
   const BaseUnit whole = base_unit(entries_, unit);
   const Status moved = discard_unit(store_, whole, AuditRecord::Event::kRepair, "damaged");
   if (!moved) {
@@ -134,7 +134,7 @@ OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
   if (!fault) return unchecked(path, fault.error());
   Verdict verdict{*fault, {}};
   if (!verdict.why.empty()) {
-    verdict.gone = put_away(unit);
+    verdict.gone = move_to_trash(unit);
     const MutexLock lock(mutex_);
     clean_.erase(unit);
     return verdict;

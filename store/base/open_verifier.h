@@ -63,7 +63,7 @@ class OpenVerifier {
   std::vector<AuditFile> files_of(const std::string& unit) const REQUIRES(mutex_);
   Result<std::string> fault_in(const std::string& unit) EXCLUDES(mutex_);
   bool has_seen(const std::string& path, const Stamp& stamp) const REQUIRES(mutex_);
-  std::vector<std::string> put_away(const std::string& unit) const EXCLUDES(mutex_);
+  std::vector<std::string> move_to_trash(const std::string& unit) const EXCLUDES(mutex_);
   Verdict unchecked(const std::string& path, Errno error);
 
   const Store& store_;

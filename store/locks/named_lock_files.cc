@@ -15,7 +15,7 @@
 namespace cacheshim {
 
 std::string NamedLockFiles::place_of(const std::string& path) const {
-  if (!row_of(entries_.class_of(path)).is_held_by_existing) return path;
+  if (!row_of(entries_.class_of(path)).locks_by_existence) return path;
   return join_path(join_path(kControlName, "leases"), lease_name(path));
 }
 

@@ -77,7 +77,7 @@ Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path
   if (located.st.st_size > kMostLockBytes) return Errno(EFBIG);
   auto known = overlay.state.locks.named.open(path);
   if (!makes || !known.failed_with(ENOENT)) return known;
-  if (row_of(overlay.state.entries.class_of(path)).is_held_by_existing)
+  if (row_of(overlay.state.entries.class_of(path)).locks_by_existence)
     return overlay.state.locks.named.ensure(path);
   constexpr mode_t kOpen = S_IROTH | S_IXOTH;
   for (std::string directory(parent_path(path)); !directory.empty();

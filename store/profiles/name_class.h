@@ -25,10 +25,11 @@ struct NameClassRow {
   bool covers_below = false;         // the names below a name of this class belong to it as well
   bool needs_evidence = false;       // has no effect in a profile with evidence "guess"
   bool is_common = false;            // the base's file is common to all jobs
-  bool is_a_file_alone = false;      // belongs to no unit of eviction, except in an entry that is a directory
+  bool is_outside_units =
+      false;  // belongs to no unit of eviction, except in an entry that is a directory
   // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies, an entry with
   // one is not complete, and locks on it are taken on a file in leases/.
-  bool is_held_by_existing = false;
+  bool locks_by_existence = false;
   bool changes_in_place = false;     // the content changes in the base, so its digest is not verified
   bool is_awaited = false;           // single flight: one process builds the entry, the others wait
 };
@@ -44,11 +45,11 @@ inline constexpr std::array<NameClassRow, 6> kNameClasses = {{
      .name = "lock",
      .never_published = "a lock file is never published",
      .is_common = true,
-     .is_a_file_alone = true},
+     .is_outside_units = true},
     {.name_class = NameClass::kBaton,
      .name = "baton",
      .never_published = "a baton is never published",
-     .is_held_by_existing = true},
+     .locks_by_existence = true},
     {.name_class = NameClass::kShared,
      .name = "shared",
      .never_published = "",

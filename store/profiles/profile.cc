@@ -19,12 +19,12 @@ bool is_for_names(const PathPattern& pattern) {
 }
 
 // Whether the pattern matches the whole `path`, whose last component is `name`.
-bool means(const PathPattern& pattern, std::string_view path, std::string_view name) {
+bool matches_path(const PathPattern& pattern, std::string_view path, std::string_view name) {
   return is_for_names(pattern) ? matches_name(pattern.text(), name) : pattern.matches(path);
 }
 
 // Whether the pattern matches `path` or a directory that contains it.
-bool means_part_of(const PathPattern& pattern, std::string_view path) {
+bool matches_path_or_parent(const PathPattern& pattern, std::string_view path) {
   if (!is_for_names(pattern)) return pattern.match_front(path).has_value();
   while (!path.empty()) {
     if (matches_name(pattern.text(), take_component(path))) return true;
@@ -120,7 +120,7 @@ bool Profile::is_of(std::string_view path, NameClass wanted) const {
   const std::string_view file_name = path.substr(path.rfind('/') + 1);
   return std::any_of(classes.begin(), classes.end(),
                      [&](const auto& known) {
-                       return known.first == wanted && means(known.second, path, file_name);
+                       return known.first == wanted && matches_path(known.second, path, file_name);
                      }) &&
          class_of(path) == wanted;
 }
@@ -130,9 +130,10 @@ NameClass Profile::class_of(std::string_view path) const {
     // If the class also covers everything below its names (scratch), the pattern may match a
     // directory above `path`; otherwise it must match `path` itself.
     const NameClassRow& row = row_of(name_class);
-    const bool is_meant = row.covers_below ? means_part_of(pattern, path)
-                                           : means(pattern, path, path.substr(path.rfind('/') + 1));
-    if (!is_meant) continue;
+    const bool matches = row.covers_below
+                             ? matches_path_or_parent(pattern, path)
+                             : matches_path(pattern, path, path.substr(path.rfind('/') + 1));
+    if (!matches) continue;
     const bool is_off = row.needs_evidence && !may_publish_early();
     return is_off ? NameClass::kPrivate : name_class;
   }

@@ -369,8 +369,8 @@ class ProfileCheck {
   }
 
   // Reports a `flight` pattern that can never make a process wait. A process waits for a file in a directory entry, or
-  // for the entry's directory, until the entry is complete. So the pattern must match such a name, and the entry's rule
-  // must say when the entry is complete.
+  // for the entry's directory, until the entry is complete. So the pattern must match a file in a directory entry or the
+  // entry's directory, and the entry's rule must say when the entry is complete.
   template <typename Report>
   void check_flight(const std::string& pattern, const Report& report) const {
     std::optional<std::size_t> untold;

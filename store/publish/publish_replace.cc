@@ -66,7 +66,7 @@ Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) con
 }
 
 // Whether the base's entry contains paths outside this mount. Such an entry counts as absent.
-bool Publisher::is_of_no_use(const std::string& unit) const {
+bool Publisher::names_foreign_paths(const std::string& unit) const {
   const auto directory =
       sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!directory) return false;

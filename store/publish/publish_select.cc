@@ -52,7 +52,7 @@ bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& re
     const NameClassRow& row = row_of(entries_.class_of(join_path(directory, entry.name)));
     // A baton means that a process is building in the directory. The entry's own build lock does not count: its release
     // ends the build, and its file may still exist at that time.
-    if (row.is_held_by_existing && !is_own_lock(ref, join_path(directory, entry.name))) {
+    if (row.locks_by_existence && !is_own_lock(ref, join_path(directory, entry.name))) {
       return false;
     }
     if (!entries_.is_beside_entry(join_path(directory, entry.name))) {
@@ -77,7 +77,7 @@ bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at
   if (ref.rule->is_directory()) return is_complete_directory(overlay, ref, at_end);
   bool has_all = true;
   bool has_some = false;  // whether the layer has a file that would be published
-  bool is_told = false;
+  bool has_completing_file = false;
   for (const std::string& path : ref.file_paths()) {
     if (!layer_has(overlay, path)) {
       has_all = false;
@@ -85,9 +85,10 @@ bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at
     }
     const std::string_view name = base_name(path);
     has_some = has_some || !entries_.is_beside_entry(path);
-    is_told = is_told || ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name));
+    has_completing_file = has_completing_file || ref.rule->completes(name) ||
+                          (at_end && ref.rule->completes_at_end(name));
   }
-  return has_some && (ref.rule->needs_no_name() ? has_all : is_told);
+  return has_some && (ref.rule->needs_no_name() ? has_all : has_completing_file);
 }
 
 bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const {
@@ -116,7 +117,7 @@ bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arriv
   const bool is_unlocked = arrival == Arrival::kUnlocked;
   if (is_unlocked && is_own_lock(ref, path)) return true;
   if (!ref.rule->says_when_complete()) return false;
-  const bool is_baton = row_of(entries_.class_of(path)).is_held_by_existing;
+  const bool is_baton = row_of(entries_.class_of(path)).locks_by_existence;
   if (is_unlocked || is_baton) return is_unlocked && is_baton;
   if (arrival == Arrival::kClosed && ref.rule->renamed) return false;
   if (ref.is_entry_directory()) return arrival == Arrival::kNamed;

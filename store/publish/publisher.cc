@@ -41,9 +41,9 @@ bool leads_down(std::string_view target) {
 // may still have a writable mapping. The kernel also keeps its own descriptor of a passthrough file for a short time
 // after it has reported the close.
 bool wait_until_unwritable(int fd) {
-  constexpr int kMostLooks = 50;
+  constexpr int kMostChecks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
-  for (int looks = 0; looks < kMostLooks; ++looks) {
+  for (int looks = 0; looks < kMostChecks; ++looks) {
     if (!sys::can_be_written(fd)) return true;
     (void)::nanosleep(&kPause, nullptr);  // an interrupted pause is harmless
   }
@@ -333,7 +333,7 @@ Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
     if (existing) {
       CACHESHIM_TRY(st, sys::stat_fd(existing->get()));
       stage.base = {st.st_dev, st.st_ino};
-      if (!stage.replaces() && is_of_no_use(stage.unit)) {
+      if (!stage.replaces() && names_foreign_paths(stage.unit)) {
         stage.why_replaces = "holds paths of another mount";
       }
     }

@@ -141,7 +141,7 @@ class Publisher {
 
   // ---- publish_replace.cc
   Result<bool> has_foreign_paths(int root, const std::string& path) const;
-  bool is_of_no_use(const std::string& unit) const;
+  bool names_foreign_paths(const std::string& unit) const;
   Status carry_locks(const Stage& stage) const;
   void record_replaced(const Stage& stage, const std::string& unit) const;
   bool completes_anew(const Stage& stage, const std::string& unit) const;

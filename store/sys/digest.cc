@@ -93,7 +93,7 @@ Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wan
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     const std::uint64_t slice = std::min(blocks, kSliceBlocks);
     skip_zero_blocks(state, slice);
-    if (polite) polite->give_way();
+    if (polite) polite->yield();
     blocks -= slice;
   }
   polite.reset();

@@ -30,7 +30,7 @@ IdlePolicy::~IdlePolicy() {
   if (is_set_) (void)set_policy(0, SCHED_OTHER);
 }
 
-void IdlePolicy::give_way() const {
+void IdlePolicy::yield() const {
   if (is_set_) (void)::sched_yield();
 }
 

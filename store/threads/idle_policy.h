@@ -22,7 +22,7 @@ class IdlePolicy {
   // Yields the core to two kinds of threads: other SCHED_IDLE threads, and threads that call sched_yield(2) while they
   // poll, such as receivers (ReceiveLoop). Without this call, they would wait until this thread's time slice ends,
   // after about 3 ms. Call it about every 0.1 ms.
-  void give_way() const;
+  void yield() const;
   IdlePolicy(const IdlePolicy&) = delete;
   IdlePolicy& operator=(const IdlePolicy&) = delete;
 

@@ -190,7 +190,7 @@ FuzzedMount::FuzzedMount()
 }
 
 void FuzzedMount::finish() {
-  mount_.close_waits();
+  mount_.fail_waits();
   mount_.finish_tasks();
 }
 

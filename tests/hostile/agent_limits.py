@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions by which a process takes as many of the daemon's resources as it can (lib/agent.py). Descriptors stay open
-until the process ends, or until let_go()."""
+until the process ends, or until release_all()."""
 
 import errno
 import fcntl
@@ -78,7 +78,7 @@ def stat_each(paths):
     return failed
 
 
-def let_go():
+def release_all():
     """Closes what this process holds, and ends its children."""
     while _held:
         os.close(_held.pop())

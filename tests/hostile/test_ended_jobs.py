@@ -102,7 +102,7 @@ def test_jobs_that_are_held_count_against_the_limit(mount_limiting, job_of):
     begin_and_end(mount, hostile, "h", KEPT - 10)
     wait_until(lambda: begin_and_end(mount, hostile, "more", 100) < 100, seconds=30, what="a refusal")
     job_of(mount, "k", VICTIM).write("triton/own", b"x")
-    hostile("agent_limits.let_go")
+    hostile("agent_limits.release_all")
     wait_until(lambda: begin_and_end(mount, hostile, "again", 1) == 1, seconds=30, what="the end of the charges")
 
 

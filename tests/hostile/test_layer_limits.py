@@ -54,9 +54,9 @@ def test_removed_files_can_be_written_again(mount_limiting, job_of):
     job = job_of(mount, "j", HOSTILE)
     job("os.makedirs", job.path("triton/d"))
     assert fill(job, "triton/d/f", 10)[1] == "EDQUOT"
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     job("os.unlink", job.path("triton/d/f"))
-    wait_until(lambda: fill(job, "triton/d/g", 2)[1] is None or job("agent_limits.let_go"),
+    wait_until(lambda: fill(job, "triton/d/g", 2)[1] is None or job("agent_limits.release_all"),
                what="the measurement of the layer")
 
 
@@ -111,7 +111,7 @@ def test_a_file_that_the_kernel_writes_is_emptied(mount_limiting, job_of):
     else:
         assert (error, done <= 8 * MIB) == ("EDQUOT", True)
         assert limit_of(mount, "max_layer_size")["refused"] > 0
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
 
 
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
@@ -128,12 +128,12 @@ def test_layers_do_not_take_the_blocks_that_are_kept_for_root(mount_limiting, di
     assert kept >= 6 * MIB, (available, kept)
     with open(layers / "root", "wb") as file:  # root can still use these blocks
         file.write(os.urandom(4 * MIB))
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     job("os.unlink", job.path("triton/f"))
-    wait_until(lambda: fill(job, "triton/g", 1)[1] is None or job("agent_limits.let_go"), what="room for a file")
+    wait_until(lambda: fill(job, "triton/g", 1)[1] is None or job("agent_limits.release_all"), what="room for a file")
 
 
-def test_one_user_leaves_half_of_the_disk(mount_limiting, disk, job_of):
+def test_one_user_can_use_at_most_half_of_the_disk(mount_limiting, disk, job_of):
     layers = disk("layers", 8192)
     mount = mount_limiting("", "--layers", layers)
     job, other = job_of(mount, "j", HOSTILE), job_of(mount, "k", VICTIM)

@@ -43,7 +43,7 @@ def assert_usable(mount, job_of):
         job.write("triton/mine", b"x")
         assert job("agent_limits.open_many", job.path("triton/mine"), 100) == (100, None)
         assert job("agent_limits.lock_ranges", job.path("triton/mine"), 10) == (10, None)
-        job("agent_limits.let_go")
+        job("agent_limits.release_all")
 
 
 @pytest.mark.parametrize("call", ["open", "opendir", "create", "remove", "lock", "control"])
@@ -67,7 +67,7 @@ def test_one_user_cannot_take_all_descriptors(small, job_of, call):
     assert open_now < 0.7 * FILES
     assert_usable(small, job_of)
     assert limit_of(small, "max_handles")["refused"] > 0
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     wait_until(lambda: limit_of(small, "max_handles")["highest"] < 40, what="the release of the handles")
     assert job("agent_limits.open_many", job.path("triton/f"), 100) == (100, None)
 
@@ -82,9 +82,9 @@ def test_the_configured_number_of_handles(mount_limiting, job_of):
     other = job_of(mount, "uid-20002", VICTIM)
     other.write("triton/f", b"x")
     assert other("agent_limits.open_many", other.path("triton/f"), 50) == (50, None)
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     wait_until(lambda: job("agent_limits.open_many", job.path("triton/f"), 40)[1] is None or
-               job("agent_limits.let_go"), what="the release of the handles")
+               job("agent_limits.release_all"), what="the release of the handles")
 
 
 def test_record_locks_of_one_user_are_limited(mount, job_of):
@@ -116,7 +116,7 @@ def test_one_user_cannot_take_all_leases(mount, job_of):
     other("os.makedirs", other.path("triton/victim"))
     assert not other.exists("triton/victim/__grp__kernel.json")
     assert "triton/victim/__grp__kernel.json" in (mount.path / ".cacheshim/flights").read_text()
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     wait_until(lambda: limit_of(mount, "max_leases")["used"] <= 1, what="the end of the leases")
 
 
@@ -155,7 +155,7 @@ def test_requests_of_one_user_are_limited(mount_limiting, job_of):
     wait = b'{"op":"job-wait","job":"j"}'
     assert job("agent_limits.request_many", control, wait, 30) == (20, "EAGAIN")
     assert job_of(mount, "k", VICTIM)("agent_limits.request_many", control, wait, 20) == (20, None)
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     wait_until(lambda: limit_of(mount, "max_requests")["highest"] == 20 and
                limit_of(mount, "max_requests")["used"] == 20, what="the end of the requests")
     assert job("agent_limits.request_many", control, wait, 30) == (20, "EAGAIN")
@@ -181,9 +181,9 @@ def test_names_that_a_user_holds_are_limited(mount_limiting, many_names, job_of)
     assert error == "ENFILE" and 300 <= taken <= 400
     assert other("agent_limits.open_each", [other.path(name) for name in many_names[:200]], os.O_PATH) == (200, None)
     assert limit_of(mount, "max_nodes")["refused"] > 0
-    job("agent_limits.let_go")
+    job("agent_limits.release_all")
     wait_until(lambda: job("agent_limits.open_each", paths[1000:1200], os.O_PATH)[1] is None or
-               job("agent_limits.let_go"), what="the release of the names")
+               job("agent_limits.release_all"), what="the release of the names")
 
 
 def test_the_kernel_forgets_names_of_a_user_near_the_limit(mount_limiting, many_names, job_of):

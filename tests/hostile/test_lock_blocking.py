@@ -30,7 +30,7 @@ def take(job, name):
     return fd
 
 
-def let_go(job, fd):
+def release_lock(job, fd):
     """Unlocks the file, then closes it. After close(2) alone, the daemon may keep the lock on the store's file for a
     short time."""
     job("fcntl.flock", fd, fcntl.LOCK_UN)
@@ -41,7 +41,7 @@ def assert_free(job, name):
     """Asserts that the job can lock the file immediately; unlocks it."""
     fd = job("os.open", job.path(name), os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    let_go(job, fd)
+    release_lock(job, fd)
 
 
 def test_no_file_of_the_run_directory_can_be_locked_by_strangers(mount, job_of, store, mount_store):
@@ -69,7 +69,7 @@ def test_the_mode_of_an_older_versions_run_directory_lock_is_corrected(mount, jo
 def test_strangers_cannot_lock_the_lock_files_of_publishers(mount_allowing, job_of, lock_name, way):
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
-    let_go(trusted, take(trusted, lock_name))
+    release_lock(trusted, take(trusted, lock_name))
     top = mount.run_directory() / "base" if way == "run" else mount.store
     assert stranger("agent_hostile.try_to_lock", str(top / lock_name)) == errno.EACCES
     assert_free(trusted, lock_name)
@@ -98,7 +98,7 @@ def test_publishers_exclude_each_other_beside_the_mount(mount_allowing, job_of,
     assert member.returncode == 1 and member.stderr == ""
     root = subprocess.run([str(word) for word in flock], check=False)
     assert root.returncode == 1
-    let_go(trusted, held)
+    release_lock(trusted, held)
     assert as_user(TRUSTED, flock).returncode == 0
     assert as_user(STRANGER, flock, extra_groups=[GROUP]).returncode == 0
     assert "Permission denied" in as_user(STRANGER, flock).stderr

@@ -41,7 +41,7 @@ def test_an_exchange_with_much_of_the_base_is_refused(job, name):
 
 
 @pytest.mark.parametrize("name", ["many", "large"])
-def test_mv_copies_it_instead(mount, job, name):
+def test_mv_copies_after_a_refused_rename(mount, job, name):
     moved = as_user(USER, ["mv", job.path(f"other/{name}"), job.path("other/new")], job="j")
     assert moved.returncode == 0, moved.stderr
     assert not job.exists(f"other/{name}") and mount.base(f"other/{name}").exists()

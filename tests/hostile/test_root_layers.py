@@ -70,7 +70,7 @@ def test_a_stranger_who_enters_a_job_that_root_uses(mount_allowing, job_of):
     assert not root.exists("triton/mine")
 
 
-def test_the_path_of_a_strangers_view(plant, job_of):
+def test_the_path_of_another_users_view(plant, job_of):
     mount, stranger = plant("ci-77")
     stranger("os.symlink", "/etc/passwd", stranger.path("triton/link"))
     for root in (job_of(mount, None, 0), job_of(mount, "ci-77", 0)):

@@ -73,7 +73,7 @@ def test_others_cannot_use_the_path_of_the_view(mount, squatted, job_of):
             other("os.stat", path)
 
 
-def test_the_library_says_so_in_one_line(mount, squatted, library, scratch):
+def test_the_library_reports_a_squatted_job_in_one_line(mount, squatted, library, scratch):
     copy = shutil.copy(library, scratch / "lib.so")
     env = {"LD_PRELOAD": str(copy), "CACHESHIM_MOUNT": str(mount.path)}
     script = f"mkdir {mount.path}/triton/KEY && echo x > {mount.path}/triton/KEY/x && cat {mount.path}/triton/KEY/x"
@@ -103,7 +103,7 @@ def test_the_library_leaves_the_view_when_another_user_has_come_first(mount, shi
     assert_own_view(owner, squatter)
 
 
-def test_run_says_so_and_uses_the_owners_job(mount, squatted, anybodys_program):
+def test_run_reports_a_squatted_job_and_uses_the_owners_job(mount, squatted, anybodys_program):
     script = f"echo x > {mount.path}/triton/loose && cat {mount.path}/triton/loose"
     ran = as_user(OWNER, [anybodys_program, "run", "--mount", mount.path, "--job", ID, "--", "/bin/sh", "-c", script])
     assert (ran.returncode, ran.stdout) == (0, "x\n"), ran.stderr
@@ -130,7 +130,7 @@ def test_the_job_commands_reach_the_owners_job(mount, squatted, job_of, anybodys
 # ---- shared jobs
 
 @pytest.mark.parametrize("uid", [OWNER, ROOT])
-def test_a_schedulers_variable_leads_nobody_into_a_strangers_shared_job(mount, job_of, anybodys_program, uid):
+def test_a_schedulers_variable_does_not_enter_a_strangers_shared_job(mount, job_of, anybodys_program, uid):
     as_user(SQUATTER, [anybodys_program, "job", "start", ID, "--shared-uids", "--mount", mount.path]).check_returncode()
     squatter = job_of(mount, ID, SQUATTER)
     squatter.write(KEY, b"of a stranger")

@@ -22,7 +22,7 @@ def mount_impatient(mount_store, store, scratch):
 
 
 def look(process, key):
-    return process("begin_and_look", process.path(key), NAME)
+    return process("create_and_look_up", process.path(key), NAME)
 
 
 @pytest.fixture

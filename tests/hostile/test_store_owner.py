@@ -30,7 +30,7 @@ def assert_refused(mount, *said):
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
-def test_a_directory_of_somebody_else(made, name):
+def test_a_directory_of_another_user(made, name):
     os.chown(made.store / name, STRANGER, STRANGER)
     assert_refused(made, f"'{name}'", f"uid {STRANGER}")
     os.chown(made.store / name, 0, 0)

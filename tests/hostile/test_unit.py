@@ -23,7 +23,7 @@ HIGHEST_EXPOSURE = 4.9
 RESTARTS = 6  # systemd's default allows five starts in ten seconds
 
 # The directives of systemd.exec(5) that, in at least one version of systemd, give the service its own mount namespace.
-OF_A_MOUNT_NAMESPACE = """
+MOUNT_NAMESPACE_DIRECTIVES = """
     BindPaths BindReadOnlyPaths DynamicUser ExecPaths ExtensionDirectories ExtensionImages InaccessiblePaths
     IPCNamespacePath LogNamespace MountAPIVFS MountFlags MountImages NetworkNamespacePath NoExecPaths PrivateDevices
     PrivateIPC PrivateMounts PrivateNetwork PrivatePIDs PrivateTmp PrivateUsers ProcSubset ProtectControlGroups
@@ -41,7 +41,7 @@ printf '{"child_paths": {"k.cubin": "%s/triton/KEY/k.cubin"}}' "$0" > "$0/triton
 
 
 def test_the_unit_has_no_directive_of_a_mount_namespace():
-    assert not set(OF_A_MOUNT_NAMESPACE) & directives().keys()
+    assert not set(MOUNT_NAMESPACE_DIRECTIVES) & directives().keys()
 
 
 def test_the_unit_has_each_restriction():

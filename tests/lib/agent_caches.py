@@ -61,7 +61,7 @@ def triton_put_groups(top, keys, builder):
     return wrong
 
 
-def begin_and_look(entry, name):
+def create_and_look_up(entry, name):
     """Creates an entry's directory, as kernel caches do, and returns whether it contains the file."""
     os.makedirs(entry, exist_ok=True)
     return os.path.exists(os.path.join(entry, name))
@@ -72,7 +72,7 @@ def build_missing(top, keys, seed):
     built = []
     for key in random.Random(seed).sample(keys, len(keys)):
         entry = os.path.join(top, key)
-        if begin_and_look(entry, "stub.so"):
+        if create_and_look_up(entry, "stub.so"):
             assert read_file(os.path.join(entry, "stub.so")) == key.encode()
             continue
         built.append(key)
@@ -81,25 +81,25 @@ def build_missing(top, keys, seed):
 
 
 def look_in_child(entry, name):
-    """Returns the result of begin_and_look() in a forked child."""
+    """Returns the result of create_and_look_up() in a forked child."""
     child = os.fork()
     if child == 0:
-        os._exit(begin_and_look(entry, name))
+        os._exit(create_and_look_up(entry, name))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def look_until_signalled(entry, name):
-    """Calls begin_and_look() with a handler for SIGUSR1; returns (found, how often the handler ran)."""
+    """Calls create_and_look_up() with a handler for SIGUSR1; returns (found, how often the handler ran)."""
     calls = []
     signal.signal(signal.SIGUSR1, lambda *_: calls.append(1))
-    there = begin_and_look(entry, name)
+    there = create_and_look_up(entry, name)
     time.sleep(0)  # a pending signal's handler runs here at the latest
     return there, len(calls)
 
 
-def look_again_and_again(entry, name, seconds):
+def poll_until_found(entry, name, seconds):
     deadline = time.monotonic() + seconds
-    while not begin_and_look(entry, name):
+    while not create_and_look_up(entry, name):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)

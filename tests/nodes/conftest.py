@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import shutil
+import subprocess
 
 import lab
 import mounts
@@ -28,7 +29,16 @@ def nodes_lab(all_scratch):
 
 @pytest.fixture
 def two_nodes(nodes_lab):
-    return nodes_lab.nodes
+    """The nodes. If one does not answer after the test, prints its console and boots it again for the next test."""
+    yield nodes_lab.nodes
+    for node in nodes_lab.nodes:
+        try:
+            node.run("true", timeout=20, check=True)
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            print(f"{node.name} does not answer ({error}); its console:", node.console()[-8000:], sep="\n")
+            node.kill()
+            node.boot()
+            node.wait_until_booted()
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ void ask_access(const char* path) {
   }
 }
 
-void ask_file_system(const char* path) {
+void probe_file_system(const char* path) {
   struct statfs plain;
   struct statfs64 large;
   struct statvfs plain_v;
@@ -58,7 +58,7 @@ void run_stat_calls() {
   for (const char* name : {"stat", "stat-link", "dangling", "missing", "stat/x", "."}) {
     stat_path(at(name).c_str());
     ask_access(at(name).c_str());
-    ask_file_system(at(name).c_str());
+    probe_file_system(at(name).c_str());
   }
   stat_path(nullptr);
   stat_path("");

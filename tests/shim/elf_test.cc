@@ -57,7 +57,7 @@ const std::map<std::string, std::string>& left_to_libc() {
 
 // All functions by which a program may access a file. Collected from the symbols that CPython, libtorch, libtriton,
 // ptxas, uv, git and GNU's compilers import, and from other libraries that interpose libc's functions.
-constexpr const char* kDoors =
+constexpr const char* kFileFunctions =
     "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 openat2 "
     "creat creat64 fopen fopen64 freopen freopen64 "
     "mkstemp mkostemp mkstemps mkostemps mkstemp64 mkostemp64 mkstemps64 mkostemps64 mkdtemp mktemp "
@@ -154,7 +154,7 @@ TEST(ShimLibrary, LoadsOnOldSystems) {
 
 TEST(ShimLibrary, CoversEveryEntryPoint) {
   const std::set<std::string> libc_exports = libc().exports();
-  std::istringstream names(kDoors);
+  std::istringstream names(kFileFunctions);
   std::string name;
   std::size_t count = 0;
   while (names >> name) {

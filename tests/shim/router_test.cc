@@ -150,21 +150,21 @@ TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
 
 TEST_F(RouterTest, TranslatesNamesOfTheOwnViewBack) {
   start("j7");
-  const auto given_back = [&](const std::string& path, std::size_t route,
-                              Router::SameDirectory same = never_same) {
+  const auto path_spelling = [&](const std::string& path, std::size_t route,
+                                 Router::SameDirectory same = never_same) {
     const Router::Place place = router_->find_place(path.c_str(), same);
     return place.name.empty() ? path
                               : std::string(router_->restore(path.c_str(), place, route, buffer_));
   };
-  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/triton/K/x", 0), "/home/u/.triton/cache/K/x");
-  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/triton", 0), "/home/u/.triton/cache");
-  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/triton/K/x", kNoRoute), "/ci-cache/triton/K/x");
-  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/pip/x", 0), "/ci-cache/pip/x");
-  EXPECT_EQ(given_back("/ci-cache/.jobs/j7@1000/pip/x", 0, always_same), "/ci-cache/pip/x");
+  EXPECT_EQ(path_spelling("/ci-cache/.jobs/j7/triton/K/x", 0), "/home/u/.triton/cache/K/x");
+  EXPECT_EQ(path_spelling("/ci-cache/.jobs/j7/triton", 0), "/home/u/.triton/cache");
+  EXPECT_EQ(path_spelling("/ci-cache/.jobs/j7/triton/K/x", kNoRoute), "/ci-cache/triton/K/x");
+  EXPECT_EQ(path_spelling("/ci-cache/.jobs/j7/pip/x", 0), "/ci-cache/pip/x");
+  EXPECT_EQ(path_spelling("/ci-cache/.jobs/j7@1000/pip/x", 0, always_same), "/ci-cache/pip/x");
   for (const char* path :
        {"/ci-cache/.jobs/j7@1000/pip/x", "/ci-cache/.jobs/j8/triton", "/ci-cache/.jobs/j7",
         "/ci-cache", "/ci-cache/.cacheshim/stats", "/home/u/x", "(unreachable)/x"}) {
-    EXPECT_EQ(given_back(path, 0), path);
+    EXPECT_EQ(path_spelling(path, 0), path);
   }
 }
 

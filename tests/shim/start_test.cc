@@ -350,7 +350,7 @@ TEST_F(ShimRoutes, OfAHungMountAreWaitedForAtMostThreeSeconds) {
                            "': the daemon does not answer; running with the built-in routes\n");
 }
 
-TEST_F(ShimRoutes, TakeTheUsersOwnOnes) {
+TEST_F(ShimRoutes, RoutesIncludeTheUsersRoutes) {
   stage_.environment["CACHESHIM_ROUTES"] = stage_.path("mine") + "=triton";
   EXPECT_EQ(stage_.run_shell("echo x > " + stage_.path("mine") + "/f").status, 0);
   EXPECT_TRUE(exists(stage_.view() + "/f"));

@@ -112,7 +112,7 @@ class Figures(unittest.TestCase):
             ("hit", 1, "fuse-overlayfs"): Cell(failure="cannot"),
         })
         self.assertEqual(summary.best_peer("hit", 1), "mergerfs")
-        self.assertEqual(summary.thriftiest_peer("hit", 1), "unionfs-fuse")
+        self.assertEqual(summary.peer_with_least_cpu("hit", 1), "unionfs-fuse")
         self.assertEqual(summary.ratio("hit", 1, OURS, "unionfs-fuse", cpu), 2)
 
     def test_a_cell_is_noisy_when_half_of_it_was_disturbed(self) -> None:

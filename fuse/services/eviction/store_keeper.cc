@@ -85,7 +85,7 @@ Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
   CACHESHIM_TRY(lock, store_.try_lock_base());
   EvictionReport report = plan_eviction(store_, entries_, options_.limits);
   if (dry_run) return report;
-  invalidator_.gone_and_wait(carry_out(store_, report));
+  invalidator_.gone_and_wait(evict_units(store_, report));
   bool is_urgent = false;
   for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
   sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds, sweeping());

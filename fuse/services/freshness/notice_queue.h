@@ -70,8 +70,7 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
   // Once the queue has sent no invalidation for this long, check() need not be called.
   static constexpr auto kQuiet = std::chrono::seconds(10);
-  // The longest time that stop() waits for one invalidation, and then for the threads of late
-  // users.
+  // stop() waits at most this long for one invalidation, and then at most this long for the threads of late users.
   static constexpr auto kPatience = std::chrono::milliseconds(100);
 
   NoticeQueue(std::shared_ptr<const NoticeWriter> writer, std::shared_ptr<LateOwners> late,

@@ -20,11 +20,11 @@ constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 
 void JobBatons::start(EventLoop& loop, std::function<void(const Baton&)> reap) {
   batons_ = std::make_unique<Batons>(loop, std::move(reap));
-  watch_left_ones();
+  watch_recorded_batons();
 }
 
 bool JobBatons::is_baton(const std::string& path) const {
-  return row_of(entries_.class_of(path)).is_held_by_existing;
+  return row_of(entries_.class_of(path)).locks_by_existence;
 }
 
 void JobBatons::forget(const Job& job, const std::string& path) { batons_->removed(&job, path); }
@@ -47,12 +47,12 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
     }
     batons_->watch({job.shared_from_this(), *path, handle.device, handle.inode}, maker);
   }
-  if (unrecorded) record_anew(job, *unrecorded);
+  if (unrecorded) record_again(job, *unrecorded);
 }
 
 // Rewrites the file of records without the records of batons that no longer exist. Adds `record`, unless the job has so
 // many batons that their records would soon fill the file again.
-void JobBatons::record_anew(Job& job, const BatonRecord& record) {
+void JobBatons::record_again(Job& job, const BatonRecord& record) {
   const WriterLock lock(job.overlay.mutex());  // other threads append with the lock held shared
   const auto text = job.layer ? job.layer->read(kBatonRecordsFile) : Errno(ENOENT);
   if (!text) return;
@@ -67,7 +67,7 @@ void JobBatons::record_anew(Job& job, const BatonRecord& record) {
 }
 
 // Watches the batons that dead daemons have recorded in the layers that this daemon has taken over.
-void JobBatons::watch_left_ones() {
+void JobBatons::watch_recorded_batons() {
   for (const auto& job : jobs_.all()) {
     const ReaderLock lock(job->overlay.mutex());
     const auto text = job->layer ? job->layer->read(kBatonRecordsFile) : Errno(ENOENT);

@@ -38,8 +38,8 @@ class JobBatons {
   bool is_baton(const std::string& path) const;
 
  private:
-  void watch_left_ones();
-  void record_anew(Job& job, const BatonRecord& record);
+  void watch_recorded_batons();
+  void record_again(Job& job, const BatonRecord& record);
 
   const EntryMap& entries_;
   const NodeTable& nodes_;

@@ -49,7 +49,7 @@ Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) 
   }
   if (request.type != F_UNLCK) owner.process = request.process;
   owner.shown_inode = request.shown_inode;
-  owner.tells_close = request.tells_close;
+  owner.reports_close = request.reports_close;
   owner.closed_at = {};
   return &owner;
 }
@@ -105,7 +105,7 @@ LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
 void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) const {
   owner.descriptors.clear();
   owner.ends_with_one = false;
-  if (!request.is_record || !request.others_close_unseen) return;
+  if (!request.is_record || !request.has_silent_handles) return;
   const LockCallArguments call = system_.arguments(request.thread);
   owner.ends_with_one = call.kind == LockCallKind::kOfProcess;
   if (owner.ends_with_one) {
@@ -113,13 +113,13 @@ void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) cons
   }
 }
 
-// Whether the process has closed one of `owner.descriptors`. Each call checks at most kMostLooks of them, and continues
+// Whether the process has closed one of `owner.descriptors`. Each call checks at most kMostChecks of them, and continues
 // where the previous call stopped, so repeated calls find a closed descriptor.
 bool LockOwners::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
-  for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
-    owner.next_look = (owner.next_look + 1) % count;
-    if (!system_.has_descriptor(owner.process, owner.descriptors[owner.next_look])) return true;
+  for (std::size_t looks = 0; looks < std::min(count, kMostChecks); ++looks) {
+    owner.next_check = (owner.next_check + 1) % count;
+    if (!system_.has_descriptor(owner.process, owner.descriptors[owner.next_check])) return true;
   }
   return false;
 }
@@ -128,7 +128,7 @@ bool LockOwners::has_closed_one(const Owner& owner) const {
 // still has the file open.
 bool LockOwners::has_lost_locks(const Owner& owner) const {
   if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
-  return !owner.tells_close && system_.has_ended(owner.process);
+  return !owner.reports_close && system_.has_ended(owner.process);
 }
 
 bool LockOwners::refresh(const LockRequest& request) {
@@ -170,7 +170,7 @@ bool LockOwners::is_held_against(const LockRequest& request) const {
 
 // Call only after drop_stale() has found that the owner still has its record locks.
 bool LockOwners::may_leave_soon(const Owner& owner) const {
-  if (owner.tells_close) return system_.now() - owner.closed_at < kLeavingFor;
+  if (owner.reports_close) return system_.now() - owner.closed_at < kLeavingFor;
   const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
   return !is_known && system_.is_releasing();
 }
@@ -184,10 +184,10 @@ bool LockOwners::may_be_free_soon(const LockRequest& request) const {
 
 // No event reports when a process outside the mount releases its lock, or a process of the mount for which the kernel
 // does not report every close.
-bool LockOwners::may_end_unseen(const LockRequest& request) const {
+bool LockOwners::may_end_unreported(const LockRequest& request) const {
   const auto ends_unseen = [&](const auto& known) {
     const auto& [key, owner] = known;
-    return (!owner.tells_close || owner.ends_with_one) && is_in_the_way(request, key, owner);
+    return (!owner.reports_close || owner.ends_with_one) && is_in_the_way(request, key, owner);
   };
   if (request.is_record && std::any_of(owners_.begin(), owners_.end(), ends_unseen)) return true;
   return is_shared_ && !is_held_against(request);
@@ -275,7 +275,7 @@ bool LockOwners::is_held_by(pid_t process) const {
   });
 }
 
-bool LockOwners::gives_up_exclusive(const LockRequest& unlock) const {
+bool LockOwners::releases_exclusive(const LockRequest& unlock) const {
   const auto owner = owners_.find(key_of(unlock));
   return owner != owners_.end() && owner->second.held.has_exclusive_within(range_of(unlock).bytes);
 }

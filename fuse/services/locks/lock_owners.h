@@ -27,12 +27,12 @@ namespace cacheshim {
 // descriptor releases the owner's locks.
 //
 // Processes poll for locks, so the daemon must refuse a request quickly even if the holder has many descriptors. Each
-// check of a holder therefore examines at most kMostLooks descriptors in /proc.
+// check of a holder therefore examines at most kMostChecks descriptors in /proc.
 //
 // Not thread-safe.
 class LockOwners {
  public:
-  static constexpr std::size_t kMostLooks = 8;
+  static constexpr std::size_t kMostChecks = 8;
 
   // `file`: any descriptor of the file. `is_shared`: whether processes other than this daemon may lock the file.
   // `system` must outlive the object.
@@ -69,13 +69,13 @@ class LockOwners {
   // Whether `process` has an exclusive lock.
   bool is_held_by(pid_t process) const;
   // Whether `unlock` completely releases an exclusive lock of its owner.
-  bool gives_up_exclusive(const LockRequest& unlock) const;
+  bool releases_exclusive(const LockRequest& unlock) const;
   // Adds the owners whose record locks conflict with the request.
   void add_blockers(const LockRequest& request, std::set<std::uint64_t>& blockers) const;
   // Whether the request conflicts with locks of known owners, and all these owners may be about to release them.
   bool may_be_free_soon(const LockRequest& request) const;
   // Whether the conflicting locks may be released without an event.
-  bool may_end_unseen(const LockRequest& request) const;
+  bool may_end_unreported(const LockRequest& request) const;
 
  private:
   struct Owner {
@@ -83,7 +83,7 @@ class LockOwners {
     pid_t process = 0;
     std::uint64_t shown_inode = 0;
     std::vector<std::uint64_t> handles;
-    bool tells_close = false;
+    bool reports_close = false;
     LockSystem::Clock::time_point closed_at{};
     LockRanges held;
     Charge held_charge;
@@ -95,7 +95,7 @@ class LockOwners {
     // at that time. Once the process has closed one of them, it has lost the locks.
     std::vector<OpenDescriptor> descriptors;
     bool ends_with_one = false;
-    mutable std::size_t next_look = 0;  // an index in `descriptors`
+    mutable std::size_t next_check = 0;  // an index in `descriptors`
   };
   using OwnerKey = std::pair<bool, std::uint64_t>;  // is_record and owner of the LockRequest
   using Owners = std::map<OwnerKey, Owner>;

@@ -45,7 +45,7 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   return EAGAIN;
 }
 
-void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call,
+void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockReply> call,
                            std::uint64_t ticket, Charge charge) {
   std::optional<Clock::time_point> until;
   if (!request.waits) until = system_.now() + kGrace;
@@ -159,7 +159,7 @@ bool LockQueue::needs_poll() const {
     const bool is_behind = !waiter.request.is_record && first_seen;
     first_seen |= !waiter.request.is_record;
     if (is_behind) return false;
-    return owners.may_end_unseen(waiter.request);
+    return owners.may_end_unreported(waiter.request);
   });
 }
 

@@ -37,7 +37,7 @@ class LockQueue {
   using Clock = LockSystem::Clock;
   static constexpr std::chrono::milliseconds kGrace{3};
   // Requests to answer once `mutex` is released.
-  using Answers = std::vector<std::pair<std::unique_ptr<LockCall>, int>>;
+  using Answers = std::vector<std::pair<std::unique_ptr<LockReply>, int>>;
 
   // The arguments are those of LockOwners.
   LockQueue(UniqueFd file, bool is_shared, const LockSystem& system)
@@ -54,7 +54,7 @@ class LockQueue {
   // value for the reply.
   int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
   // `charge` pays for the wait.
-  void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket,
+  void add_waiter(const LockRequest& request, std::unique_ptr<LockReply> call, std::uint64_t ticket,
                   Charge charge) REQUIRES(mutex);
   // Sets `lock` to a lock that conflicts with a record lock request; `lock.l_type` is F_UNLCK if
   // there is none.
@@ -87,7 +87,7 @@ class LockQueue {
  private:
   struct Waiter {
     LockRequest request;
-    std::unique_ptr<LockCall> call;
+    std::unique_ptr<LockReply> call;
     std::uint64_t ticket;
     std::optional<Clock::time_point> until;  // the deadline of a request that waits only for kGrace
     Charge charge;

@@ -20,19 +20,20 @@ struct LockRequest {
   off_t start = 0;           // in bytes; for record locks only
   off_t length = 0;          // as `start`; 0: to the end of the file, however far the file grows
   bool waits = false;
-  bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
+  bool reports_close =
+      false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
   // Whether the file has another open handle for which the kernel does not report closes
   // (LockOwners::Owner::descriptors).
-  bool others_close_unseen = false;
+  bool has_silent_handles = false;
   pid_t thread = 0;               // the thread of `process` that is blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it for the caller's descriptors
   UserAccount* account = nullptr;  // the caller's account, which is charged; null: no account is charged
 };
 
 // A lock request to answer. It is answered once, perhaps on a thread other than the one that made the request.
-class LockCall {
+class LockReply {
  public:
-  virtual ~LockCall() = default;
+  virtual ~LockReply() = default;
   // Called before the request starts to wait. The mutex of the file's queue is held, so no other thread can answer the
   // request during this call. Report an interrupt with LockTable::interrupt(ticket), during this call or later.
   virtual void wait(std::uint64_t ticket) = 0;

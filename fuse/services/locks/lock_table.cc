@@ -129,7 +129,7 @@ void LockTable::call_loop() {
 }
 
 void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest& request,
-                     std::unique_ptr<LockCall> call) {
+                     std::unique_ptr<LockReply> call) {
   LockQueue::Answers answers;
   if (request.type == F_UNLCK && find_queue(id) == nullptr) return call->answer(0);
   for (;;) {
@@ -159,10 +159,10 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
 
 // Adds the waiting request. Returns its ticket.
 std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& request,
-                                    std::unique_ptr<LockCall> call, Charge charge) {
+                                    std::unique_ptr<LockReply> call, Charge charge) {
   counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t ticket = next_ticket_++;
-  LockCall& waiting = *call;
+  LockReply& waiting = *call;
   queue->add_waiter(request, std::move(call), ticket, std::move(charge));
   {
     const MutexLock lock(waiting_mutex_);
@@ -237,11 +237,11 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   give(answers);
 }
 
-bool LockTable::gives_up_exclusive(const LockFileId& id, const LockRequest& unlock) {
+bool LockTable::releases_exclusive(const LockFileId& id, const LockRequest& unlock) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
   const MutexLock lock(queue->mutex);
-  return queue->owners.gives_up_exclusive(unlock);
+  return queue->owners.releases_exclusive(unlock);
 }
 
 bool LockTable::is_held_by(const LockFileId& id, pid_t process) {

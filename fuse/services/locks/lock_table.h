@@ -49,13 +49,13 @@ class LockTable {
   // of a shared file does not support locks (the first attempt fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock
   // excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
-            std::unique_ptr<LockCall> call);
+            std::unique_ptr<LockReply> call);
   // Call when a rename or link has made a job's own file (`from`) the lock file `to`, which no process has locked yet.
   // Moves the locks and waiting requests of `from` to `to`. From then on, requests with either id use the same queue,
   // until the queue has no owner and no waiting request. If `open` fails, the locks stay on the old file.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether `unlock` completely releases an exclusive lock of its owner on the file.
-  bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
+  bool releases_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
   // is_wanted(): whether a process has a lock on the file or waits for one. is_in_use(): whether
@@ -68,7 +68,7 @@ class LockTable {
   // Call for FLUSH and RELEASE of a handle.
   void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
   void released(const LockFileId& id, std::uint64_t handle);
-  // Makes the loop answer a waiting request with EINTR. May be called from LockCall::wait(), and
+  // Makes the loop answer a waiting request with EINTR. May be called from LockReply::wait(), and
   // with locks held.
   void interrupt(std::uint64_t ticket);
 
@@ -114,8 +114,7 @@ class LockTable {
   bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);
   void call_loop() EXCLUDES(waiting_mutex_);
   std::uint64_t add_waiter(const Queue& queue, const LockRequest& request,
-                           std::unique_ptr<LockCall> call, Charge charge)
-      REQUIRES(queue->mutex);
+                           std::unique_ptr<LockReply> call, Charge charge) REQUIRES(queue->mutex);
   EventLoop::Clock::time_point tend() EXCLUDES(waiting_mutex_);
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
 

@@ -12,7 +12,7 @@ namespace cacheshim {
 namespace {
 
 // For unlock requests that the daemon itself makes: ignores the answer.
-class NoCall final : public LockCall {
+class NoCall final : public LockReply {
   void wait(std::uint64_t) override {}
   void answer(int) override {}
 };
@@ -29,10 +29,10 @@ Result<NamedLocks::Lock> make_lock(std::string path, UniqueFd object) {
 
 }  // namespace
 
-class NamedLocks::Call final : public LockCall {
+class NamedLocks::Call final : public LockReply {
  public:
   Call(NamedLocks& locks, FileHandle& handle, Lock lock, const LockRequest& request,
-       std::unique_ptr<LockCall> call, int attempts)
+       std::unique_ptr<LockReply> call, int attempts)
       : locks_(locks),
         handle_(handle),
         lock_(std::move(lock)),
@@ -45,7 +45,7 @@ class NamedLocks::Call final : public LockCall {
   void answer(int error) override {
     const bool is_granted = error == 0 && request_.type != F_UNLCK;
     if (!is_granted || locks_.is_current(*lock_)) return call_->answer(error);
-    locks_.granted_in_vain(handle_, lock_, request_, std::move(call_), attempts_);
+    locks_.granted_on_stale_file(handle_, lock_, request_, std::move(call_), attempts_);
   }
 
  private:
@@ -53,7 +53,7 @@ class NamedLocks::Call final : public LockCall {
   FileHandle& handle_;
   const Lock lock_;
   const LockRequest request_;
-  std::unique_ptr<LockCall> call_;
+  std::unique_ptr<LockReply> call_;
   const int attempts_;
 };
 
@@ -115,7 +115,7 @@ void NamedLocks::unlock(const NamedLock& lock, LockRequest request) {
 }
 
 void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockRequest& request,
-                            std::unique_ptr<LockCall> call, int attempts) {
+                            std::unique_ptr<LockReply> call, int attempts) {
   if (request.type == F_UNLCK) {
     for (const Lock& each : all_of(handle)) {
       if (each != lock) unlock(*each, request);
@@ -128,8 +128,9 @@ void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockRequest& re
       std::make_unique<Call>(*this, handle, std::move(lock), request, std::move(call), attempts));
 }
 
-void NamedLocks::granted_in_vain(FileHandle& handle, const Lock& lock, const LockRequest& request,
-                                 std::unique_ptr<LockCall> call, int attempts) {
+void NamedLocks::granted_on_stale_file(FileHandle& handle, const Lock& lock,
+                                       const LockRequest& request, std::unique_ptr<LockReply> call,
+                                       int attempts) {
   unlock(*lock, request);
   if (attempts == 0) return call->answer(request.waits ? ENOLCK : EAGAIN);
   auto next = replace(handle, lock);

@@ -58,7 +58,7 @@ class NamedLocks {
 
   // As LockTable::lock(). The handle must stay until `call` is answered.
   void lock(FileHandle& handle, Lock lock, const LockRequest& request,
-            std::unique_ptr<LockCall> call) {
+            std::unique_ptr<LockReply> call) {
     lock_again(handle, std::move(lock), request, std::move(call), kMostAttempts);
   }
   // As LockTable::find().
@@ -77,9 +77,9 @@ class NamedLocks {
   };
 
   void lock_again(FileHandle& handle, Lock lock, const LockRequest& request,
-                  std::unique_ptr<LockCall> call, int attempts);
-  void granted_in_vain(FileHandle& handle, const Lock& lock, const LockRequest& request,
-                       std::unique_ptr<LockCall> call, int attempts);
+                  std::unique_ptr<LockReply> call, int attempts);
+  void granted_on_stale_file(FileHandle& handle, const Lock& lock, const LockRequest& request,
+                             std::unique_ptr<LockReply> call, int attempts);
   bool is_current(const NamedLock& lock) const;
   Result<Lock> replace(const FileHandle& handle, const Lock& stale);
   std::vector<Lock> all_of(const FileHandle& handle);

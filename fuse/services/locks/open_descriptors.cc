@@ -112,9 +112,9 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
 
 // Tries several times: if the thread has sent the request but is not asleep yet, /proc shows only "running".
 LockCallArguments lock_call_arguments(pid_t thread) {
-  constexpr int kMostLooks = 20;
+  constexpr int kMostChecks = 20;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};
-  for (int looks = 0; thread > 0 && looks < kMostLooks; ++looks) {
+  for (int looks = 0; thread > 0 && looks < kMostChecks; ++looks) {
     const auto text =
         read_proc(thread, "syscall");  // the call's number and arguments: "72 0x3 0x7 …"
     if (!text) return {};

@@ -15,8 +15,8 @@ bool BuilderExclusion::may_build_for_all(const LeaseRequest& request) const {
 
 bool BuilderExclusion::applies_to(const LeaseKey& key, const Lease& lease) const {
   if (users_.empty() || key.second != nullptr) return false;
-  if (lease.is_others) return applies_elsewhere(key.first);
-  return lease.leader && users_.has(lease.uid, options_.now());
+  if (lease.is_held_by_other_daemon) return applies_elsewhere(key.first);
+  return lease.builder && users_.has(lease.uid, options_.now());
 }
 
 bool BuilderExclusion::applies_elsewhere(const std::string& path) const {
@@ -28,9 +28,9 @@ bool BuilderExclusion::applies_elsewhere(const std::string& path) const {
 // If another daemon has granted the lease, it may have done so after the waits began. So charges the builder's user
 // only for the time since the builder got the lease.
 void BuilderExclusion::charge(const LeaseKey& key, Lease& lease) {
-  if (key.second != nullptr || (lease.job == nullptr && !lease.is_others)) return;
+  if (key.second != nullptr || (lease.job == nullptr && !lease.is_held_by_other_daemon)) return;
   auto longest = FlightTime::duration::max();
-  if (lease.is_others) {
+  if (lease.is_held_by_other_daemon) {
     const auto builder = options_.leases.builder_of(key.first);
     if (!builder) return;
     lease.uid = builder->uid;

@@ -21,7 +21,7 @@ constexpr milliseconds kBuilderTick(100);
 milliseconds FlightTender::time_to_next_check() const {
   const MutexLock lock(table_.mutex);
   for (const auto& [key, lease] : table_.leases) {
-    if (lease.waits.empty() && !(lease.is_entry && lease.leader)) continue;
+    if (lease.waits.empty() && !(lease.is_entry && lease.builder)) continue;
     return kTick;
   }
   return milliseconds(-1);
@@ -39,7 +39,7 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
     }
     end_late_waits();
     replace_excluded_builders();
-    try_others_leases();
+    try_leases_of_other_daemons();
     answers = table_.take_answers();
   }
   give(answers);
@@ -63,9 +63,9 @@ void FlightTender::end_late_waits() {
       }
       if (is_late || (*at)->is_interrupted()) table_.release(lease, at, true);
     }
-    const bool has_leader = !lease.waits.empty() && lease.leader;
-    if (has_leader && options_.is_stopped(*lease.leader) && !table_.is_settling(lease)) {
-      lease.builders.push_back(*lease.leader);
+    const bool has_leader = !lease.waits.empty() && lease.builder;
+    if (has_leader && options_.is_stopped(*lease.builder) && !table_.is_settling(lease)) {
+      lease.builders.push_back(*lease.builder);
       table_.hand_over(found);
     }
   }
@@ -78,21 +78,21 @@ void FlightTender::replace_excluded_builders() {
     const auto found = it++;
     Lease& lease = found->second;
     if (!table_.exclusion.applies_to(found->first, lease)) continue;
-    if (lease.leader) lease.builders.push_back(*lease.leader);
-    lease.is_others = false;
+    if (lease.builder) lease.builders.push_back(*lease.builder);
+    lease.is_held_by_other_daemon = false;
     table_.hand_over(found);
   }
 }
 
 // Tries to take the leases that other daemons hold. If another daemon has released a lease, the name may exist, so
 // check_names() checks for it before another process becomes the builder.
-void FlightTender::try_others_leases() {
+void FlightTender::try_leases_of_other_daemons() {
   for (auto& [key, lease] : table_.leases) {
-    if (!lease.is_others) continue;
+    if (!lease.is_held_by_other_daemon) continue;
     auto file = options_.leases.try_take(key.first);
     if (!file) continue;
     lease.file = *std::move(file);
-    lease.is_others = false;
+    lease.is_held_by_other_daemon = false;
     lease.is_to_be_checked = true;
   }
 }
@@ -145,9 +145,9 @@ void FlightTender::settle(const LeaseFinding& finding) {
     return;
   }
   if (finding.finished.contains(lease.job)) lease.is_finished = false;
-  const bool has_no_leader = lease.leader ? lease.has_exited : !lease.is_others;
+  const bool has_no_leader = lease.builder ? lease.has_exited : !lease.is_held_by_other_daemon;
   const bool is_free = has_no_leader && !table_.is_settling(lease);
-  if (is_free || finding.is_leader_done(lease)) table_.hand_over(found);
+  if (is_free || finding.is_builder_done(lease)) table_.hand_over(found);
 }
 
 std::vector<FlightTender::Watched> FlightTender::take_watched() {
@@ -155,9 +155,9 @@ std::vector<FlightTender::Watched> FlightTender::take_watched() {
   const auto now = options_.now();
   const MutexLock lock(table_.mutex);
   for (auto& [key, lease] : table_.leases) {
-    if (!lease.is_entry || !lease.leader || now < lease.next_check) continue;
+    if (!lease.is_entry || !lease.builder || now < lease.next_check) continue;
     lease.next_check = now + kBuilderTick;
-    all.push_back({key, lease.serial, lease.leader->pid, lease.thread});
+    all.push_back({key, lease.serial, lease.builder->pid, lease.thread});
   }
   return all;
 }
@@ -166,7 +166,7 @@ std::vector<FlightTender::Watched> FlightTender::take_watched() {
 // has had the lease for `timeout` and no process waits for the entry.
 bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) const {
   if (work.has_ended) return true;
-  if (waits_for_any(table_.leases, *lease.leader)) lease.activity.forget();
+  if (waits_for_any(table_.leases, *lease.builder)) lease.activity.forget();
   const auto now = options_.now();
   return lease.activity.note(now, work) ||
          (lease.waits.empty() && now - lease.since >= options_.timeout);
@@ -184,7 +184,7 @@ void FlightTender::check_builders() {
       const auto found = table_.leases.find(watched.key);
       if (found == table_.leases.end() || !watched.work) continue;
       Lease& lease = found->second;
-      if (lease.serial != watched.serial || !lease.leader || table_.is_settling(lease)) continue;
+      if (lease.serial != watched.serial || !lease.builder || table_.is_settling(lease)) continue;
       if (!has_stopped_building(lease, *watched.work)) continue;
       lease.waits.empty() ? table_.erase(found) : table_.fail(found);
     }

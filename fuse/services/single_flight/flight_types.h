@@ -67,9 +67,9 @@ enum class BuildStep {
 struct FlightDescription {
   std::string path;
   std::string job;  // empty: the lease is for all jobs
-  pid_t leader;     // the builder; 0: none, or another daemon has granted the lease
+  pid_t builder;    // the builder; 0: none, or another daemon has granted the lease
   std::size_t waiting;
-  std::string leader_job;  // empty if `leader` is 0
+  std::string builder_job;  // empty if `builder` is 0
   std::vector<std::string> waiting_jobs;
 };
 

@@ -114,12 +114,12 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   const auto added = table_.add({request.path, is_for_all ? nullptr : request.job.get()}, request,
                                 *std::move(payment));
   Lease& lease = added->second;
-  lease.is_others = !file;
-  if (lease.is_others) return wait_for(added, request);
+  lease.is_held_by_other_daemon = !file;
+  if (lease.is_held_by_other_daemon) return wait_for(added, request);
   lease.file = *std::move(file);
-  table_.lead(added, request, std::move(pidfd));
+  table_.make_builder(added, request, std::move(pidfd));
   lease.lookups_of_wait = 0;  // the process has not waited for the lease
-  return {Advice::kLead, 0};
+  return {Advice::kBuildWithLease, 0};
 }
 
 void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
@@ -156,7 +156,7 @@ void Flights::fail_others_of(const LeaseRequest& request) {
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
     const auto found = it++;
     const Lease& lease = found->second;
-    if (!lease.is_led_by_thread_of(request)) continue;
+    if (!lease.is_built_by_thread_of(request)) continue;
     const bool is_other = lease.rule == request.rule && lease.entry != request.entry;
     if (is_other && !table_.is_settling(lease)) table_.fail(found);
   }
@@ -177,7 +177,7 @@ void Flights::give_up(const LeaseRequest& request) {
   {
     const MutexLock lock(table_.mutex);
     const auto found = table_.find(request);
-    if (found != table_.leases.end() && found->second.leader == request.process())
+    if (found != table_.leases.end() && found->second.builder == request.process())
       table_.erase(found);
     answers = table_.take_answers();
   }
@@ -193,7 +193,7 @@ void Flights::note_step(const Job& job, const std::string& entry, BuildStep step
       const auto found = it++;
       if (!found->first.first.starts_with(below)) break;
       Lease& lease = found->second;
-      if (lease.job.get() != &job || !lease.leader) continue;
+      if (lease.job.get() != &job || !lease.builder) continue;
       lease.has_begun = true;
       lease.has_part |= step == BuildStep::kPart;
       if (step == BuildStep::kCleared && !lease.has_part) table_.fail(found);
@@ -257,9 +257,9 @@ std::vector<FlightDescription> Flights::describe() const {
     for (const auto& wait : lease.waits) waiting_jobs.insert(wait->request().job->id);
     all.push_back({key.first,
                    key.second != nullptr ? key.second->id : std::string(),
-                   lease.leader.value_or(Process()).pid,
+                   lease.builder.value_or(Process()).pid,
                    lease.waits.size(),
-                   lease.leader && lease.job != nullptr ? lease.job->id : std::string(),
+                   lease.builder && lease.job != nullptr ? lease.job->id : std::string(),
                    {waiting_jobs.begin(), waiting_jobs.end()}});
   }
   return all;

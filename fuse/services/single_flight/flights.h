@@ -50,11 +50,11 @@ class Flights {
   enum class Advice {
     // The caller now holds the lease. It must repeat the lookup, because the name may have appeared in the meantime,
     // and then build.
-    kLead,
+    kBuildWithLease,
     // The caller builds without a new lease: it is already building, has waited long enough, must not wait
     // (docs/single-flight.md), or cannot get a lease.
     kBuild,
-    kWait,   // return `placeholder`
+    kWait,  // return `placeholder`
   };
   struct Answer {
     Advice advice;

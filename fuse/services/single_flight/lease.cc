@@ -27,7 +27,7 @@ Result<Lease::Payment> Lease::Payment::take(UserAccount* account) {
 
 void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now) {
   job = request.job;
-  leader = request.process();
+  builder = request.process();
   const auto stat = stat_of(request.thread);
   thread = {request.thread, stat ? stat->start_time : 0};
   since = now;
@@ -46,9 +46,9 @@ void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime 
 }
 
 bool Lease::is_built_by(const Lineage& lineage) const {
-  if (leader && contains(lineage, *leader)) return true;
+  if (builder && contains(lineage, *builder)) return true;
   return std::any_of(builders.begin(), builders.end(),
-                     [&](const Process& builder) { return contains(lineage, builder); });
+                     [&](const Process& process) { return contains(lineage, process); });
 }
 
 bool Lease::is_awaited_by(const Process& process) const {
@@ -68,12 +68,12 @@ FlightTime::duration Lease::longest_wait_of_others(FlightTime now) const {
 bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
   // An entry that is built elsewhere does not change during the build, so has_begun stays false.
   if (is_entry) return false;
-  return is_led_by_thread_of(request) && !has_begun && lookups_of_wait == 0 &&
+  return is_built_by_thread_of(request) && !has_begun && lookups_of_wait == 0 &&
          now - last_lookup > kFlightApproach;
 }
 
 bool Lease::count_lookup(const LeaseRequest& request, FlightTime now) {
-  if (!is_led_by_thread_of(request)) return false;
+  if (!is_built_by_thread_of(request)) return false;
   // Programs stat the files of an entry one after the other, and for each file the kernel looks up the entry's name
   // again.
   const auto pause = is_entry ? kFlightApproach : kLookupPause;
@@ -89,10 +89,10 @@ bool closes_cycle(const Leases& leases, const Lineage& caller, const Lease& leas
   while (!open.empty()) {
     const Lease* const at = open.back();
     open.pop_back();
-    if (!at->leader) continue;
-    if (at != &lease && contains(caller, *at->leader)) return true;
+    if (!at->builder) continue;
+    if (at != &lease && contains(caller, *at->builder)) return true;
     for (const auto& [key, other] : leases) {
-      if (other.is_awaited_by(*at->leader) && seen.insert(&other).second) open.push_back(&other);
+      if (other.is_awaited_by(*at->builder) && seen.insert(&other).second) open.push_back(&other);
     }
   }
   return false;
@@ -115,17 +115,17 @@ bool LeaseFinding::releases(const Lease& lease, const std::shared_ptr<Job>& job)
   const bool has_answer = state.has_name || !state.completes;
   if (finished.contains(job)) return has_answer;
   if (!state.is_complete) return false;
-  return state.has_name || (has_answer && (!finished.empty() || !lease.leader));
+  return state.has_name || (has_answer && (!finished.empty() || !lease.builder));
 }
 
 // A builder has finished only once its job has reported that: before then, the job may be about to publish the entry. A
 // builder has given up if the entry's directory no longer exists.
-bool LeaseFinding::is_leader_done(const Lease& lease) const {
+bool LeaseFinding::is_builder_done(const Lease& lease) const {
   const auto found = states.find(lease.job);
   if (found == states.end()) return false;
   const EntryState& state = found->second;
   if (finished.contains(lease.job)) return state.has_name || !state.completes;
-  return lease.leader && !state.is_begun && !state.is_complete;
+  return lease.builder && !state.is_begun && !state.is_complete;
 }
 
 }  // namespace cacheshim

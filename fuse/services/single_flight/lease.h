@@ -41,8 +41,8 @@ struct Lease {
   // `pidfd`: a pidfd of the process.
   void set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now);
 
-  bool is_led_by_thread_of(const LeaseRequest& request) const {
-    return leader == request.process() && thread.pid == request.thread;
+  bool is_built_by_thread_of(const LeaseRequest& request) const {
+    return builder == request.process() && thread.pid == request.thread;
   }
   // Whether one of these processes is building the name, with or without the lease.
   bool is_built_by(const Lineage& lineage) const;
@@ -62,8 +62,9 @@ struct Lease {
   // be building it.
   bool count_lookup(const LeaseRequest& request, FlightTime now);
 
-  std::optional<Process> leader;
-  bool is_others = false;  // another daemon has granted the lease: this daemon does not know the builder
+  std::optional<Process> builder;
+  bool is_held_by_other_daemon =
+      false;  // another daemon has granted the lease: this daemon does not know the builder
   std::shared_ptr<Job> job;  // the builder's job
   Process thread;
   std::string entry = {};  // `entry` and `rule`: as in LeaseRequest
@@ -121,7 +122,7 @@ struct LeaseFinding {
   // Whether this job's processes need not wait any longer.
   bool releases(const Lease& lease, const std::shared_ptr<Job>& job) const;
   // Whether the builder has finished or given up.
-  bool is_leader_done(const Lease& lease) const;
+  bool is_builder_done(const Lease& lease) const;
 };
 
 }  // namespace cacheshim

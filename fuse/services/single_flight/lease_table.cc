@@ -42,12 +42,12 @@ bool LeaseTable::make_room(const Process& builder) {
   auto oldest = leases.end();
   for (auto at = leases.begin(); at != leases.end(); ++at) {
     const Lease& lease = at->second;
-    if (lease.leader != builder) continue;
+    if (lease.builder != builder) continue;
     ++led;
     const bool is_older = oldest == leases.end() || lease.serial < oldest->second.serial;
     if (lease.waits.empty() && is_older) oldest = at;
   }
-  if (led < kMostLed) return true;
+  if (led < kMostLeasesOfProcess) return true;
   if (oldest == leases.end()) return false;
   erase(oldest);
   return true;
@@ -65,7 +65,7 @@ LeaseTable::Iterator LeaseTable::add(LeaseKey key, const LeaseRequest& request,
   return added;
 }
 
-void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidfd) {
+void LeaseTable::make_builder(Iterator found, const LeaseRequest& request, UniqueFd pidfd) {
   auto& [key, lease] = *found;
   serials_.erase(lease.serial);
   const auto before = lease.job;
@@ -83,7 +83,7 @@ void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidf
   if (lease.is_entry) tender_.wake();  // to watch the builder
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
-    if (contains((*at)->request().lineage, *lease.leader)) release(lease, at, true);
+    if (contains((*at)->request().lineage, *lease.builder)) release(lease, at, true);
   }
 }
 
@@ -100,7 +100,7 @@ void LeaseTable::hand_over(Iterator found) {
     release(lease, first, !payment);
     if (!payment) continue;
     lease.payment = *std::move(payment);
-    return lead(found, request, std::move(pidfd));
+    return make_builder(found, request, std::move(pidfd));
   }
   erase(found);
 }
@@ -161,7 +161,7 @@ void LeaseTable::note_building(const std::shared_ptr<Job>& job) const {
   if (job == nullptr) return;
   const bool builds = std::any_of(leases.begin(), leases.end(), [&](const auto& each) {
     const Lease& lease = each.second;
-    return lease.job == job && lease.leader && lease.rule != nullptr;
+    return lease.job == job && lease.builder && lease.rule != nullptr;
   });
   options_.note_building(*job, builds);
 }

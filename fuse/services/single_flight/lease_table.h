@@ -32,7 +32,7 @@ class LeaseTable {
 
   // Each lease takes two descriptors. If a process that has this number of leases needs another one, it loses the
   // oldest one that has no waiters.
-  static constexpr std::size_t kMostLed = 64;
+  static constexpr std::size_t kMostLeasesOfProcess = 64;
   static constexpr std::size_t kMostLeases = 1024;  // beyond that, processes build without a lease
   static constexpr std::chrono::seconds kFailedFor{60};
 
@@ -65,14 +65,14 @@ class LeaseTable {
   // entry.
   bool is_settling(const Lease& lease) const REQUIRES(mutex);
 
-  // Returns true if the process may get another lease. If it already has kMostLed leases, first ends the oldest one
+  // Returns true if the process may get another lease. If it already has kMostLeasesOfProcess leases, first ends the oldest one
   // that has no waiters.
   bool make_room(const Process& builder) REQUIRES(mutex);
   // Adds a lease that no process holds yet. `payment`: from the request's user.
   Iterator add(LeaseKey key, const LeaseRequest& request, Lease::Payment payment) REQUIRES(mutex);
   // Makes the request's process the builder. `pidfd`: a pidfd of the process. If threads or descendants of the process
   // already wait for the name, ends their waits.
-  void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
+  void make_builder(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
   // Charges the builder's user for the waits so far (BuilderExclusion), and makes the process that has waited longest
   // the next builder. Skips processes that have exited, processes whose user has reached a limit and, if the lease is
   // for all jobs, processes that may not build for all. The waits of skipped processes end, and these processes build

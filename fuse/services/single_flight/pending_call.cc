@@ -55,7 +55,7 @@ bool opens_what_is_there(unsigned long flags) { return (flags & (O_CREAT | O_PAT
 
 }  // namespace
 
-bool only_asks(pid_t thread) {
+bool can_wait_after_lookup(pid_t thread) {
   const auto call = pending_call_of(thread);
   if (!call) return false;
   switch (call->number) {

@@ -12,7 +12,7 @@ namespace cacheshim {
 //
 // The thread must be waiting for the answer to a request. Returns false if /proc does not show the system call: reading
 // /proc/TID/syscall requires permission to trace the thread. Takes about 20 µs.
-bool only_asks(pid_t thread);
+bool can_wait_after_lookup(pid_t thread);
 
 // Returns true if the thread is in a system call that may complete an entry. Such a call returns only after the entry
 // that it completes is published, unless it is a rename between two directories. Returns false if /proc does not show

@@ -34,7 +34,7 @@ def control_file(mount, name):
 
 
 def flights_of(mount, job):
-    assert not job("begin_and_look", job.path("triton/KEY"), "stub.so")
+    assert not job("create_and_look_up", job.path("triton/KEY"), "stub.so")
     return control_file(mount, "flights")
 
 

@@ -136,9 +136,9 @@ def test_explain_shows_a_jobs_files_only_to_its_user(mount, two_jobs):
 def test_builder_and_waiters_are_shown(mount, job_of):
     leader, other = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     name = "triton/KEY/stub.so"
-    assert not leader("begin_and_look", leader.path("triton/KEY"), "stub.so")
+    assert not leader("create_and_look_up", leader.path("triton/KEY"), "stub.so")
     assert f"by process {leader.pid} of job one; nobody waits" in mount.cli("explain", name).stdout
-    other.start("begin_and_look", other.path("triton/KEY"), "stub.so")
+    other.start("create_and_look_up", other.path("triton/KEY"), "stub.so")
     jobs.wait_until(lambda: mount.stats()["flight_waits"] == 1)
     for path in (name, "triton/KEY"):
         assert explain(mount, path)["flights"] == [

@@ -16,7 +16,7 @@ def base_changes(mount):
     return struct.unpack_from("<Q", (mount.run_directory() / "state").read_bytes(), BASE_CHANGES)[0]
 
 
-def test_a_file_that_becomes_a_directory_while_it_is_opened_is_opened_as_one_from_then_on(mount, base,
+def test_a_file_that_a_directory_replaces_during_an_open(mount, base,
                                                                                        turns):
     process = warm(mount, turns.job("j", UID))
     path = process.path(KEY, "file")
@@ -40,7 +40,7 @@ def test_a_running_process_reports_the_use_of_a_file_every_day(mount, turns):
 
 
 @pytest.mark.parametrize("file", ["views/k", "counters/k"])
-def test_root_that_maps_its_view_while_the_jobs_user_comes_keeps_a_view_of_its_own(
+def test_root_keeps_its_view_when_the_jobs_user_arrives(
         mount, turns, job_of, file):
     root = turns.job("k", 0)
     path = root.path(KEY, "file")
@@ -55,7 +55,7 @@ def test_root_that_maps_its_view_while_the_jobs_user_comes_keeps_a_view_of_its_o
         assert not root.exists(f"{KEY}/users")
 
 
-def test_fstat_of_a_version_that_nobody_knows_fails(mount, turns):
+def test_fstat_with_an_unknown_version_fails(mount, turns):
     process = warm(mount, turns.job("j", UID))
     with Count(mount) as count:
         fd = process("hold", process.path(KEY, "file"))

@@ -127,7 +127,7 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
     assert mounts.times_mounted(directory / "base") == 1
 
 
-def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
+def test_a_process_switches_to_a_new_daemon(mount, shimmed):
     shimmed.write(f"{KEY}/file", b"of the layer")
     assert mount.unmount().returncode == 0
     mount.mount()

@@ -50,7 +50,7 @@ def waits_for_the_daemon(process):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_name_that_the_base_has_got_can_be_used_at_once(mount, shimmed, base, call):
+def test_a_new_base_name_is_usable_before_its_invalidation(mount, shimmed, base, call):
     shimmed.write(f"{KEY}/own", b"own")
     assert is_absent(shimmed, shimmed.path(NEW))
     wanted = CALLS[call](lambda name: os.path.join(shimmed.path(NEW), name))

@@ -26,8 +26,8 @@
 
 namespace {
 
-constexpr useconds_t kLookUs = 1000;  // the interval at which a waiting call checks for `held`
-constexpr int kMostLooks = 60'000;
+constexpr useconds_t kPollUs = 1000;  // the interval at which a waiting call checks for `held`
+constexpr int kMostChecks = 60'000;
 
 template <class Function>
 Function* next(const char* name) {
@@ -55,9 +55,9 @@ void wait_if(const char* moment, std::string_view path) {
   if (!end.empty() && path.size() >= end.size() && path.substr(path.size() - end.size()) == end) {
     const std::string held = link_of("held");
     if (std::rename(link.c_str(), held.c_str()) != 0) std::abort();
-    for (int left = kMostLooks; !text_of(held).empty(); --left) {
+    for (int left = kMostChecks; !text_of(held).empty(); --left) {
       if (left == 0) std::abort();
-      (void)::usleep(kLookUs);
+      (void)::usleep(kPollUs);
     }
   }
   errno = before;

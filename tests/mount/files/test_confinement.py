@@ -69,7 +69,7 @@ def test_dots_do_not_climb_out(job, secret):
             job("read_file", path)
 
 
-def test_a_directory_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount, job_of, secret):
+def test_a_swapped_symlink_does_not_lead_the_daemon_out_of_the_store(mount, job_of, secret):
     """One process repeatedly exchanges a directory and a link to a directory outside the store. Another process works
     below the directory's name, and must never read the file outside."""
     swapper, worker = job_of(mount, "one", 20001), job_of(mount, "one", 20001)

@@ -83,7 +83,7 @@ def test_a_device_0_0_is_refused_to_users_who_need_no_right_for_it(filled):
 
 @pytest.mark.parametrize("marker", MARKERS)
 @pytest.mark.parametrize("directory", ["", "directory"])
-def test_names_of_ours_are_refused_to_every_call(filled, directory, marker):
+def test_reserved_names_are_refused_by_every_call(filled, directory, marker):
     name, file = filled.path / directory / marker, filled.path / "file"
     (filled.path / "own").write_text("x")
     (filled.path / "own-directory").mkdir()

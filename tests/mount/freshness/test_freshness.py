@@ -92,7 +92,7 @@ def test_a_new_key_is_seen_with_all_that_is_in_it(views, store):
     seen(views, "the file", reads, "triton/NEW/sub/x", b"new")
 
 
-def test_a_directory_that_a_view_has_made_brings_what_the_base_then_has_there(views, store):
+def test_a_new_directory_of_a_view_shows_the_bases_files(views, store):
     for job in views:
         job("os.mkdir", job.path("triton/NEW"))
         assert not job.exists("triton/NEW/x")
@@ -149,7 +149,7 @@ def test_a_directory_that_is_replaced_by_another_shows_the_other(views, key, sto
     seen(views, "one in the other", reads, "triton/away/late", b"late too")
 
 
-def test_a_removed_tree_is_gone_and_may_come_again(views, key, store):
+def test_a_removed_tree_can_be_created_again(views, key, store):
     for name in ("a", "b"):
         os.unlink(key / name)
     key.rmdir()

@@ -96,7 +96,7 @@ def test_a_library_alone_in_its_entry(mount_with, job_of):
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     one.put("LAUNCHER", "stub.so", b"elf" * 1000)
     damage(mount, "triton/LAUNCHER/stub.so")
-    assert not two("begin_and_look", two.path("triton/LAUNCHER"), "stub.so")
+    assert not two("create_and_look_up", two.path("triton/LAUNCHER"), "stub.so")
     two.put("LAUNCHER", "stub.so", b"elf" * 1000)
     assert one.read("triton/LAUNCHER/stub.so") == b"elf" * 1000
 

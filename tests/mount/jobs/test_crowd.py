@@ -53,7 +53,7 @@ def test_a_process_with_an_open_file_does_not_notice_its_move(mount_store, store
         assert looker.result() == []
 
 
-def test_a_cleaner_harms_nobody_else(mount_store, store, job_of):
+def test_a_removal_in_one_view_does_not_affect_other_jobs(mount_store, store, job_of):
     """A job removes key directories in its own view while others write and read the same keys."""
     mount = mount_store(store)
     keys = [f"KEY{number}" for number in range(12)]

@@ -307,7 +307,7 @@ def test_every_way_to_unmount_ends_the_daemon(overlay, how):
     assert (overlay.upper / "file").read_text() == "x"
 
 
-def test_in_the_foreground_it_ends_with_its_mount(overlay):
+def test_a_daemon_in_the_foreground_exits_with_its_mount(overlay):
     argv = [mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.directories(), str(overlay.path)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as daemon:

@@ -88,7 +88,7 @@ def test_run_returns_the_commands_own_exit_code(program, users_store, runtime):
 
 
 @pytest.mark.usefixtures("device")
-def test_what_the_command_leaves_running_is_named_and_ended(program, users_store, runtime, scratch):
+def test_processes_that_the_command_leaves_running_are_reported_and_killed(program, users_store, runtime, scratch):
     """Processes that remain would keep the private mount busy. The exit code is the command's."""
     # Waits until the shell's child has executed `sleep`.
     sleeps = "until read name < /proc/$!/comm; [ $name = sleep ]; do :; done"

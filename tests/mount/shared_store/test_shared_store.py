@@ -96,9 +96,9 @@ def test_a_dead_machines_lease_is_taken_over(shared, mount_store, job_of):
     client."""
     here, there = mount_store(shared), mount_store(shared)
     builder, waiter = job_of(there, "one", 20001), job_of(here, "two", 20002)
-    assert not builder("begin_and_look", builder.path("triton/KEY"), "stub.so")
+    assert not builder("create_and_look_up", builder.path("triton/KEY"), "stub.so")
     pid = there.daemon_pid()
-    waiter.start("begin_and_look", waiter.path("triton/KEY"), "stub.so")
+    waiter.start("create_and_look_up", waiter.path("triton/KEY"), "stub.so")
     wait_until(lambda: here.stats()["flight_waits"] == 1, what="the wait")
     mounts.os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()

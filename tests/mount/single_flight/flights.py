@@ -10,11 +10,11 @@ KEY = "triton/KEY"
 
 
 def look(process, key=KEY):
-    return process("begin_and_look", process.path(key), NAME)
+    return process("create_and_look_up", process.path(key), NAME)
 
 
 def start_look(process, key=KEY):
-    process.start("begin_and_look", process.path(key), NAME)
+    process.start("create_and_look_up", process.path(key), NAME)
 
 
 def build(process, key=KEY):

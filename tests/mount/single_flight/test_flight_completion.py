@@ -49,13 +49,13 @@ def crowd(job_of):
 
 
 def look(process):
-    return process("begin_and_look", process.path(KEY), NAME)
+    return process("create_and_look_up", process.path(KEY), NAME)
 
 
 def wait_for(mount, process):
     """Starts a lookup of the name in a process, and returns when it waits."""
     waits = mount.stats()["flight_waits"]
-    process.start("begin_and_look", process.path(KEY), NAME)
+    process.start("create_and_look_up", process.path(KEY), NAME)
     wait_until(lambda: mount.stats()["flight_waits"] > waits, what="the wait")
 
 

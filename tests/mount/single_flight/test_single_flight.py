@@ -197,7 +197,7 @@ def test_other_names_are_not_waited_for(mount, crowd):
 
 def test_a_builder_that_only_repeats_its_lookup_has_no_waiters(mount, crowd):
     watcher, builder = crowd(2)
-    watcher.start("look_again_and_again", watcher.path(KEY), NAME, 30)
+    watcher.start("poll_until_found", watcher.path(KEY), NAME, 30)
     wait_until(lambda: mount.stats()["flight_leases"] == 1)
     assert not look(builder)
     build(builder)

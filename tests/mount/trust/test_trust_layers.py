@@ -197,7 +197,7 @@ def test_discarded_changes_no_longer_count(mount, shared):
 def test_a_strangers_job_builds_for_itself(mount, job_of):
     stranger, second = job_of(mount, "two", STRANGER), job_of(mount, "two", STRANGER)
     trusted = job_of(mount, "one", TRUSTED)
-    look = ("begin_and_look", "triton/KEY", NAME)
+    look = ("create_and_look_up", "triton/KEY", NAME)
     assert not stranger(look[0], stranger.path(look[1]), NAME)
     assert not trusted(look[0], trusted.path(look[1]), NAME), "it waits for no stranger"
     second.start(look[0], second.path(look[1]), NAME)
@@ -214,7 +214,7 @@ def test_a_stranger_in_a_trusted_job_builds_only_for_that_job(mount, shared, job
     other = job_of(mount, "other", TRUSTED)
     trusted("os.makedirs", trusted.path("triton/KEY"))
     assert not stranger.exists(f"triton/KEY/{NAME}")  # the stranger builds, but only for its own job
-    assert not other("begin_and_look", other.path("triton/KEY"), NAME)
+    assert not other("create_and_look_up", other.path("triton/KEY"), NAME)
 
 
 def test_a_strangers_job_has_locks_of_its_own(mount, job_of):

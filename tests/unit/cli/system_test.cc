@@ -161,7 +161,7 @@ int run_shell(const char* script) {
       [&] {
         return exec_command({"sh", "-c", script});
       },
-      SIGKILL, OrphanPolicy::kGoOn);
+      SIGKILL, OrphanPolicy::kLeaveRunning);
 }
 
 TEST(RunChild, ReturnsTheCommandsOwnCode) {
@@ -172,7 +172,7 @@ TEST(RunChild, ReturnsTheCommandsOwnCode) {
 TEST(RunChild, ReturnsWhatShellsGiveForSignalsAndMissingCommands) {
   EXPECT_EQ(run_shell("kill -KILL $$"), 128 + SIGKILL);
   const auto run = [](const char* name) {
-    return run_child([&] { return exec_command({name}); }, SIGKILL, OrphanPolicy::kGoOn);
+    return run_child([&] { return exec_command({name}); }, SIGKILL, OrphanPolicy::kLeaveRunning);
   };
   EXPECT_EQ(run("/nonexistent/command"), 127);
   EXPECT_EQ(run("/"), 126);
@@ -262,7 +262,7 @@ TEST_F(Scratch, PreloadPutsTheLibraryInFront) {
   ::unsetenv("LD_PRELOAD");
 }
 
-TEST(JobChoice, TheOptionPrecedesTheEnvironmentAndThatAJobOfItsOwn) {
+TEST(JobChoice, OptionThenEnvironmentThenSeparateJob) {
   ::setenv("CACHESHIM_JOB", "from env", 1);
   EXPECT_EQ(choose_job("mine").view(), "mine");
   EXPECT_EQ(choose_job("").view(), "from_env");

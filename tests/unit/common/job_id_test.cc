@@ -67,7 +67,7 @@ TEST(JobId, BelongsToAUserByConstruction) {
   EXPECT_FALSE(is_own_job("uid-20001.4711"));
 }
 
-TEST(JobId, ValidityIsWhatFromTextLeavesAlone) {
+TEST(JobId, AnIdIsValidIfFromTextKeepsIt) {
   EXPECT_TRUE(is_job_id("a.B_c-1"));
   EXPECT_TRUE(is_job_id(std::string(kMaxJobId, 'x')));
   for (const std::string& bad :

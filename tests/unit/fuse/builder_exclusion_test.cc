@@ -23,9 +23,9 @@ class BuilderExclusionTest : public FlightsTest {
   BuilderExclusionTest() { uids_ = {{&one_, kSquatter}, {&two_, kVictim}}; }
 
   // The victim waits for the squatter's lease until the flight timeout has passed.
-  void wait_in_vain(const std::string& path) {
+  void wait_until_timeout(const std::string& path) {
     const Sleeper victim;
-    ASSERT_EQ(look(one_, leader_, path), Advice::kLead);
+    ASSERT_EQ(look(one_, builder_, path), Advice::kBuildWithLease);
     const auto waiting = wait(two_, victim, path);
     pass(minutes(2));
     await(waiting);
@@ -33,25 +33,25 @@ class BuilderExclusionTest : public FlightsTest {
 };
 
 TEST_F(BuilderExclusionTest, AfterOneFruitlessTimeoutOtherUsersDoNotWaitForTheUser) {
-  wait_in_vain("fam/A/x.json");
+  wait_until_timeout("fam/A/x.json");
   EXPECT_EQ(flights_.excluded_users(), std::vector<uid_t>{kSquatter});
-  EXPECT_EQ(look(one_, leader_, "fam/B/x.json"), Advice::kLead);
-  EXPECT_EQ(look(two_, other_, "fam/B/x.json"), Advice::kLead);
+  EXPECT_EQ(look(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(look(two_, other_, "fam/B/x.json"), Advice::kBuildWithLease);
   const Sleeper same_job;
-  EXPECT_EQ(look(one_, same_job, "fam/C/x.json"), Advice::kLead);
-  EXPECT_EQ(look(one_, leader_, "fam/C/x.json"), Advice::kWait);
+  EXPECT_EQ(look(one_, same_job, "fam/C/x.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(look(one_, builder_, "fam/C/x.json"), Advice::kWait);
 }
 
 TEST_F(BuilderExclusionTest, TheUsersOtherLeasesEnd) {
-  ASSERT_EQ(look(one_, leader_, "fam/B/x.json"), Advice::kLead);
-  wait_in_vain("fam/A/x.json");
-  EXPECT_EQ(look(two_, other_, "fam/B/x.json"), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
+  wait_until_timeout("fam/A/x.json");
+  EXPECT_EQ(look(two_, other_, "fam/B/x.json"), Advice::kBuildWithLease);
 }
 
 TEST_F(BuilderExclusionTest, WaitersForTheUsersOtherLeasesAreReleasedAtOnce) {
   const Sleeper second, third;
-  ASSERT_EQ(look(one_, leader_, "fam/B/x.json"), Advice::kLead);
-  ASSERT_EQ(look(one_, leader_, "fam/A/x.json"), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
+  ASSERT_EQ(look(one_, builder_, "fam/A/x.json"), Advice::kBuildWithLease);
   const auto late = wait(two_, other_, "fam/A/x.json");
   pass(seconds(119));
   const auto next = wait(two_, second, "fam/B/x.json");
@@ -71,7 +71,7 @@ TEST_F(BuilderExclusionTest, BuildersThatExitBeforeTheTimeoutAreChargedToo) {
   for (int turn = 0; turn < 2; ++turn) {
     const std::string path = "fam/" + std::to_string(turn) + "/x.json";
     auto squatter = std::make_unique<const Sleeper>();
-    ASSERT_EQ(look(one_, *squatter, path), Advice::kLead);
+    ASSERT_EQ(look(one_, *squatter, path), Advice::kBuildWithLease);
     const auto waiting = wait(two_, victim, path);
     EXPECT_TRUE(flights_.excluded_users().empty());
     pass(seconds(60));
@@ -83,7 +83,7 @@ TEST_F(BuilderExclusionTest, BuildersThatExitBeforeTheTimeoutAreChargedToo) {
 
 TEST_F(BuilderExclusionTest, ProcessesOfTheSameUserDoNotExcludeIt) {
   const Sleeper same_user;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto waiting = wait(one_, same_user);
   pass(minutes(2));
   await(waiting);
@@ -91,10 +91,10 @@ TEST_F(BuilderExclusionTest, ProcessesOfTheSameUserDoNotExcludeIt) {
 }
 
 TEST_F(BuilderExclusionTest, APublishForgivesTheUserOnceAnHour) {
-  wait_in_vain("fam/A/x.json");
+  wait_until_timeout("fam/A/x.json");
   flights_.note_published(kSquatter);
   EXPECT_TRUE(flights_.excluded_users().empty());
-  wait_in_vain("fam/B/x.json");
+  wait_until_timeout("fam/B/x.json");
   flights_.note_published(kSquatter);
   EXPECT_EQ(flights_.excluded_users(), std::vector<uid_t>{kSquatter});
   pass(FruitlessUsers::kPeriod);
@@ -103,11 +103,11 @@ TEST_F(BuilderExclusionTest, APublishForgivesTheUserOnceAnHour) {
 
 TEST_F(BuilderExclusionTest, ATrustedProcessDoesNotWaitForAnUntrustedOneOfItsOwnJob) {
   const Sleeper untrusted;
-  untrusted_.insert(leader_.pid());
+  untrusted_.insert(builder_.pid());
   untrusted_.insert(untrusted.pid());
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   EXPECT_EQ(look(one_, untrusted), Advice::kWait);
-  EXPECT_EQ(look(one_, other_), Advice::kLead);
+  EXPECT_EQ(look(one_, other_), Advice::kBuildWithLease);
   EXPECT_EQ(look(one_, untrusted), Advice::kWait);
 }
 

@@ -144,7 +144,7 @@ class FlightsTest : public OverlayTest {
   const std::shared_ptr<Job> two_job_ =
       std::make_shared<Job>("two", lowers_, entries_, counters_, nodes_);
   Job& two_ = *two_job_;
-  const Sleeper leader_;
+  const Sleeper builder_;
   const Sleeper other_;
   EventLoop loop_;
   Flights flights_{loop_,

@@ -24,7 +24,7 @@ const std::string& kName = kFlightName;
 // The caller of close() holds a lock. So close() only returns the replies, and the caller sends them after releasing
 // the lock.
 TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   PendingReplies replies = flights_.close();
   EXPECT_FALSE(*other);
@@ -50,9 +50,9 @@ TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
     return released;
   };
   const std::string more = std::string(kName) + "2";
-  EXPECT_EQ(ask(one_, leader_, kName, user).first.advice, Advice::kLead);
-  EXPECT_EQ(ask(one_, leader_, more, user).first.advice, Advice::kBuild);
-  EXPECT_EQ(ask(two_, other_, more, neighbor).first.advice, Advice::kLead);
+  EXPECT_EQ(ask(one_, builder_, kName, user).first.advice, Advice::kBuildWithLease);
+  EXPECT_EQ(ask(one_, builder_, more, user).first.advice, Advice::kBuild);
+  EXPECT_EQ(ask(two_, other_, more, neighbor).first.advice, Advice::kBuildWithLease);
 
   const Sleeper third;
   const Sleeper fourth;
@@ -72,46 +72,46 @@ TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
 }
 
 TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   pass(kFlightApproach);
   // Flights treats this lookup as part of the same sequence of calls, such as stat(2) and then open(2).
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
   EXPECT_FALSE(*other);
   pass(kFlightApproach + milliseconds(1));
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
   EXPECT_TRUE(*other);
   EXPECT_EQ(counters_.flight_failures, 1U);
 }
 
 TEST_F(FlightsTest, NobodyWaitsForAFailedNameDuringTheFailurePeriod) {
   const Sleeper third;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   pass(milliseconds(50));
-  ASSERT_EQ(look(one_, leader_), Advice::kBuild);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuild);
   for (const Sleeper* process : {&other_, &third}) {
     EXPECT_EQ(look(two_, *process), Advice::kBuild);
   }
   pass(LeaseTable::kFailedFor);
-  EXPECT_EQ(look(two_, other_), Advice::kLead);
+  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
   EXPECT_EQ(look(two_, third), Advice::kWait);
 }
 
 TEST_F(FlightsTest, ASuccessfulBuildEndsTheFailurePeriod) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   pass(milliseconds(50));
-  ASSERT_EQ(look(one_, leader_), Advice::kBuild);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuild);
   flights_.finished(two_, "fam/KEY");
-  EXPECT_EQ(look(two_, other_), Advice::kLead);
+  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
 }
 
 TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   pass(std::chrono::seconds(30));
   // When a process renames a file to the name, the kernel looks up the name once more.
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
@@ -120,7 +120,7 @@ TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
 TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupTwice) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   const auto last = wait(one_, third);
   first.reset();
@@ -139,7 +139,7 @@ TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupTwice) {
 TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
   const Sleeper child;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   LeaseRequest descendant = request(two_, child);
   descendant.lineage.push_back(request(two_, other_).lineage.front());
@@ -155,41 +155,42 @@ TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
 }
 
 TEST_F(FlightsTest, AnotherThreadOfTheBuilderDoesNotFailTheBuild) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   pass(std::chrono::seconds(30));
-  EXPECT_EQ(look(one_, leader_, kName, 1), Advice::kBuild);
+  EXPECT_EQ(look(one_, builder_, kName, 1), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
 TEST_F(FlightsTest, BeginningAnotherEntryFailsThePreviousOne) {
   one_by_one_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kPart);
-  EXPECT_EQ(look(one_, leader_, "fam/KEY/stub.so"), Advice::kLead);          // the same entry
-  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json", 1), Advice::kLead);  // another thread
+  EXPECT_EQ(look(one_, builder_, "fam/KEY/stub.so"), Advice::kBuildWithLease);  // the same entry
+  EXPECT_EQ(look(one_, builder_, "fam/NEXT/kernel.json", 1),
+            Advice::kBuildWithLease);  // another thread
   EXPECT_FALSE(*other);
-  EXPECT_EQ(look(one_, leader_, "fam/LAST/kernel.json"), Advice::kLead);
+  EXPECT_EQ(look(one_, builder_, "fam/LAST/kernel.json"), Advice::kBuildWithLease);
   EXPECT_TRUE(*other);
 }
 
 TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
   one_by_one_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  flights_.note_open(request(one_, leader_, "fam/KEY/other.json"));        // the same entry
-  flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json", 1));  // another thread
+  flights_.note_open(request(one_, builder_, "fam/KEY/other.json"));        // the same entry
+  flights_.note_open(request(one_, builder_, "fam/THERE/kernel.json", 1));  // another thread
   EXPECT_FALSE(*other);
-  flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json"));
+  flights_.note_open(request(one_, builder_, "fam/THERE/kernel.json"));
   EXPECT_TRUE(*other);
   EXPECT_EQ(counters_.flight_failures, 1U);
 }
 
 TEST_F(FlightsTest, AJobBuildsOneByOneUntilItsLastBuildEnds) {
   one_by_one_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
-  ASSERT_EQ(look(one_, leader_, "fam/NEXT/kernel.json", 1), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(look(one_, builder_, "fam/NEXT/kernel.json", 1), Advice::kBuildWithLease);
   EXPECT_EQ(building_, std::set<const Job*>{&one_});
   flights_.finished(one_, "fam/KEY");
   EXPECT_EQ(building_, std::set<const Job*>{&one_});
@@ -200,7 +201,7 @@ TEST_F(FlightsTest, AJobBuildsOneByOneUntilItsLastBuildEnds) {
 TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
   one_by_one_ = true;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   first.reset();
   await(next);
@@ -210,12 +211,12 @@ TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
 // Another thread wakes the waiters, possibly only after the builder has looked up its next name.
 TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   one_by_one_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   is_inspection_held_ = true;
   is_there_ = true;
   flights_.finished(one_, "fam/KEY");
-  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_EQ(look(one_, builder_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   EXPECT_EQ(counters_.flight_failures, 0U);
   is_inspection_held_ = false;
   await(other);
@@ -235,7 +236,7 @@ TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuild
     is_there_ = true;
     late = wait(*three, third);
   };
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   await(other);
   await(late);
@@ -248,10 +249,10 @@ TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuild
 TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
   one_by_one_ = true;
   auto builder = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *builder), Advice::kLead);
+  ASSERT_EQ(look(one_, *builder), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   set_publishers({one_job_});
-  EXPECT_EQ(look(one_, *builder, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_EQ(look(one_, *builder, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   await_exit(builder);
   EXPECT_FALSE(*other);
   EXPECT_EQ(counters_.flight_failures, 0U);
@@ -264,7 +265,7 @@ TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
 
 TEST_F(FlightsTest, AWaiterBuildsIfTheEntryOfABuilderThatIsGoneIsNotPublished) {
   auto builder = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *builder), Advice::kLead);
+  ASSERT_EQ(look(one_, *builder), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   set_publishers({one_job_});
   await_exit(builder);
@@ -276,11 +277,11 @@ TEST_F(FlightsTest, AWaiterBuildsIfTheEntryOfABuilderThatIsGoneIsNotPublished) {
 }
 
 TEST_F(FlightsTest, ProcessesOfOtherJobsWaitForAnEntryThatIsBeingPublishedWithoutALease) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   pass(milliseconds(50));
-  ASSERT_EQ(look(one_, leader_), Advice::kBuild);  // the build has failed
+  ASSERT_EQ(look(one_, builder_), Advice::kBuild);  // the build has failed
   set_publishers({one_job_});
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
   const auto other = wait(two_, other_);
   is_there_ = true;
   set_publishers({});
@@ -306,26 +307,26 @@ TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
   one_by_one_ = true;
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   const auto last = wait(one_, third);
   first.reset();
   await(next);
   EXPECT_EQ(look(two_, other_), Advice::kBuild);
   EXPECT_FALSE(*last);
-  EXPECT_EQ(look(two_, other_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_EQ(look(two_, other_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   EXPECT_TRUE(*last);
 }
 
 TEST_F(FlightsTest, OtherProcessesMayLookUpAnotherEntryMeanwhile) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_EQ(look(one_, builder_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   EXPECT_FALSE(*other);
 }
 
 TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   flights_.note_step(two_, "fam/KEY", Step::kCleared);  // a step of another job
@@ -336,7 +337,7 @@ TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
 }
 
 TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   flights_.note_step(one_, "fam/KEY", Step::kPart);
@@ -352,22 +353,22 @@ class FlightsOfEntriesTest : public FlightsTest {
 
 TEST_F(FlightsOfEntriesTest, ABuilderThatLooksUpItsEntryAgainIsAtWork) {
   works_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   for (int looks = 0; looks < 100; ++looks) {  // one lookup for each file of the entry
     pass(milliseconds(5));
-    EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+    EXPECT_EQ(look(one_, builder_), Advice::kBuild);
   }
   pass(std::chrono::seconds(30));
-  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
 TEST_F(FlightsOfEntriesTest, BeginningAnotherEntryFailsThePreviousOne) {
   one_by_one_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  EXPECT_EQ(look(one_, leader_, "fam/NEXT"), Advice::kLead);
+  EXPECT_EQ(look(one_, builder_, "fam/NEXT"), Advice::kBuildWithLease);
   EXPECT_TRUE(*other);
   EXPECT_EQ(look(two_, other_), Advice::kBuild);
   EXPECT_EQ(counters_.flight_failures, 1U);
@@ -375,7 +376,7 @@ TEST_F(FlightsOfEntriesTest, BeginningAnotherEntryFailsThePreviousOne) {
 
 TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuildersThreadHasEnded) {
   works_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   await_checks();
   EXPECT_FALSE(*other);
@@ -387,7 +388,7 @@ TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuildersThreadHasEnded) {
 
 TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuilderHasBeenIdleForASecond) {
   works_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   for (int seconds = 0; seconds < 3; ++seconds) {
     pass(BuilderActivity::kIdleFor);
@@ -406,11 +407,11 @@ TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuilderHasBeenIdleForASecond) {
 
 TEST_F(FlightsOfEntriesTest, ABuilderThatWaitsForAnotherOneIsNotIdle) {
   const Sleeper third;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  ASSERT_EQ(look(two_, third, "fam/NEEDED"), Advice::kLead);
+  ASSERT_EQ(look(two_, third, "fam/NEEDED"), Advice::kBuildWithLease);
   worker_ = third.pid();
-  const auto needed = wait(one_, leader_, "fam/NEEDED");
+  const auto needed = wait(one_, builder_, "fam/NEEDED");
   for (int seconds = 0; seconds < 3; ++seconds) {
     pass(BuilderActivity::kIdleFor);
     await_checks();
@@ -425,17 +426,17 @@ TEST_F(FlightsOfEntriesTest, ABuilderThatWaitsForAnotherOneIsNotIdle) {
 }
 
 TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsWithoutATraceWhenItsHolderIsIdle) {
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   await_checks();
   pass(BuilderActivity::kIdleFor);
   await([&] { return !flights_.any(); });
-  EXPECT_EQ(look(two_, other_), Advice::kLead);
+  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
   EXPECT_EQ(counters_.flight_failures, 0U);
 }
 
 TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
   works_ = true;
-  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
   await_checks();
   EXPECT_TRUE(flights_.any());
   pass(std::chrono::minutes(2));
@@ -444,22 +445,24 @@ TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
 
 TEST_F(FlightsOfEntriesTest, AProcessWithTooManyLeasesLosesTheOldestThatNobodyWaitsFor) {
   const auto name = [](std::size_t number) { return "fam/" + std::to_string(number); };
-  for (std::size_t number = 0; number < LeaseTable::kMostLed; ++number) {
-    ASSERT_EQ(look(one_, leader_, name(number)), Advice::kLead);
+  for (std::size_t number = 0; number < LeaseTable::kMostLeasesOfProcess; ++number) {
+    ASSERT_EQ(look(one_, builder_, name(number)), Advice::kBuildWithLease);
   }
   const auto other = wait(two_, other_, name(0));
-  EXPECT_EQ(look(one_, leader_, name(LeaseTable::kMostLed)), Advice::kLead);
-  EXPECT_EQ(flights_.describe().size(), LeaseTable::kMostLed);
+  EXPECT_EQ(look(one_, builder_, name(LeaseTable::kMostLeasesOfProcess)), Advice::kBuildWithLease);
+  EXPECT_EQ(flights_.describe().size(), LeaseTable::kMostLeasesOfProcess);
   EXPECT_FALSE(*other);
-  EXPECT_EQ(look(two_, other_, name(1)), Advice::kLead);
+  EXPECT_EQ(look(two_, other_, name(1)), Advice::kBuildWithLease);
   EXPECT_EQ(look(two_, other_, name(2)), Advice::kWait);
 }
 
 TEST_F(FlightsOfEntriesTest, ProcessesBuildWithoutALeaseWhenThereAreTooMany) {
   std::vector<std::unique_ptr<Sleeper>> leaders;
   for (std::size_t number = 0; number < LeaseTable::kMostLeases; ++number) {
-    if (number % LeaseTable::kMostLed == 0) leaders.push_back(std::make_unique<Sleeper>());
-    ASSERT_EQ(look(one_, *leaders.back(), "fam/" + std::to_string(number)), Advice::kLead);
+    if (number % LeaseTable::kMostLeasesOfProcess == 0)
+      leaders.push_back(std::make_unique<Sleeper>());
+    ASSERT_EQ(look(one_, *leaders.back(), "fam/" + std::to_string(number)),
+              Advice::kBuildWithLease);
   }
   EXPECT_EQ(look(two_, other_, "fam/LAST"), Advice::kBuild);
   EXPECT_EQ(look(two_, other_, "fam/0"), Advice::kWait);

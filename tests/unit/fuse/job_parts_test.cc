@@ -172,7 +172,7 @@ TEST(JobLife, WaitersAreCalledOnce) {
   EXPECT_EQ(calls, 11);
 }
 
-TEST(JobLife, WaitersThatAreGoneAreForgotten) {
+TEST(JobLife, CallbacksOfDestroyedWaitersAreDropped) {
   JobLife life;
   life.begin("1", 0);
   const auto held = std::make_shared<int>();  // the callback is its second owner

@@ -50,9 +50,9 @@ class LockOutcome {
   std::optional<int> error_;
 };
 
-class TestLockCall final : public LockCall {
+class TestLockReply final : public LockReply {
  public:
-  explicit TestLockCall(std::shared_ptr<LockOutcome> outcome) : outcome_(std::move(outcome)) {}
+  explicit TestLockReply(std::shared_ptr<LockOutcome> outcome) : outcome_(std::move(outcome)) {}
   void wait(std::uint64_t ticket) override { outcome_->ticket = ticket; }
   void answer(int error) override { outcome_->set(error); }
 
@@ -69,7 +69,7 @@ struct Locks : testing::Test {
     request.process = static_cast<pid_t>(1000 + handle);
     request.type = type;
     request.waits = waits;
-    request.tells_close = true;
+    request.reports_close = true;
     return request;
   }
   static LockRequest record_request(std::uint64_t owner, short type, off_t start, off_t length) {
@@ -83,7 +83,7 @@ struct Locks : testing::Test {
     auto outcome = std::make_shared<LockOutcome>();
     table.lock(
         id, [this] { return sys::open_path(path, O_PATH); }, request,
-        std::make_unique<TestLockCall>(outcome));
+        std::make_unique<TestLockReply>(outcome));
     return outcome;
   }
   // Opens the lock file as a process outside the mount does.

@@ -27,13 +27,13 @@ struct LockRules : testing::Test {
     request.start = start;
     request.length = length;
     request.waits = true;
-    request.tells_close = true;
+    request.reports_close = true;
     return request;
   }
   std::shared_ptr<LockOutcome> ask(std::uint64_t file, const LockRequest& request) {
     auto outcome = std::make_shared<LockOutcome>();
     const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files do not exist
-    table.lock({0, file}, none, request, std::make_unique<TestLockCall>(outcome));
+    table.lock({0, file}, none, request, std::make_unique<TestLockReply>(outcome));
     return outcome;
   }
   // Sends F_SETLK for one byte; returns the error of the reply.
@@ -46,7 +46,7 @@ struct LockRules : testing::Test {
   // does not notify the daemon.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
-    quiet.others_close_unseen = true;
+    quiet.has_silent_handles = true;
     ASSERT_EQ(ask(1, quiet)->wait(), 0);
   }
 
@@ -171,7 +171,7 @@ TEST_F(LockRules, ARefusedRequestChecksFewOfTheHoldersDescriptors) {
   lock_with_unseen_closes(1);
   const int looks_before = looks;
   EXPECT_EQ(try_lock(2), EAGAIN);
-  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostLooks));
+  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostChecks));
   EXPECT_EQ(searches, 1);  // the search was made when the lock was taken
 }
 
@@ -182,7 +182,7 @@ TEST_F(LockRules, ARefusedRequestChecksOneOfManyHolders) {
   }
   const int looks_before = looks;
   EXPECT_EQ(try_lock(200), EAGAIN);
-  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostLooks));
+  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostChecks));
 }
 
 TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
@@ -199,7 +199,7 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
 // within milliseconds.
 TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   LockRequest quiet = request(1, 0);
-  quiet.is_record = quiet.tells_close = false;
+  quiet.is_record = quiet.reports_close = false;
   ASSERT_EQ(ask(1, quiet)->wait(), 0);
   LockRequest other = request(2, 0);
   other.is_record = other.waits = false;

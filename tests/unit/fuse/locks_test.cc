@@ -92,7 +92,7 @@ TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
 
 // If the interrupt arrives before the request waits, libfuse reports it from within wait().
 TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
-  class Interrupted final : public LockCall {
+  class Interrupted final : public LockReply {
    public:
     Interrupted(LockTable& table, std::shared_ptr<LockOutcome> outcome)
         : table_(table), outcome_(std::move(outcome)) {}
@@ -136,7 +136,7 @@ TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
 TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
   LockTable table(counters, loop);
   LockRequest shared_request = flock_request(1, F_RDLCK, true);
-  shared_request.tells_close = false;
+  shared_request.reports_close = false;
   ASSERT_EQ(ask(table, own, shared_request)->now(), 0);
   const auto gives_up = ask(table, own, flock_request(2, F_WRLCK, false));
   const auto behind = ask(table, own, flock_request(3, F_RDLCK, true));
@@ -188,7 +188,7 @@ TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   system.has_ended = [&](pid_t process) { return process == 1001 && !alive; };
   LockTable table(counters, loop, system);
   LockRequest quiet = record_request(1, F_WRLCK, 0, 0);
-  quiet.tells_close = false;
+  quiet.reports_close = false;
   ASSERT_EQ(ask(table, own, quiet)->now(), 0);
   LockRequest other = record_request(2, F_WRLCK, 0, 1);
   const auto waiter = ask(table, own, other);

@@ -207,9 +207,9 @@ TEST_F(NodeTableTest, ALostNameLeavesTheOpenersDescriptor) {
   const Scratch scratch;
   const NodeIndex x = file("x", 2, false, 2);
   EXPECT_EQ(file("y", 2, false, 2), x);
-  nodes_.names().lose_name(x, {scratch.open_dir("open"), Charge()});
+  nodes_.names().replace_name_by_descriptor(x, {scratch.open_dir("open"), Charge()});
   EXPECT_EQ(path(x), "d/y");
-  nodes_.names().lose_name(x, {scratch.open_dir("open"), Charge()});
+  nodes_.names().replace_name_by_descriptor(x, {scratch.open_dir("open"), Charge()});
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }

@@ -21,7 +21,7 @@ class PendingCallTest : public testing::Test {
  protected:
   PendingCallTest() { EXPECT_EQ(::mkfifo(fifo_.c_str(), 0600), 0); }
 
-  // Returns the result of only_asks() for a thread that is blocked in `call`.
+  // Returns the result of can_wait_after_lookup() for a thread that is blocked in `call`.
   bool asks(const std::function<void()>& call) const {
     std::atomic<pid_t> tid{0};
     std::thread thread([&] {
@@ -29,7 +29,7 @@ class PendingCallTest : public testing::Test {
       call();
     });
     for (int polls = 0; polls < 1000 && !sleeps(tid); ++polls) ::usleep(1'000);
-    const bool answer = only_asks(tid);
+    const bool answer = can_wait_after_lookup(tid);
     EXPECT_FALSE(may_complete_entries(tid));
     const int writer = ::open(fifo_.c_str(), O_RDWR);  // unblocks the call
     EXPECT_EQ(::write(writer, "x", 1), 1);
@@ -69,8 +69,8 @@ TEST_F(PendingCallTest, OtherCallsDoMore) {
 }
 
 TEST_F(PendingCallTest, NothingIsKnownOfAThreadThatRunsOrHasExited) {
-  EXPECT_FALSE(only_asks(::gettid()));
-  EXPECT_FALSE(only_asks(0));
+  EXPECT_FALSE(can_wait_after_lookup(::gettid()));
+  EXPECT_FALSE(can_wait_after_lookup(0));
 }
 
 }  // namespace

@@ -29,21 +29,21 @@ class FakeQueue final : public QueueDrain::Receivers {
   unsigned most_unanswered() const { return most_unanswered_; }
   unsigned asked() const { return asked_; }
 
-  std::unique_ptr<QueueDrain::Question> ask() {
+  std::unique_ptr<QueueDrain::Probe> start_probe() {
     ++asked_;
     ++arrivals_;
     most_unanswered_ = std::max(most_unanswered_, ++unanswered_);
     if (overtaken > 0) {
       --overtaken;
       ++held_;
-      return std::make_unique<Question>(*this, false);
+      return std::make_unique<Probe>(*this, false);
     }
     if (waiting_ > 0) {  // a waiting request gets the question's entry, and is answered later
       --waiting_;
       ++arrivals_;
       ++held_;
     }
-    return std::make_unique<Question>(*this, true);
+    return std::make_unique<Probe>(*this, true);
   }
 
   // The number of upcoming questions whose entries other requests take. Those requests are answered later.
@@ -51,11 +51,11 @@ class FakeQueue final : public QueueDrain::Receivers {
   bool at_rest = true;
 
  private:
-  struct Question final : QueueDrain::Question {
-    Question(FakeQueue& of, bool answered) : queue(of), is_answered(answered) {}
-    ~Question() override { --queue.unanswered_; }
-    Question(const Question&) = delete;
-    Question& operator=(const Question&) = delete;
+  struct Probe final : QueueDrain::Probe {
+    Probe(FakeQueue& of, bool answered) : queue(of), is_answered(answered) {}
+    ~Probe() override { --queue.unanswered_; }
+    Probe(const Probe&) = delete;
+    Probe& operator=(const Probe&) = delete;
     // A waiting question gets an entry when no earlier request waits.
     bool is_over() override { return is_answered || queue.waiting() == 0; }
 
@@ -83,7 +83,7 @@ struct Drain : testing::Test {
   FakeQueue queue;
   QueueDrain drain{[this](std::uint16_t core) {
                      EXPECT_EQ(core, 3);
-                     return queue.ask();
+                     return queue.start_probe();
                    },
                    /*has_thread=*/false};
 };
@@ -105,7 +105,7 @@ TEST_F(Drain, AsksNothingUntilARequestIsHeld) {
   EXPECT_EQ(queue.asked(), 0U);
 }
 
-TEST_F(Drain, AsksAgainWhenOthersHaveTakenTheEntriesForItsQuestions) {
+TEST_F(Drain, RetriesProbesThatLostTheirEntries) {
   queue.hold(4, 20);
   queue.overtaken = 5;
   drain.note_held(queue, 3);

@@ -28,7 +28,7 @@ std::vector<char> request(std::uint32_t opcode, const Body& body, std::size_t mo
 
 RequestView view(std::vector<char>& bytes) { return {bytes.data(), bytes.size()}; }
 
-bool may_last(std::vector<char> bytes) { return view(bytes).may_last(); }
+bool may_take_long(std::vector<char> bytes) { return view(bytes).may_take_long(); }
 
 std::vector<char> read_of(std::uint32_t size) {
   fuse_read_in body{};
@@ -42,27 +42,27 @@ TEST(RequestView, NamesTheWaitingThread) {
 }
 
 TEST(RequestView, SyncsAndCopiesMayLast) {
-  EXPECT_TRUE(may_last(request(FUSE_FSYNC, fuse_fsync_in{})));
-  EXPECT_TRUE(may_last(request(FUSE_FSYNCDIR, fuse_fsync_in{})));
-  EXPECT_TRUE(may_last(request(FUSE_FALLOCATE, fuse_fallocate_in{})));
-  EXPECT_TRUE(may_last(request(FUSE_COPY_FILE_RANGE, fuse_copy_file_range_in{})));
-  EXPECT_FALSE(may_last(request(FUSE_GETATTR, fuse_getattr_in{})));
-  EXPECT_FALSE(may_last(request(FUSE_OPEN, fuse_open_in{})));
+  EXPECT_TRUE(may_take_long(request(FUSE_FSYNC, fuse_fsync_in{})));
+  EXPECT_TRUE(may_take_long(request(FUSE_FSYNCDIR, fuse_fsync_in{})));
+  EXPECT_TRUE(may_take_long(request(FUSE_FALLOCATE, fuse_fallocate_in{})));
+  EXPECT_TRUE(may_take_long(request(FUSE_COPY_FILE_RANGE, fuse_copy_file_range_in{})));
+  EXPECT_FALSE(may_take_long(request(FUSE_GETATTR, fuse_getattr_in{})));
+  EXPECT_FALSE(may_take_long(request(FUSE_OPEN, fuse_open_in{})));
 }
 
-TEST(RequestView, AChangeOfSizeMayLastAndNoOtherOne) {
+TEST(RequestView, OnlySizeChangesMayTakeLong) {
   fuse_setattr_in change{};
   change.valid = FATTR_MODE;
-  EXPECT_FALSE(may_last(request(FUSE_SETATTR, change)));
+  EXPECT_FALSE(may_take_long(request(FUSE_SETATTR, change)));
   change.valid |= FATTR_SIZE;
-  EXPECT_TRUE(may_last(request(FUSE_SETATTR, change)));
+  EXPECT_TRUE(may_take_long(request(FUSE_SETATTR, change)));
 }
 
 TEST(RequestView, RequestsWithManyBytesMayLast) {
-  EXPECT_FALSE(may_last(read_of(k128KiB)));
-  EXPECT_TRUE(may_last(read_of(k128KiB + 1)));
-  EXPECT_FALSE(may_last(request(FUSE_WRITE, fuse_write_in{}, 4096)));
-  EXPECT_TRUE(may_last(request(FUSE_WRITE, fuse_write_in{}, k128KiB)));
+  EXPECT_FALSE(may_take_long(read_of(k128KiB)));
+  EXPECT_TRUE(may_take_long(read_of(k128KiB + 1)));
+  EXPECT_FALSE(may_take_long(request(FUSE_WRITE, fuse_write_in{}, 4096)));
+  EXPECT_TRUE(may_take_long(request(FUSE_WRITE, fuse_write_in{}, k128KiB)));
 }
 
 TEST(RequestView, RecognizesTheKernelsReadAheadByItsSize) {

@@ -14,7 +14,7 @@ namespace {
 struct LocksOfADeadHolder : Locks {
   LocksOfADeadHolder() {
     LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
-    quiet.tells_close = false;
+    quiet.reports_close = false;
     EXPECT_EQ(ask(table, own, quiet)->now(), 0);
   }
   LockSystem system() {
@@ -30,7 +30,7 @@ struct LocksOfADeadHolder : Locks {
   LockTable table{counters, resting, system()};
 };
 
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenAnotherRequestFindsTheHolderDead) {
+TEST_F(LocksOfADeadHolder, AWaiterGetsTheLocksWhenAnotherRequestDetectsTheDeath) {
   const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
   EXPECT_EQ(waiter->now(), -1);
   is_dead = true;
@@ -72,7 +72,7 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
 //     while the table still handles the F_GETLK of 1001.
 TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
-  quiet.tells_close = false;
+  quiet.reports_close = false;
   ASSERT_EQ(ask(table, own, quiet)->now(), 0);
   const auto waiter = ask(table, own, record_request(2, F_WRLCK, 0, 0));
   EXPECT_EQ(waiter->now(), -1);
@@ -94,7 +94,7 @@ TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
 TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
   LockTable others{counters, resting, system()};
   LockRequest quiet = record_request(1, F_WRLCK, 15, 5);
-  quiet.tells_close = false;
+  quiet.reports_close = false;
   ASSERT_EQ(ask(others, own, quiet)->now(), 0);
   ASSERT_EQ(ask(others, own, record_request(3, F_WRLCK, 0, 10))->now(), 0);
   ASSERT_EQ(ask(others, own, record_request(4, F_WRLCK, 10, 5))->now(), 0);

@@ -207,8 +207,8 @@ TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
 // An overlay that reports its changes to a shadow filter, as a job's overlay does.
 class ShadowTest : public OverlayTest {
  protected:
-  struct Tell final : OverlayObserver {
-    explicit Tell(ShadowTest& test) : test_(test) {}
+  struct FilterUpdater final : OverlayObserver {
+    explicit FilterUpdater(ShadowTest& test) : test_(test) {}
     void copied_up(const std::string&, const struct stat&) override {}
     void shadows(const std::string& path, bool tree) override {
       const bool is_known = test_.reader_.may_be_shadowed(path);
@@ -220,7 +220,7 @@ class ShadowTest : public OverlayTest {
 
   ShadowTest() {
     filter_.open(::geteuid(), ::getegid());
-    take_up_layer(told_overlay_);
+    take_up_layer(observed_overlay_);
   }
 
   // Verifies that the change of `path` has no visible effect yet: the overlay must report a change
@@ -237,7 +237,7 @@ class ShadowTest : public OverlayTest {
   // Starts again with an empty layer over the model's initial base, because the checks detect more errors while the
   // filter is nearly empty.
   void begin_anew() {
-    told_overlay_.set_layer({}, {});
+    observed_overlay_.set_layer({}, {});
     filter_.clear();
     for (const char* directory : {"upper", "work", "base/fam", "base/plain"}) {
       std::filesystem::remove_all(scratch_ / directory);
@@ -247,7 +247,7 @@ class ShadowTest : public OverlayTest {
       scratch_.write("base/" + path, path);
     }
     std::filesystem::create_symlink("x", scratch_ / "base/plain/A/y");
-    take_up_layer(told_overlay_);
+    take_up_layer(observed_overlay_);
   }
 
   static std::vector<std::string> all_names() {
@@ -266,7 +266,7 @@ class ShadowTest : public OverlayTest {
 
   // Makes a change of one of twelve kinds. Returns true if the view's layer has changed.
   bool make_change(unsigned long kind, const std::string& path, const std::string& other) {
-    Overlay& overlay = told_overlay_;
+    Overlay& overlay = observed_overlay_;
     const auto succeeds = [](const auto& result) { return static_cast<bool>(result); };
     switch (kind) {
       case 0:
@@ -312,7 +312,7 @@ class ShadowTest : public OverlayTest {
 
   // Verifies that `path` is shadowed if its object in the view differs from the base's.
   void check(const std::string& path) {
-    const auto shown = told_overlay_.find(path);
+    const auto shown = observed_overlay_.find(path);
     struct stat base;
     const bool in_base = ::lstat((scratch_ / ("base/" + path)).c_str(), &base) == 0;
     if (!in_base && errno != ENOENT) return;  // the library leaves this name to the mount
@@ -330,7 +330,7 @@ class ShadowTest : public OverlayTest {
 
   // Verifies that a directory that is not shadowed has the base's listing.
   void check_listing(const std::string& path) {
-    const auto listed = told_overlay_.list(path);
+    const auto listed = observed_overlay_.list(path);
     ASSERT_TRUE(listed) << path;
     std::set<std::string> names;
     for (const ListedEntry& entry : *listed) names.insert(entry.name);
@@ -350,9 +350,9 @@ class ShadowTest : public OverlayTest {
   int differing_ = 0;
   int served_ = 0;
   int listed_ = 0;
-  Tell tell_{*this};
-  Overlay told_overlay_{std::make_shared<LowerStack>(std::vector{base_.get()}), entries_, counters_,
-                        &tell_};
+  FilterUpdater tell_{*this};
+  Overlay observed_overlay_{std::make_shared<LowerStack>(std::vector{base_.get()}), entries_,
+                            counters_, &tell_};
 };
 
 TEST_F(ShadowTest, EveryDifferenceFromTheBaseIsReported) {
@@ -377,15 +377,15 @@ TEST_F(ShadowTest, EveryDifferenceFromTheBaseIsReported) {
 TEST_F(ShadowTest, ADirectoryWithAHiddenLockFileIsShadowedAndStaysSo) {
   scratch_.write("base/fam/A/x", "base");
   ASSERT_FALSE(reader_.may_be_shadowed("fam/A"));
-  hide_lock(told_overlay_, "fam/A/x.lock");
+  hide_lock(observed_overlay_, "fam/A/x.lock");
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
-  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain", 0755));
-  filter_.clear(told_overlay_.locks().hidden.directories());
+  ASSERT_TRUE(changes::make_dir(observed_overlay_, "plain", 0755));
+  filter_.clear(observed_overlay_.locks().hidden.directories());
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("plain"));
-  told_overlay_.locks().hidden.show("fam/A/x.lock");
-  filter_.clear(told_overlay_.locks().hidden.directories());
+  observed_overlay_.locks().hidden.show("fam/A/x.lock");
+  filter_.clear(observed_overlay_.locks().hidden.directories());
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A"));
 }
 
@@ -393,15 +393,16 @@ TEST_F(ShadowTest, ALoadedLayerIsReported) {
   scratch_.write("base/fam/A/x", "base");
   scratch_.write("base/fam/A/y", "base");
   scratch_.write("base/plain/A/x", "base");
-  ASSERT_TRUE(open_writable(told_overlay_, "fam/A/x", O_WRONLY));
-  ASSERT_TRUE(changes::remove_file(told_overlay_, "fam/A/y"));
-  ASSERT_TRUE(changes::create_file(told_overlay_, "fam/B/x", O_WRONLY, 0644).failed_with(ENOENT));
-  ASSERT_TRUE(changes::make_dir(told_overlay_, "fam/B", 0755));
-  ASSERT_TRUE(changes::create_file(told_overlay_, "fam/B/x", O_WRONLY, 0644));
+  ASSERT_TRUE(open_writable(observed_overlay_, "fam/A/x", O_WRONLY));
+  ASSERT_TRUE(changes::remove_file(observed_overlay_, "fam/A/y"));
+  ASSERT_TRUE(
+      changes::create_file(observed_overlay_, "fam/B/x", O_WRONLY, 0644).failed_with(ENOENT));
+  ASSERT_TRUE(changes::make_dir(observed_overlay_, "fam/B", 0755));
+  ASSERT_TRUE(changes::create_file(observed_overlay_, "fam/B/x", O_WRONLY, 0644));
   filter_.clear();
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
   is_loading_ = true;
-  take_up_layer(told_overlay_);
+  take_up_layer(observed_overlay_);
   for (const char* path : {"fam", "fam/A/x", "fam/A/y", "fam/B", "fam/B/x", "fam/B/other"}) {
     EXPECT_TRUE(reader_.may_be_shadowed(path)) << path;
   }
@@ -410,9 +411,9 @@ TEST_F(ShadowTest, ALoadedLayerIsReported) {
 
 TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsNotMerged) {
   scratch_.write("base/fam/A/x", "base");
-  ASSERT_TRUE(changes::make_dir(told_overlay_, "fam/C", 0755));
+  ASSERT_TRUE(changes::make_dir(observed_overlay_, "fam/C", 0755));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a directory that is not opaque is merged
-  ASSERT_TRUE(changes::create_file(told_overlay_, "fam/C/x", O_WRONLY, 0644));
+  ASSERT_TRUE(changes::create_file(observed_overlay_, "fam/C/x", O_WRONLY, 0644));
   scratch_.write("base/fam/C/y", "of another job");
   EXPECT_TRUE(reader_.may_be_shadowed("fam/C/y"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
@@ -422,14 +423,14 @@ TEST_F(ShadowTest, TheMountAnswersForAllNamesOfACopiedFile) {
   scratch_.write("base/plain/A/x", "base");
   std::filesystem::create_hard_link(scratch_ / "base/plain/A/x", scratch_ / "base/plain/A/other");
   EXPECT_FALSE(reader_.may_be_shadowed("plain/A/other"));
-  ASSERT_TRUE(open_writable(told_overlay_, "plain/A/x", O_WRONLY));
+  ASSERT_TRUE(open_writable(observed_overlay_, "plain/A/x", O_WRONLY));
   EXPECT_TRUE(reader_.may_be_shadowed("plain/A/other"));
 }
 
 TEST_F(ShadowTest, ADirectoryThatItsUserCannotEnterHidesWhatIsBelow) {
-  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain", 0755));
-  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain/open", 0755));
-  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain/closed", 0300));
+  ASSERT_TRUE(changes::make_dir(observed_overlay_, "plain", 0755));
+  ASSERT_TRUE(changes::make_dir(observed_overlay_, "plain/open", 0755));
+  ASSERT_TRUE(changes::make_dir(observed_overlay_, "plain/closed", 0300));
   EXPECT_FALSE(reader_.may_be_shadowed("plain/open/x"));
   EXPECT_TRUE(reader_.may_be_shadowed("plain/closed/x"));
 }

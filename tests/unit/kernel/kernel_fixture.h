@@ -46,7 +46,7 @@ class FuseKernelTest : public ::testing::Test {
   // Ends the session in the order of serve_mount().
   void end() {
     if (session_ == nullptr) return;
-    mount_.close_waits();
+    mount_.fail_waits();
     mount_.finish_tasks();
     kernel_.disconnect();
     session_->stop();

@@ -181,7 +181,7 @@ TEST_F(FuseKernelLocks, EveryRequestIsAnsweredOnceWhenTheSessionEnds) {
       EXPECT_NE(kernel_.wait_for(others.back()).error, ETIME);
     }
   }
-  mount_.close_waits();
+  mount_.fail_waits();
   for (const std::uint64_t number : waiters) EXPECT_EQ(kernel_.wait_for(number).error, ENOLCK);
   for (const std::uint64_t number : others) EXPECT_NE(kernel_.wait_for(number).error, ETIME);
   end();

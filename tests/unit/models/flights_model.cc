@@ -46,7 +46,7 @@ class Model {
   }
 
   void note_failures(std::size_t name, bool may_fail);
-  void check_leaders();
+  void check_builders();
   void check_released();
   void check_waits();
   void check_build(const ModelProcess& process, const Task& task);
@@ -67,7 +67,7 @@ void Model::note_failures(std::size_t name, bool may_fail) {
   if (!may_fail)
     fault("the build of name " + std::to_string(name) + " counts as failed without a sign");
   state.failed_until = world_.now + LeaseTable::kFailedFor;
-  state.leader_may_be_replaced = true;
+  state.builder_may_be_replaced = true;
   for (ModelProcess& process : world_.processes) {
     for (Task& task : process.tasks) {
       if (task.name == name && task.state == Task::State::kWaits) task.is_excused = true;
@@ -78,7 +78,7 @@ void Model::note_failures(std::size_t name, bool may_fail) {
 // Verifies that a process that builds without the lease has one of the permitted reasons.
 void Model::check_build(const ModelProcess& process, const Task& task) {
   const NameState& state = world_.names.at(task.name);
-  if (works_for(process.lineage, state.leader) || task.is_excused ||
+  if (works_for(process.lineage, state.builder) || task.is_excused ||
       world_.now < state.failed_until)
     return;
   // Descendants of a process that builds without the lease may also build.
@@ -94,16 +94,16 @@ void Model::look_up(ModelProcess& process, Task& task) {
   if (is_there(task.name)) return end_build(process);
   NameState& state = world_.names.at(task.name);
   state.begun_by.insert(process.job);
-  const bool returns = state.leader == process.pid;  // the builder has given up
+  const bool returns = state.builder == process.pid;  // the builder has given up
   const Flights::Answer answer = world_.flights.look(world_.lease_request_of(process, task.name));
   note_failures(task.name, returns);
   switch (answer.advice) {
-    case Advice::kLead:
-      check_leaders();
+    case Advice::kBuildWithLease:
+      check_builders();
       task.state = Task::State::kBuilds;
       break;
     case Advice::kBuild:
-      check_leaders();
+      check_builders();
       check_build(process, task);
       state.released.insert(process.pid);
       task.state = Task::State::kBuilds;
@@ -144,11 +144,11 @@ void Model::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 
 void Model::fail_by_return(ModelProcess& process, Task& task) {
   NameState& state = world_.names.at(task.name);
-  const bool is_leader = state.leader == process.pid;
+  const bool is_leader = state.builder == process.pid;
   pass(kFlightApproach + milliseconds(1));
   (void)world_.flights.look(world_.lease_request_of(process, task.name));
   note_failures(task.name, is_leader);
-  check_leaders();
+  check_builders();
   end_build(process);
 }
 
@@ -156,8 +156,8 @@ void Model::fail_by_clearing(ModelProcess& process, Task& task) {
   world_.flights.note_step(*process.job, entry_of(task.name), Step::kTemporary);
   world_.flights.note_step(*process.job, entry_of(task.name), Step::kCleared);
   // The daemon does not know which of the job's processes created the file.
-  const ModelProcess* const leader = world_.find(world_.names.at(task.name).leader);
-  note_failures(task.name, leader != nullptr && leader->job == process.job);
+  const ModelProcess* const builder = world_.find(world_.names.at(task.name).builder);
+  note_failures(task.name, builder != nullptr && builder->job == process.job);
   end_build(process);
 }
 
@@ -166,9 +166,9 @@ void Model::loop(ModelProcess& process, Task& task) {
   for (int lookups = 0; lookups < 10; ++lookups) {
     pass(milliseconds(2));
     NameState& state = world_.names.at(task.name);
-    state.leader_may_be_replaced |= state.leader == process.pid;
+    state.builder_may_be_replaced |= state.builder == process.pid;
     (void)world_.flights.look(world_.lease_request_of(process, task.name));
-    check_leaders();
+    check_builders();
   }
   note_failures(task.name, false);
   world_.names.at(task.name).released.insert(process.pid);
@@ -256,25 +256,26 @@ void Model::act(const Action& action) {
 }
 
 // Verifies that the builder of a name has changed only if the old builder may be replaced.
-void Model::check_leaders() {
-  std::array<pid_t, kNames> leaders{};
+void Model::check_builders() {
+  std::array<pid_t, kNames> builders{};
   for (const FlightDescription& one : world_.flights.describe()) {
-    if (!one.leader_job.empty())
-      leaders.at(static_cast<std::size_t>(one.path.at(7) - '0')) = one.leader;
+    if (!one.builder_job.empty())
+      builders.at(static_cast<std::size_t>(one.path.at(7) - '0')) = one.builder;
   }
   for (std::size_t name = 0; name < kNames; ++name) {
     NameState& state = world_.names.at(name);
-    const ModelProcess* const before = world_.find(state.leader);
+    const ModelProcess* const before = world_.find(state.builder);
     const bool is_gone = before == nullptr || !before->is_alive || before->is_stopped ||
                          state.is_published || !state.begun_by.contains(before->job) ||
-                         state.leader_may_be_replaced;
-    if (leaders.at(name) == state.leader) continue;
-    if (!is_gone && leaders.at(name) != 0) {
+                         state.builder_may_be_replaced;
+    if (builders.at(name) == state.builder) continue;
+    if (!is_gone && builders.at(name) != 0) {
       fault("name " + std::to_string(name) + " has a second builder while the first goes on");
     }
-    if (state.leader != 0) state.released.insert(state.leader);  // the old builder may still build
-    state.leader = leaders.at(name);
-    state.leader_may_be_replaced = false;
+    if (state.builder != 0)
+      state.released.insert(state.builder);  // the old builder may still build
+    state.builder = builders.at(name);
+    state.builder_may_be_replaced = false;
   }
 }
 
@@ -284,13 +285,13 @@ void Model::check_released() {
     for (Task& task : process.tasks) {
       if (task.state != Task::State::kWaits || !*task.is_answered || task.is_excused) continue;
       const NameState& state = world_.names.at(task.name);
-      const bool leads = state.leader == process.pid;
+      const bool leads = state.builder == process.pid;
       const bool has_a_reason =
           state.is_published || task.is_interrupted || task.deadline <= world_.now || leads ||
           !process.is_alive || process.is_stopped || world_.now < state.failed_until ||
-          world_.closes_cycle(process, task.name) || state.leader == 0 ||
+          world_.closes_cycle(process, task.name) || state.builder == 0 ||
           !state.begun_by.contains(process.job) ||  // the process's job has removed the directory
-          works_for(process.lineage, state.leader) || world_.works_for_stopped(process);
+          works_for(process.lineage, state.builder) || world_.works_for_stopped(process);
       if (!has_a_reason) {
         fault("process " + std::to_string(process.pid - kFirstPid) + " was released from name " +
               std::to_string(task.name) + " without a reason");
@@ -304,12 +305,12 @@ void Model::check_released() {
 // Runs the checks of the event loop, which replace stopped and dead builders.
 void Model::tend() {
   for (NameState& state : world_.names) {
-    const ModelProcess* const leader = world_.find(state.leader);
-    if (leader != nullptr && (leader->is_stopped || !leader->is_alive))
-      state.leader_may_be_replaced = true;
+    const ModelProcess* const builder = world_.find(state.builder);
+    if (builder != nullptr && (builder->is_stopped || !builder->is_alive))
+      state.builder_may_be_replaced = true;
   }
   world_.loop.run_all();
-  check_leaders();
+  check_builders();
   note_failures(0, false);
   check_released();
 }
@@ -323,9 +324,9 @@ void Model::check_waits() {
     const Task& task = process.tasks.back();
     if (task.state != Task::State::kWaits || *task.is_answered) continue;
     const NameState& state = world_.names.at(task.name);
-    const ModelProcess* const leader = world_.find(state.leader);
-    if (leader == nullptr || !leader->is_alive || leader->is_stopped ||
-        !state.begun_by.contains(leader->job)) {
+    const ModelProcess* const builder = world_.find(state.builder);
+    if (builder == nullptr || !builder->is_alive || builder->is_stopped ||
+        !state.begun_by.contains(builder->job)) {
       fault("process " + std::to_string(process.pid - kFirstPid) + " waits for name " +
             std::to_string(task.name) + ", which nobody builds");
     } else if (world_.closes_cycle(process, task.name, World::Kin::kDoesNotCount)) {
@@ -356,7 +357,7 @@ void Model::drain() {
 std::string Model::run(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
     act(action);
-    check_leaders();
+    check_builders();
     check_released();
     if (action.kind == ActionKind::kTend && action.number % 4 == 0) check_waits();
     if (!fault_.empty()) return fault_;

@@ -74,7 +74,7 @@ LeaseRequest World::lease_request_of(const ModelProcess& process, std::size_t na
 }
 
 bool World::closes_cycle(const ModelProcess& process, std::size_t name, Kin kin) const {
-  std::set<pid_t> builders{names.at(name).leader};
+  std::set<pid_t> builders{names.at(name).builder};
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
     for (const ModelProcess& other : processes) {
@@ -86,7 +86,7 @@ bool World::closes_cycle(const ModelProcess& process, std::size_t name, Kin kin)
             return builders.contains(one.pid) && (kin == Kin::kCounts || one.pid == other.pid);
           });
       if (!works_for_one) continue;
-      has_grown |= builders.insert(names.at(waits.name).leader).second;
+      has_grown |= builders.insert(names.at(waits.name).builder).second;
     }
   }
   return std::any_of(process.lineage.begin(), process.lineage.end(), [&](const Process& one) {

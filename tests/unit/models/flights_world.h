@@ -58,9 +58,9 @@ struct ModelProcess {
 
 struct NameState {
   bool is_published = false;
-  pid_t leader = 0;
-  // True if the builder has exited, been stopped, failed or given up since the last check_leaders().
-  bool leader_may_be_replaced = false;
+  pid_t builder = 0;
+  // True if the builder has exited, been stopped, failed or given up since the last check_builders().
+  bool builder_may_be_replaced = false;
   std::set<const Job*> begun_by;  // the jobs whose layers have the entry's directory
   std::set<pid_t> released;       // processes that may build without the lease
   std::chrono::milliseconds failed_until{0};

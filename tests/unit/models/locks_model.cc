@@ -40,7 +40,7 @@ struct Outcome {
   int answers = 0;
 };
 
-class Call final : public LockCall {
+class Call final : public LockReply {
  public:
   Call(std::shared_ptr<Outcome> outcome, std::vector<std::shared_ptr<Outcome>>& answered)
       : outcome_(std::move(outcome)), answered_(answered) {}
@@ -58,7 +58,7 @@ class Call final : public LockCall {
 
 struct ModelProcess {
   pid_t pid = 0;
-  bool tells_close = false;
+  bool reports_close = false;
   std::array<std::uint64_t, kFiles> handles{};
   std::shared_ptr<Outcome> waits;  // the request for which the process waits
 };
@@ -99,7 +99,7 @@ class World {
   void fault(const std::string& what) {
     if (fault_.empty()) fault_ = what;
   }
-  ModelProcess make_process(bool tells_close);
+  ModelProcess make_process(bool reports_close);
   LockSystem system();
 
   milliseconds now_{std::chrono::hours(1)};
@@ -146,8 +146,8 @@ World::World(const std::string& shared_file, Counters& counters)
   for (std::size_t at = 0; at < kProcesses; ++at) processes_.push_back(make_process(at % 2 == 0));
 }
 
-ModelProcess World::make_process(bool tells_close) {
-  return {next_pid_++, tells_close, {next_handle_++, next_handle_++}, nullptr};
+ModelProcess World::make_process(bool reports_close) {
+  return {next_pid_++, reports_close, {next_handle_++, next_handle_++}, nullptr};
 }
 
 // Sends F_GETLK, and verifies that it finds a conflicting lock if and only if there is one.
@@ -170,7 +170,7 @@ LockRequest World::request_of(const ModelProcess& process, const Action& action)
   request.handle = process.handles.at(action.file);
   request.owner = request.is_record ? static_cast<std::uint64_t>(process.pid) : request.handle;
   request.process = process.pid;
-  request.tells_close = process.tells_close;
+  request.reports_close = process.reports_close;
   request.type = (action.number & 1U) != 0 ? F_WRLCK : F_RDLCK;
   if (action.kind == ActionKind::kUnlock) request.type = F_UNLCK;
   request.waits = (action.number & 6U) != 0;
@@ -299,10 +299,10 @@ void World::check_waiters() {
   }
 }
 
-// If tells_close is set for the process, sends FLUSH as the kernel does; this releases the process's record locks.
+// If reports_close is set for the process, sends FLUSH as the kernel does; this releases the process's record locks.
 // Otherwise does nothing.
 void World::close_descriptor(const ModelProcess& process, std::size_t file) {
-  if (!process.tells_close) return;
+  if (!process.reports_close) return;
   const auto owner = static_cast<std::uint64_t>(process.pid);
   grants_.at(file).erase({true, owner});
   table_.closed(ids_.at(file), process.handles.at(file), owner);
@@ -338,7 +338,7 @@ void World::kill(std::size_t at) {
   }
   dead_.insert(process.pid);
   for (std::size_t file = 0; file < kFiles; ++file) {
-    if (process.tells_close) {
+    if (process.reports_close) {
       close_descriptor(process, file);
       release(file, process.handles.at(file));
     } else {
@@ -346,7 +346,7 @@ void World::kill(std::size_t at) {
       is_unseen_ = true;
     }
   }
-  process = make_process(process.tells_close);
+  process = make_process(process.reports_close);
 }
 
 // Locks the base's file through a separate open file description, without waiting.

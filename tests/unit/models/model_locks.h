@@ -53,7 +53,7 @@ class ModelLocks {
     if (request.type == F_UNLCK) return;
     Held& held = owners_.try_emplace({request.is_record, request.owner}).first->second;
     held.process = request.process;
-    held.tells_close = request.tells_close;
+    held.reports_close = request.reports_close;
     set(held, request, request.type);
   }
   void erase(const Owner& owner) { owners_.erase(owner); }
@@ -66,7 +66,7 @@ class ModelLocks {
     for (const auto& [owner, held] : owners_) {
       if (owner == Owner{request.is_record, request.owner} || owner.first != request.is_record)
         continue;
-      if (owner.first && !held.tells_close && dead.contains(held.process)) continue;
+      if (owner.first && !held.reports_close && dead.contains(held.process)) continue;
       bool is_in_the_way = false;
       for (std::size_t byte = 0; byte < kBytes; ++byte)
         is_in_the_way |= covers(request, byte) && conflict(request.type, held.types.at(byte));
@@ -80,7 +80,7 @@ class ModelLocks {
     Held() { types.fill(F_UNLCK); }
     std::array<short, kBytes> types;
     pid_t process = 0;
-    bool tells_close = false;
+    bool reports_close = false;
   };
   static void set(Held& held, const LockRequest& request, short type) {
     for (std::size_t byte = 0; byte < kBytes; ++byte) {

@@ -134,7 +134,7 @@ TEST_F(BaseAttributesTest, FilesThatBecomeLockFilesHaveNone) {
   }
 }
 
-TEST_F(BaseAttributesTest, AFileThatDoesNotBecomeALockFileKeepsThem) {
+TEST_F(BaseAttributesTest, AFailedRenameToALockNameKeepsAttributes) {
   put("fam/K/a.lock", "");
   put("fam/K/file", "1");
   decorate("fam/K/file");

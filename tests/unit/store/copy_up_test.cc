@@ -84,7 +84,7 @@ TEST_F(CopyUp, OtherRequestsContinueWhileAFileIsCopied) {
   EXPECT_EQ(get("a/y"), "other");
 }
 
-TEST_F(CopyUp, TwoAtOnceMakeOneCopy) {
+TEST_F(CopyUp, ConcurrentCopyUpsShareOneCopy) {
   scratch_.write("base/a/x", "text");
   std::promise<void> begun;
   std::promise<void> go_on;

@@ -236,7 +236,7 @@ TEST_F(BaseTest, OnlyOneDaemonAtATimeEvictsOrRepairs) {
   EXPECT_TRUE(store_->try_lock_base());
 }
 
-TEST_F(BaseTest, AbandonedLayersAreEndedOthersNot) {
+TEST_F(BaseTest, OnlyAbandonedLayersAreEnded) {
   const auto make = [&](const std::string& job, const std::string& node, std::time_t started) {
     LayerRecord record;
     record.job = job;

@@ -50,7 +50,7 @@ TEST_F(HardLinks, WritesByOneNameAreVisibleByTheOther) {
   EXPECT_EQ(scratch_.read("base/a/y"), "old");
 }
 
-TEST_F(HardLinks, NextDaemonKeepsThem) {
+TEST_F(HardLinks, TheNextDaemonKeepsHardLinks) {
   write("a/x", "new");
   take_up_layer(overlay_);
   EXPECT_EQ(get("a/y"), "new");

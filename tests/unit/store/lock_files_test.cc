@@ -67,7 +67,7 @@ TEST_F(LockFilesTest, AreNotCopiedUpButListedAlthoughTheEntryIsOpaque) {
   EXPECT_TRUE(scratch_.exists("upper/fam/entry/.wh..wh..opq"));
 }
 
-TEST_F(LockFilesTest, HiddenOnesAreAbsentOnlyFromThisViewUntilCreatedAgain) {
+TEST_F(LockFilesTest, RemovedLockFilesAreHiddenOnlyInOneView) {
   put("fam/entry/x.lock", "");
   hide_lock(overlay_, "fam/entry/x.lock");
   EXPECT_TRUE(overlay_.find("fam/entry/x.lock").failed_with(ENOENT));
@@ -93,7 +93,7 @@ TEST_F(LockFilesTest, TheLocksOfABatonAreTakenOnAFileThatNoViewShows) {
   EXPECT_FALSE(others.named.find("fam/other/baton"));
 }
 
-TEST_F(LockFilesTest, DirectoriesOfSuchNamesAreDirectories) {
+TEST_F(LockFilesTest, DirectoriesMayHaveNamesOfLockFiles) {
   ASSERT_TRUE(changes::make_dir(overlay_, "fam/entry/d.lock", 0755));
   EXPECT_FALSE(is_shared_lock(overlay_, "fam/entry/d.lock"));
   EXPECT_TRUE(scratch_.exists("upper/fam/entry/d.lock"));
@@ -177,7 +177,7 @@ TEST_F(LockFilesTest, ObjectsThatCannotBeLockFilesGiveAnError) {
       changes::rename(overlay_, "fam/entry/link", "fam/entry/x.lock", 0).failed_with(EXDEV));
 }
 
-TEST_F(LockFilesTest, WithoutSharingTheyAreTheLayersOwn) {
+TEST_F(LockFilesTest, LockFilesBelongToTheLayerWithoutSharing) {
   overlay_.locks().directory.share(-1);
   put("fam/entry/x.lock", "mine");
   EXPECT_EQ(scratch_.read("upper/fam/entry/x.lock"), "mine");

@@ -162,7 +162,7 @@ TEST_F(PublishRules, WithoutPatternsOnlyARenameCompletes) {
   EXPECT_EQ(after("rules/whole/K", Arrival::kNamed), "rules/whole/K");
 }
 
-TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
+TEST_F(PublishRules, AnEntryIsCompleteOnceItsBatonIsReleased) {
   write("rules/built/K/baton", "");
   write("rules/built/K/x.so");
   EXPECT_EQ(after("rules/built/K/x.so", Arrival::kClosed), "");

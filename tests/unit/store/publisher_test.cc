@@ -140,7 +140,7 @@ TEST_F(PublisherTest, AJobThatMayNotPublishPublishesNothing) {
 TEST_F(PublisherTest, ThePolicyIsCheckedAgainBeforeTheBaseIsChanged) {
   begin("K");
   put("fam/K/done-a", "2");
-  hooks_.refuse_at_look = 2;  // the first check passes; the second one follows the staging
+  hooks_.refuse_at_check = 2;  // the first check passes; the second one follows the staging
   EXPECT_EQ(publish("fam/K").refused, 1U);
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
   EXPECT_EQ(get("fam/K/done-a"), "2");
@@ -183,7 +183,7 @@ TEST_F(PublisherTest, ABatchIsNotPublishedIfItsJobLosesTheRight) {
     begin(name);
     put("fam/" + std::string(name) + "/done-x", "1");
   }
-  hooks_.refuse_at_look = 3;
+  hooks_.refuse_at_check = 3;
   const auto report = publisher_->publish_all(overlay_, hooks_, false, [](auto, auto) {});
   EXPECT_EQ(report.refused, 2U);
   EXPECT_EQ(report.entries, 0U);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divides the test files between two runs of pytest at the same time (mount_tests_in_two_labs in scripts/lib/stages.sh).
 
-With --begun-files, a run executes only the tests of those files that it is the first to begin.
+With --claimed-files, a run executes only the tests of those files that it is the first to begin.
 """
 
 import itertools
@@ -11,9 +11,9 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--begun-files", type=pathlib.Path, metavar="DIR",
+    parser.addoption("--claimed-files", type=pathlib.Path, metavar="DIR",
                      help="a directory that both runs share, with one file for each test file that a run has begun")
-    parser.addoption("--lab", type=int, help="the run's number, with --begun-files")
+    parser.addoption("--lab", type=int, help="the run's number, with --claimed-files")
 
 
 class BegunFiles:
@@ -45,6 +45,6 @@ class BegunFiles:
 
 
 def pytest_configure(config):
-    if directory := config.getoption("--begun-files"):
+    if directory := config.getoption("--claimed-files"):
         # The runs begin at different ends of the list, so that they end at about the same time.
         config.pluginmanager.register(BegunFiles(directory, config.getoption("--lab") == 2))

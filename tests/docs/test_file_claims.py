@@ -17,8 +17,8 @@ def test_two_runs_execute_each_test_once(scratch):
     begun = scratch / "begun"
     begun.mkdir()
     runs = [subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "begun_files", "-p", "no:cacheprovider", "-v", scratch,
-         f"--begun-files={begun}", f"--lab={lab}", f"--rootdir={scratch}"],
+        [sys.executable, "-m", "pytest", "-p", "file_claims", "-p", "no:cacheprovider", "-v", scratch,
+         f"--claimed-files={begun}", f"--lab={lab}", f"--rootdir={scratch}"],
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(mounts.REPOSITORY / "tests/lib")},
         stdout=subprocess.PIPE, text=True) for lab in (1, 2)]
     passed = []

@@ -14,7 +14,7 @@
 // directory, as pwd(1) does. Otherwise getcwd uses the default path that the parent has
 // recorded in CACHESHIM_DIRECTORY. If this variable names no default path of the cache, getcwd uses
 // the spelling that the process last used for the cache.
-namespace cacheshim::given_back {
+namespace cacheshim::path_spelling {
 
 // note_use() records the spelling of a path that the application used; note_directory() records the
 // spelling of the path that the application passed to chdir. `routed` is the path's route.
@@ -36,4 +36,4 @@ const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffe
 // As name(), for the working directory: uses the spelling that getcwd uses (see above).
 const char* working_directory(const char* kernel_name, PathBuffer& out);
 
-}  // namespace cacheshim::given_back
+}  // namespace cacheshim::path_spelling

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include "shim/hooks/given_back.h"
+#include "shim/hooks/path_spelling.h"
 
 #include <atomic>
 #include <cstdint>
@@ -11,10 +11,10 @@
 #include "shim/runtime.h"
 #include "shim/start/child_environment.h"
 
-namespace cacheshim::given_back {
+namespace cacheshim::path_spelling {
 namespace {
 
-// A "manner" is a number that identifies the spelling of a path: a route's number for DEFAULT/x, kNoRoute for
+// A "spelling" is a number that identifies the spelling of a path: a route's number for DEFAULT/x, kNoRoute for
 // MOUNT/NAME/x, or one of the two values below.
 constexpr unsigned kAsView = kMaxRoutes + 1;
 constexpr unsigned kUnknown = kMaxRoutes + 2;
@@ -26,7 +26,7 @@ constinit std::atomic<bool> used[kMaxRoutes] = {};
 // child of vfork writes to its parent's memory and must not change the parent's slot.
 struct alignas(std::uint64_t) Noted {
   pid_t process;
-  unsigned manner;
+  unsigned spelling;
 };
 constexpr unsigned kSlots = 8;
 constinit std::atomic<Noted> directories[kSlots] = {};
@@ -47,12 +47,12 @@ Noted find_noted() {
   return {0, kUnknown};
 }
 
-unsigned manner_of(const RoutedPath& routed) {
+unsigned spelling_of(const RoutedPath& routed) {
   if (routed.kind == RoutedPath::Kind::kForeign) return kUnknown;
   return routed.names_view ? kAsView : static_cast<unsigned>(routed.route);
 }
 
-unsigned favourite(std::string_view name) {
+unsigned preferred_spelling(std::string_view name) {
   const unsigned last = last_used.load(std::memory_order_relaxed);
   if (last >= kMaxRoutes || runtime::routes()[last].name == name) return last;
   for (unsigned i = 0; i < kMaxRoutes; ++i) {
@@ -61,10 +61,10 @@ unsigned favourite(std::string_view name) {
   return kNoRoute;
 }
 
-const char* write_name(const char* kernel_name, const Router::Place& place, unsigned manner,
+const char* write_name(const char* kernel_name, const Router::Place& place, unsigned spelling,
                        PathBuffer& out) {
-  if (manner == kAsView) return kernel_name;
-  return runtime::router.restore(kernel_name, place, manner, out);
+  if (spelling == kAsView) return kernel_name;
+  return runtime::router.restore(kernel_name, place, spelling, out);
 }
 
 // Returns the route of `name` whose default path is the value of CACHESHIM_DIRECTORY, or kNoRoute.
@@ -95,13 +95,13 @@ const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBu
 }  // namespace
 
 void note_use(const RoutedPath& routed) {
-  const unsigned manner = manner_of(routed);
-  if (manner == kUnknown) return;
-  if (last_used.load(std::memory_order_relaxed) != manner) {
-    last_used.store(manner, std::memory_order_relaxed);
+  const unsigned spelling = spelling_of(routed);
+  if (spelling == kUnknown) return;
+  if (last_used.load(std::memory_order_relaxed) != spelling) {
+    last_used.store(spelling, std::memory_order_relaxed);
   }
-  if (manner < kMaxRoutes && !used[manner].load(std::memory_order_relaxed)) {
-    used[manner].store(true, std::memory_order_relaxed);
+  if (spelling < kMaxRoutes && !used[spelling].load(std::memory_order_relaxed)) {
+    used[spelling].store(true, std::memory_order_relaxed);
   }
 }
 
@@ -109,13 +109,13 @@ void note_directory(const RoutedPath& routed) {
   const pid_t self = ::getpid();
   const pid_t first = slot_of(self, 0).load(std::memory_order_relaxed).process;
   const unsigned choice = first != self && first == ::getppid() ? 1 : 0;
-  slot_of(self, choice).store({self, manner_of(routed)}, std::memory_order_relaxed);
+  slot_of(self, choice).store({self, spelling_of(routed)}, std::memory_order_relaxed);
 }
 
 const char* directory_for_children() {
   const Noted last = find_noted();
-  if (last.manner == kUnknown) return nullptr;
-  return last.manner < kMaxRoutes ? runtime::routes()[last.manner].default_path.data() : "";
+  if (last.spelling == kUnknown) return nullptr;
+  return last.spelling < kMaxRoutes ? runtime::routes()[last.spelling].default_path.data() : "";
 }
 
 const char* name(const char* kernel_name, PathBuffer& out) {
@@ -124,7 +124,8 @@ const char* name(const char* kernel_name, PathBuffer& out) {
   if (in_view != nullptr) kernel_name = in_view;
   const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_directory);
   const char* const found =
-      place.name.empty() ? kernel_name : write_name(kernel_name, place, favourite(place.name), out);
+      place.name.empty() ? kernel_name
+                         : write_name(kernel_name, place, preferred_spelling(place.name), out);
   if (found != buffer.text) return found;
   std::memcpy(out.text, buffer.text, std::strlen(buffer.text) + 1);
   return out.text;
@@ -134,7 +135,7 @@ const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffe
   if (routed.kind == RoutedPath::Kind::kForeign) return name(kernel_name, out);
   const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_directory);
   if (place.name.empty()) return kernel_name;
-  return write_name(kernel_name, place, manner_of(routed), out);
+  return write_name(kernel_name, place, spelling_of(routed), out);
 }
 
 const char* working_directory(const char* kernel_name, PathBuffer& out) {
@@ -142,14 +143,14 @@ const char* working_directory(const char* kernel_name, PathBuffer& out) {
   const Router::Place place = router.find_place(kernel_name, runtime::same_directory);
   if (place.name.empty()) return kernel_name;
   const Noted last = find_noted();
-  if (last.manner != kUnknown) return write_name(kernel_name, place, last.manner, out);
+  if (last.spelling != kUnknown) return write_name(kernel_name, place, last.spelling, out);
   PathBuffer under_mount;
   const char* const by_mount = router.restore(kernel_name, place, kNoRoute, under_mount);
   const char* const pwd = restore_pwd(kernel_name, by_mount, out);
   if (pwd != nullptr) return pwd;
   const unsigned inherited = route_from_parent(place.name);
-  const unsigned manner = inherited != kNoRoute ? inherited : favourite(place.name);
-  return write_name(kernel_name, place, manner, out);
+  const unsigned spelling = inherited != kNoRoute ? inherited : preferred_spelling(place.name);
+  return write_name(kernel_name, place, spelling, out);
 }
 
-}  // namespace cacheshim::given_back
+}  // namespace cacheshim::path_spelling
