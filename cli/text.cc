@@ -57,7 +57,7 @@ std::string text_of(const nlohmann::json& object, const char* key) {
 
 std::uint64_t count_of(const nlohmann::json& object, const char* key) {
   const auto member = object.find(key);
-  return member != object.end() && member->is_number() ? member->get<std::uint64_t>() : 0;
+  return member != object.end() && member->is_number_unsigned() ? member->get<std::uint64_t>() : 0;
 }
 
 std::string rejection_text(const nlohmann::json& rejected) {

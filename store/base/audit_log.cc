@@ -44,10 +44,11 @@ AuditRecord record_in(const nlohmann::json& json) {
   record.job = json.value("job", "");
   record.cycle = json.value("cycle", "");
   record.reason = json.value("reason", "");
-  if (json.contains("uid")) record.uid = json["uid"].get<unsigned>();
+  if (json.contains("uid"))
+    record.uid = static_cast<unsigned>(get_integer(json["uid"], 0, UINT32_MAX));
   for (const auto& file : json.value("files", nlohmann::json::array())) {
-    record.files.push_back(
-        {get_name(file, "path"), file.value("size", std::uint64_t{0}), file.value("xxh3", "")});
+    const auto size = static_cast<std::uint64_t>(find_integer(file, "size", 0, INT64_MAX, 0));
+    record.files.push_back({get_name(file, "path"), size, file.value("xxh3", "")});
   }
   return record;
 }

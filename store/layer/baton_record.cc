@@ -18,10 +18,13 @@ std::optional<BatonRecord> parse_line(std::string_view line) {
   try {
     record.path = get_name(json, "path");
     if (record.path.empty()) return std::nullopt;
-    record.inode = json.at("inode").get<ino_t>();
-    record.process = json.at("pid").get<pid_t>();
-    record.start_time = json.at("start_time").get<std::uint64_t>();
-    record.ancestors = json.value("ancestors", std::vector<pid_t>());
+    record.inode = static_cast<ino_t>(get_integer(json.at("inode"), 0, INT64_MAX));
+    record.process = static_cast<pid_t>(get_integer(json.at("pid"), 0, INT32_MAX));
+    record.start_time =
+        static_cast<std::uint64_t>(get_integer(json.at("start_time"), 0, INT64_MAX));
+    for (const auto& ancestor : json.value("ancestors", nlohmann::json::array())) {
+      record.ancestors.push_back(static_cast<pid_t>(get_integer(ancestor, 0, INT32_MAX)));
+    }
     record.boot = json.value("boot", "");
     record.pid_namespace = json.value("pid_namespace", "");
   } catch (const nlohmann::json::exception&) {

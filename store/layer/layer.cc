@@ -118,7 +118,9 @@ Result<LayerRecord> parse_layer_record(std::string_view text) {
     record.job = json.value("job", "");
     record.cycle = json.value("cycle", "0");
     record.node = json.value("node", "");
-    if (json.contains("uid") && !json["uid"].is_null()) record.uid = json["uid"].get<unsigned>();
+    if (json.contains("uid") && !json["uid"].is_null()) {
+      record.uid = static_cast<unsigned>(get_integer(json["uid"], 0, UINT32_MAX));
+    }
     record.shared_uids = json.value("shared_uids", false);
     record.shared_by_root = json.value("shared_by_root", false);
     record.vouched = json.value("vouched", false);
@@ -126,8 +128,8 @@ Result<LayerRecord> parse_layer_record(std::string_view text) {
     record.publish = parse_publish_policy(json.value("publish", ""));
     record.active = json.value("state", "active") == "active";
     record.outcome = parse_outcome(json.value("outcome", "none"));
-    record.started = json.value("started", std::time_t{0});
-    record.ended = json.value("ended", std::time_t{0});
+    record.started = find_integer(json, "started", 0, INT64_MAX, 0);
+    record.ended = find_integer(json, "ended", 0, INT64_MAX, 0);
   } catch (const nlohmann::json::exception&) {
     return Errno(EINVAL);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/sys/json_text.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "common/printable_text.h"
@@ -32,6 +33,22 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits) {
   };
   auto json = nlohmann::json::parse(text, keep, /*allow_exceptions=*/false);
   return is_too_deep ? nothing : json;
+}
+
+std::int64_t get_integer(const nlohmann::json& value, std::int64_t least, std::int64_t most) {
+  const bool is_too_large = value.is_number_unsigned() &&
+                            value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+  if (value.is_number_integer() && !is_too_large) {
+    const auto integer = value.get<std::int64_t>();
+    if (integer >= least && integer <= most) return integer;
+  }
+  throw nlohmann::json::out_of_range::create(406, "not an integer in the range of its key", &value);
+}
+
+std::int64_t find_integer(const nlohmann::json& object, const char* key, std::int64_t least,
+                          std::int64_t most, std::int64_t otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() ? get_integer(*found, least, most) : otherwise;
 }
 
 std::string dump_json(const nlohmann::ordered_json& json, int indent) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,14 @@ inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};
 
 // Returns a discarded value for text that is not JSON, is too long, or is nested too deeply.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRecordLimits);
+
+// Returns the value if it is an integer from `least` to `most`. Throws nlohmann::json::exception for any other value.
+// json::get() would convert a number with a fraction, and cut off an integer; for a number like 1e30, its behavior is
+// undefined.
+std::int64_t get_integer(const nlohmann::json& value, std::int64_t least, std::int64_t most);
+// As get_integer(), for the member `key` of an object; returns `otherwise` if there is no such member.
+std::int64_t find_integer(const nlohmann::json& object, const char* key, std::int64_t least,
+                          std::int64_t most, std::int64_t otherwise);
 
 // Never throws for the contents of a string: bytes that are not UTF-8 are replaced by U+FFFD. Escapes
 // all characters that are not printable, so that the text may be written to a terminal.

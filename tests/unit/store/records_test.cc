@@ -101,6 +101,17 @@ TEST(LayerRecord, TakesMissingAndUnknownFields) {
   EXPECT_FALSE(parse_layer_record(R"({"job": 7})"));
 }
 
+// To convert such a number is undefined behavior. The fuzzer of records found it.
+TEST(LayerRecord, NumbersThatAreNoIntegersAreRefused) {
+  for (const char* number : {"1e30", "-1", "0.5", "18446744073709551615", "true"}) {
+    for (const char* key : {"started", "ended", "uid"}) {
+      const std::string record = std::string(R"({"job": "j", ")") + key + "\": " + number + "}";
+      EXPECT_FALSE(parse_layer_record(record)) << record;
+    }
+  }
+  EXPECT_TRUE(parse_layer_record(R"({"job": "j", "started": 1, "ended": 2, "uid": 4294967295})"));
+}
+
 TEST(Layer, IsHeldByOneDaemonAtATime) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
