@@ -6,6 +6,7 @@
 #include <sys/file.h>
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -15,6 +16,12 @@
 
 namespace cacheshim {
 namespace {
+
+// Whether the end of the range is an offset. The kernel sends no other ranges, but libfuse passes on what it receives.
+bool is_valid_range(const struct flock& lock) {
+  constexpr off_t kMostOffset = std::numeric_limits<off_t>::max();
+  return lock.l_start >= 0 && lock.l_len >= 0 && lock.l_len <= kMostOffset - lock.l_start;
+}
 
 // A pending lock request of the kernel.
 class PendingLock final : public LockReply, public Interruptible {
@@ -264,6 +271,7 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
                          bool waits, StatusCompletion completion) {
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
+  if (!is_valid_range(lock)) return completion.complete(Errno(EINVAL));
   if (lock.l_type != F_UNLCK) note_locked(*handle);
   LockRequest wanted = record_request(request, *handle, target, lock);
   wanted.waits = waits;
@@ -278,6 +286,7 @@ Result<struct flock> LockRequests::getlk(const Request& request, const LockTarge
                                          const struct flock& lock) {
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return Errno(EOPNOTSUPP);
+  if (!is_valid_range(lock)) return Errno(EINVAL);
   const LockRequest wanted = record_request(request, *handle, target, lock);
   struct flock found {};
   const auto named = named_lock_of(request, *handle, LockUse::kFind);

@@ -190,6 +190,25 @@ TEST_F(FuseKernelMalformed, AnUnknownHandleIsRefused) {
   EXPECT_NE(calls_.open(*node, O_RDONLY)->fh, calls_.open(*node, O_RDONLY)->fh);
 }
 
+// The fuzzer of messages found that the end of such a range overflowed.
+TEST_F(FuseKernelMalformed, ALockOfARangeThatIsNoneIsRefused) {
+  const auto node = calls_.lookup(directory_, "file");
+  const auto open = calls_.open(*node, O_RDWR);
+  for (const auto& [start, end] :
+       std::vector<std::pair<std::uint64_t, std::uint64_t>>{{UINT64_MAX - 10, 5},
+                                                            {std::uint64_t{1} << 63U, UINT64_MAX},
+                                                            {10, 8},
+                                                            {1, std::uint64_t{1} << 63U}}) {
+    fuse_lk_in lock{};
+    lock.fh = open->fh;
+    lock.owner = 1;
+    lock.lk = {.start = start, .end = end, .type = F_WRLCK, .pid = 0};
+    for (const std::uint32_t opcode : {FUSE_SETLK, FUSE_GETLK}) {
+      EXPECT_EQ(kernel_.call(opcode, *node, bytes_of(lock)).error, EINVAL) << start << ' ' << end;
+    }
+  }
+}
+
 // Sends well-formed requests with random nodes, handles and arguments.
 TEST_F(FuseKernelMalformed, EveryRandomRequestGetsOneReply) {
   constexpr std::uint64_t kSeed = 1;
