@@ -110,6 +110,9 @@ int run_program(std::vector<std::string> words) {
   add_explain(app, exit_code);
   add_profile(app, command, exit_code);
   add_gc(app, exit_code);
+#if CACHESHIM_HAS_REMOTE
+  add_remote(app, exit_code);
+#endif
   add_doctor(app, exit_code);
   add_preload_path(app, exit_code);
   add_completion(app, exit_code);

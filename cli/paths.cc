@@ -70,7 +70,9 @@ Installation find_installation() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path prefix = program.parent_path().parent_path();
-  return {prefix / CACHESHIM_LIBDIR / "libcacheshim.so", prefix / "share" / "cacheshim" / "profiles"};
+  return {.library = prefix / CACHESHIM_LIBDIR / "libcacheshim.so",
+          .profiles = prefix / "share" / "cacheshim" / "profiles",
+          .remote_helper = prefix / CACHESHIM_LIBEXECDIR / "cacheshim" / "cacheshim-remote"};
 }
 
 std::optional<std::string> find_variable(std::string_view name) {

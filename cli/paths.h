@@ -13,6 +13,7 @@ namespace cacheshim::cli {
 struct Installation {
   std::string library;   // PREFIX/LIBDIR/libcacheshim.so; LIBDIR is Meson's option, for example "lib"
   std::string profiles;  // PREFIX/share/cacheshim/profiles
+  std::string remote_helper;  // PREFIX/LIBEXECDIR/cacheshim/cacheshim-remote
 };
 
 Installation find_installation();

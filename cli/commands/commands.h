@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cacheshim_build.h"
+
 namespace cacheshim::cli {
 
 // Each function adds its command to `app`. The chosen command stores its exit code in `exit_code`.
@@ -27,6 +29,9 @@ void add_explain(CLI::App& app, int& exit_code);
 void add_gc(CLI::App& app, int& exit_code);  // adds gc and verify
 void add_doctor(CLI::App& app, int& exit_code);
 void add_preload_path(CLI::App& app, int& exit_code);
+#if CACHESHIM_HAS_REMOTE
+void add_remote(CLI::App& app, int& exit_code);
+#endif
 // Adds the command that prints completion scripts. They contain all commands that `app` has when the command runs.
 void add_completion(CLI::App& app, int& exit_code);
 

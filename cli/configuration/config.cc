@@ -13,6 +13,7 @@
 #include "cli/configuration/cuda_config.h"
 #include "cli/configuration/limits_config.h"
 #include "cli/configuration/publish_allow_config.h"
+#include "cli/configuration/remote_config.h"
 #include "cli/configuration/toml_units.h"
 #include "cli/configuration/units.h"
 #include "cli/failure.h"
@@ -120,6 +121,7 @@ Config parse_config(std::string_view text, std::string_view origin) {
     config.cuda_defaults = read_cuda_defaults(root, problem);
     read_gc(root, config, problem);
     config.limits = read_limits(root, problem);
+    config.remote = read_remote(root, problem);
     root.finish();
   }
   if (problem) throw Failure(kExitUsage, problem.message());

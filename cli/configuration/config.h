@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/limit_rows.h"
+#include "remote/settings.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
 #include "store/profiles/publish_allow.h"
@@ -31,6 +32,7 @@ struct Config {
   std::optional<std::chrono::seconds> gc_interval;
   // The most capable mode to try. The daemon uses a simpler mode if this one does not work.
   std::optional<WatchMode> watch;
+  remote::Settings remote;       // [remote]
   std::optional<bool> io_uring;  // whether to use io_uring, if the kernel allows it
 };
 

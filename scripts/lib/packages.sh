@@ -5,6 +5,7 @@
 build_packages=(
     g++ meson ninja-build pkg-config
     libfuse3-dev liburing-dev libcap-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+    libzstd-dev libsodium-dev libhiredis-dev libcurl4-openssl-dev # for the remote tier
     libxxhash-dev libgtest-dev libbenchmark-dev
 )
 deb_packages=(dpkg-dev debhelper debootstrap lintian)
@@ -24,6 +25,7 @@ test_packages=(
     musl-tools                                                     # another libc
     zsh fish                                                       # complete the commands, as bash does
     clang                                                          # checks the lock annotations; builds the fuzzers
+    redis-server                                                   # an engine of the remote tier; the names of JuiceFS
 )
 long_test_packages=(python3-gdbm
     slurm-wlm munge                   # a SLURM cluster on this machine
@@ -31,7 +33,7 @@ long_test_packages=(python3-gdbm
     debootstrap                       # to test the library in other distributions
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
 node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux iproute2  # NFS: a server, and two kernels
-    glusterfs-server redis-server)                                              # GlusterFS; JuiceFS's names
+    glusterfs-server)                                                          # GlusterFS
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h

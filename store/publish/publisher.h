@@ -68,6 +68,13 @@ class Publisher {
   // view then shows the base's files. Adds nothing to the base.
   PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
+  // Adds a unit that another machine has built to the base. `staged`: an open directory on the base's file system that
+  // contains the unit's files at their paths in the store, owned by the service account and synced; no other process
+  // changes them. `by`: the publisher, for the record. Returns false, and leaves the files staged, if the base has the
+  // unit already: the first writer wins. Errors: EINVAL for a unit that no profile allows to publish early; EXDEV if
+  // one of its files names a path outside the mount (EntryRule::paths_in).
+  Result<bool> adopt(int staged, const std::string& unit, std::vector<AuditFile> files,
+                     const PublishingJob& by);
   // Records and counts that the unit stays in the layer because its job may not publish.
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 

@@ -200,10 +200,22 @@ DEPLOYMENT = {
         ("ci", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),)),
 }
 
+REMOTE = {
+    ("Use", "cacheshim remote keygen"): Run("root", given="mkdir -p /etc/cacheshim",
+                                            prints="cacheshim-public-key-1"),
+    ("Use", "[remote]"): Configuration(),
+    ("Use", "cacheshim remote push"): Run(
+        "root", given=BUILT + """
+mkdir -p /tmp/tier && chmod 777 /tmp/tier
+printf '[remote]\\nurl = "file:///tmp/tier"\\nsign_with = "/etc/cacheshim/remote.key"\\n' > /etc/cacheshim/cacheshim.toml""",
+        prints="1 entry pushed", then=(("root", "cacheshim remote ls", "triton/KEY"),)),
+}
+
 DOCUMENTS = {
     "README.md": README,
     "docs/using.md": USING,
     "docs/deployment.md": DEPLOYMENT,
+    "docs/remote.md": REMOTE,
     "docs/benchmarks.md": {
         ("Benchmarks", "scripts/bench "): MINUTES,
         ("Size", "scripts/bench --walk"): MINUTES,

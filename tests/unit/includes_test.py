@@ -28,7 +28,10 @@ MAY_INCLUDE = {
        for name in ("fuse/control", "fuse/vfs")},
     "fuse/dispatch": {"fuse/vfs", "fuse/transport", "store", "common"},
     "learn": {"store", "common"},
-    "cli": {"learn", "locks", "store", "common"},
+    "remote": {"store", "common"},
+    "remote/engines": {"store", "common"},
+    "remote/helper": {"remote/engines", "remote", "store", "common"},
+    "cli": {"learn", "locks", "remote", "store", "common"},
     "locks": set(),
 }
 # Includes that are allowed although the table does not permit them.

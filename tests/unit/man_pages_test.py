@@ -77,7 +77,7 @@ def check_commands(page, main, commands):
         listed = {"-" + flag for flag in re.findall(r"^\.It Fl (\S+)", sections[name], re.MULTILINE)}
         found += differences(name, listed, own)
         found += differences(f"synopsis of {name}", flags(lines[name]), own)
-        operands = set(re.findall(r"^\.Ar ([A-Z]{2,})", lines[name], re.MULTILINE))
+        operands = set(re.findall(r"^\.(?:Op )?Ar ([A-Z]{2,})", lines[name], re.MULTILINE))
         found += differences(f"operands of {name}", operands, commands[name].operands)
     everywhere = flags(parts(page, "Sh")["SYNOPSIS"])
     return found + [f"synopsis: '{one}' is missing" for one in sorted(main.options - everywhere)]
@@ -110,7 +110,8 @@ def check_configuration(page, program, repository):
     """Returns a line for each key that the page documents but no source reads, and for each key that a source reads but
     the page does not document. Returns one more line if the program refuses the page's example."""
     read = "".join((repository / "cli/configuration" / name).read_text()
-                   for name in ("config.cc", "cuda_config.cc", "limits_config.cc", "publish_allow_config.cc"))
+                   for name in ("config.cc", "cuda_config.cc", "limits_config.cc", "publish_allow_config.cc",
+                                "remote_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
     table = (repository / "common/limits.def").read_text()
     asked |= set(re.findall(r"^CACHESHIM_LIMIT\(\w+, (\w+)", table, re.MULTILINE))

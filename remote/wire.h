@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+
+// The messages between a process of cacheshim and its helper `cacheshim-remote`, which speaks to the engine. They go
+// through a socket pair of type SOCK_SEQPACKET. A message is a JSON object of at most kMostMessageBytes, and may carry a
+// sealed memory file with an object or a list of keys.
+//
+// The first request is `open`; it has no id. Every other request has an `id`, and its reply has the same one. Replies
+// may come in another order than the requests.
+//
+//   request                                       reply
+//   open url, timeout_ms, secrets                 leases: whether the engine has leases
+//   get key, most                                 found, and a file with the object if it is true
+//   put key, and a file with the object           stored
+//   remove key                                    existed
+//   acquire key, owner, ttl_ms                    fence, or nothing while another owner holds the lease
+//   renew key, owner, ttl_ms                      held
+//   release key, owner
+//   wait key, timeout_ms
+//   keys since, most                              position, last, and a file with a JSON array of keys
+//
+// A reply to a request that failed has `error` ("unavailable", "full" or "refused") and `text`, one line.
+namespace cacheshim::remote {
+
+inline constexpr std::size_t kMostMessageBytes = 65536;
+
+struct Message {
+  nlohmann::json json;
+  UniqueFd file;  // empty: the message has none
+};
+
+// Sends a message; blocks while the socket is full. `file` is only borrowed; -1: none. Thread-safe for each socket.
+// Errors: EPIPE if the peer has exited; EMSGSIZE.
+Status send_message(int socket, const nlohmann::json& json, int file = -1);
+// Receives one message; blocks. Errors: EPIPE if the peer has exited; EBADMSG for a message that is not a JSON object, or
+// too long.
+Result<Message> receive_message(int socket);
+
+// Returns a memory file with these bytes that nobody can change.
+Result<UniqueFd> make_sealed_file(std::string_view bytes);
+// Returns the content of a sealed memory file. Errors: EFBIG if it has more than `most_bytes`; EINVAL if it could still
+// change.
+Result<std::string> read_sealed_file(int file, std::size_t most_bytes);
+
+}  // namespace cacheshim::remote
