@@ -101,9 +101,9 @@ struct EntrySource {
 // Returns the object of an entry. With the same version of libzstd, equal files, facts and keys give equal objects:
 // owners, times and the order of the directories' entries do not matter. Follows no symlinks. Keeps the permission bits
 // of files, and not those of directories. Does not change access times if this process may open the files with
-// O_NOATIME. Needs memory for about twice the archive. Errors: ESTALE, or that of a system call such as
-// ENOENT, if a file changes during the call; EFBIG over a limit; EINVAL for an object that is not a file, a directory or a symlink, and for paths, targets and facts that
-// open_object() would refuse; otherwise those of the system calls.
+// O_NOATIME. Needs memory for about twice the archive. Errors: ESTALE, or that of a system call such as ENOENT, if a
+// file changes during the call; EFBIG over a limit; EINVAL for an object that is not a file, a directory or a symlink,
+// and for paths, targets and facts that open_object() would refuse; otherwise those of the system calls.
 std::variant<std::string, ObjectError> pack(const EntrySource& source, const EntryFacts& facts,
                                             const SecretKey& key, const ObjectLimits& limits = {});
 
@@ -138,10 +138,10 @@ std::variant<Manifest, ObjectRefusal> open_object(std::string_view object,
                                                   const ObjectLimits& limits = {});
 
 // Creates the entry's files below `target`, an empty directory that no other process changes: a file `triton/KEY/a` of
-// the manifest is then `triton/KEY/a` below `target`. Directories get mode 0755, files the mode in the manifest, whatever
-// the umask. Does not sync. Needs about 3 MiB of memory, independent of the entry. After an error, `target` is empty
-// again. Requires: open_object() has returned `manifest` for the same bytes; otherwise fails, but writes nothing outside
-// `target`, and no more than content_size bytes.
+// the manifest is then `triton/KEY/a` below `target`. Directories get mode 0755, and files the mode in the manifest,
+// for any umask. Does not sync. Needs about 3 MiB of memory, independent of the entry. After an error, has removed what
+// it made. Requires: open_object() has returned `manifest` for the same bytes; otherwise fails, but writes nothing
+// outside `target`, and to each file no more than its size in the manifest.
 // Errors: ENOTEMPTY; EBADMSG if the archive does not contain what the manifest states; otherwise those of the system
 // calls, for example ENOSPC.
 [[nodiscard]] std::optional<ObjectError> unpack(std::string_view object, const Manifest& manifest,

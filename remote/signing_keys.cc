@@ -281,7 +281,7 @@ std::variant<std::vector<PublicKey>, KeyError> read_public_keys(
       continue;
     }
     auto key = parse_public_key(text);
-    if (auto* error = std::get_if<KeyError>(&key)) return *std::move(error);
+    if (auto* error = std::get_if<KeyError>(&key)) return std::move(*error);
     keys.push_back(std::get<PublicKey>(std::move(key)));
   }
   return keys;

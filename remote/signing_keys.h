@@ -50,8 +50,8 @@ class SecretKey {
   static SecretKey from_seed(const Seed& seed);
 
   PublicKey public_key(const std::string& comment = "") const;
-  // Signs `domain`, a NUL byte and `message`. Each kind of message has its own domain, so that no signature is valid for
-  // two kinds. `domain` has no NUL byte.
+  // Signs `domain`, a NUL byte and `message`. Each kind of message has its own domain, so that no signature is valid
+  // for two kinds. `domain` has no NUL byte.
   Signature sign(std::string_view domain, std::string_view message) const;
 
  private:

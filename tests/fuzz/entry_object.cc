@@ -72,8 +72,8 @@ class Targets {
   const UniqueFd target_ = scratch_.open_dir("target");
 };
 
-// Whether pack() may refuse an entry that open_object() accepts. The mode of a file may forbid reading it, and a symlink
-// of an entry of several files may lead to a file that does not exist.
+// Whether pack() may refuse an entry that open_object() accepts. The mode of a file may forbid reading it, and a
+// symlink of an entry of several files may lead to a file that does not exist.
 bool may_refuse(const ObjectError& error, const Manifest& manifest) {
   if (error.code == EACCES) return true;
   return error.code == EINVAL &&

@@ -207,8 +207,8 @@ std::string read_inverted(const std::string& path) {
   return bytes;
 }
 
-// Runs `action` in a thread, deep in its stack, and calls `check` while the thread waits. So neither function overwrites
-// what `action` leaves on the stack.
+// Runs `action` in a thread, deep in its stack, and calls `check` while the thread waits. So nothing overwrites what
+// `action` leaves on the stack.
 void run_and_check(const std::function<void()>& action, const std::function<void()>& check) {
   std::latch is_done(1);
   std::latch is_checked(1);
