@@ -57,23 +57,13 @@ void read_quantity(std::string_view text) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cacheshim::fuzz;
-  if (size == 0) return 0;
-  const std::string_view text = text_of(data + 1, size - 1);
-  switch (data[0]) {
-    case 'p':
-      read_profile(text);
-      break;
-    case 'c':
-      refuse([&] { (void)cacheshim::cli::parse_config(text, "c.toml"); });
-      break;
-    case 'o':
-      read_options(text);
-      break;
-    case 'q':
-      read_quantity(text);
-      break;
-    default:
-      break;
-  }
+  read_selected({{'p', read_profile},
+                 {'c',
+                  [](std::string_view text) {
+                    refuse([&] { (void)cacheshim::cli::parse_config(text, "c.toml"); });
+                  }},
+                 {'o', read_options},
+                 {'q', read_quantity}},
+                data, size);
   return 0;
 }

@@ -147,20 +147,6 @@ void read_key(std::string_view line) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cacheshim::fuzz;
-  if (size == 0) return 0;
-  const std::string_view text = text_of(data + 1, size - 1);
-  switch (data[0]) {
-    case 'O':
-      read_object(text);
-      break;
-    case 'M':
-      read_signed(text);
-      break;
-    case 'K':
-      read_key(text);
-      break;
-    default:
-      break;
-  }
+  read_selected({{'O', read_object}, {'M', read_signed}, {'K', read_key}}, data, size);
   return 0;
 }

@@ -47,26 +47,11 @@ void convert(std::string_view text) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cacheshim::fuzz;
-  if (size == 0) return 0;
-  const std::string_view text = text_of(data + 1, size - 1);
-  switch (data[0]) {
-    case 'e':
-      read_environment(text);
-      break;
-    case 'c':
-      read_cgroup(text);
-      break;
-    case 's':
-      read_stat(text);
-      break;
-    case 'u':
-      read_status(text);
-      break;
-    case 'i':
-      convert(text);
-      break;
-    default:
-      break;
-  }
+  read_selected({{'e', read_environment},
+                 {'c', read_cgroup},
+                 {'s', read_stat},
+                 {'u', read_status},
+                 {'i', convert}},
+                data, size);
   return 0;
 }

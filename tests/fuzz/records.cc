@@ -57,26 +57,11 @@ void load_origins(std::string_view text) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cacheshim::fuzz;
-  if (size == 0) return 0;
-  const std::string_view text = text_of(data + 1, size - 1);
-  switch (data[0]) {
-    case 'L':
-      parse_layer(text);
-      break;
-    case 'A':
-      parse_audit(text);
-      break;
-    case 'B':
-      parse_batons(text);
-      break;
-    case 'F':
-      (void)cacheshim::parse_store_format(text);
-      break;
-    case 'O':
-      load_origins(text);
-      break;
-    default:
-      break;
-  }
+  read_selected({{'L', parse_layer},
+                 {'A', parse_audit},
+                 {'B', parse_batons},
+                 {'F', [](std::string_view text) { (void)cacheshim::parse_store_format(text); }},
+                 {'O', load_origins}},
+                data, size);
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,20 @@ inline std::string take_until(std::string_view& rest, char delimiter) {
   std::string part(rest.substr(0, end));
   rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   return part;
+}
+
+// A function that reads an input, and the byte that selects it.
+struct Reader {
+  char selector;
+  void (*read)(std::string_view text);
+};
+
+// For a target with several readers: the first byte of the input selects one, which gets the rest of the input.
+inline void read_selected(std::initializer_list<Reader> readers, const std::uint8_t* data, std::size_t size) {
+  const std::string_view input = text_of(data, size);
+  for (const Reader& reader : readers) {
+    if (input.starts_with(reader.selector)) reader.read(input.substr(1));
+  }
 }
 
 // Reads every byte of `text`, so that AddressSanitizer reports a view that is out of bounds.
