@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <string>
+#include <string_view>
+
+namespace cacheshim::remote {
+
+// The digest of a file's content, as digest_of() computes it, but of a content that is added in parts. Not thread-safe.
+class ContentDigest {
+ public:
+  ContentDigest() {
+    (void)XXH3_128bits_reset(&state_);
+  }  // fails only without a state, as does an update
+  void add(std::string_view bytes) {
+    (void)XXH3_128bits_update(&state_, bytes.data(), bytes.size());
+  }
+  std::string text() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(&state_);
+    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  }
+
+ private:
+  XXH3_state_t state_{};
+};
+
+}  // namespace cacheshim::remote
