@@ -28,10 +28,8 @@ Status move_into_base(int staged, int base, const std::string& path) {
 Result<bool> Publisher::adopt(int staged, const std::string& unit, std::vector<AuditFile> files,
                               const PublishingJob& by) {
   const auto ref = entries_.find(unit);
-  if (!ref || !ref->profile->may_publish_early()) return Errno(EINVAL);
-  // A store that was never mounted has no mount path yet. Its daemon will treat an entry with other paths as absent.
+  if (!ref || !ref->profile->may_publish_early() || ref->unit() != unit) return Errno(EINVAL);
   for (const AuditFile& file : files) {
-    if (store_.mount_path().empty()) break;
     CACHESHIM_TRY(is_foreign, has_foreign_paths(staged, file.path));
     if (is_foreign) return Errno(EXDEV);
   }

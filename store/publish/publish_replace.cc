@@ -57,10 +57,11 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 }  // namespace
 
 // Whether the file at `path`, relative to the directory `root`, is of a kind that contains paths (EntryRule::paths_in)
-// and names a path outside its cache at the recorded mount path.
+// and names a path outside its cache at the recorded mount path. A store that was never mounted has no mount path yet;
+// its daemon will treat an entry with other paths as absent.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
+  if (!ref || !ref->rule->holds_paths(base_name(path)) || store_.mount_path().empty()) return false;
   CACHESHIM_TRY(fd, sys::open_beneath(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
 }

@@ -26,7 +26,7 @@ class Hooks : public PublishHooks {
     return std::exchange(kept[unit], reason) != reason;
   }
   std::string why_refused() const override {
-    return refuse_at_check > 0 && ++looks >= refuse_at_check ? "since then" : refused;
+    return refuse_at_check > 0 && ++checks >= refuse_at_check ? "since then" : refused;
   }
   PublishingJob identity() const override {
     if (once_compared) std::exchange(once_compared, nullptr)();
@@ -42,7 +42,7 @@ class Hooks : public PublishHooks {
   std::map<std::string, std::string> kept;
   std::string refused;
   int refuse_at_check = 0;
-  mutable int looks = 0;
+  mutable int checks = 0;
   // Called once, after a unit was compared with the base's unit of the same name.
   mutable std::function<void()> once_compared;
 };
