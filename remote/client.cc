@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "remote/signing_keys.h"
 #include "store/sys/sys.h"
 #include "store/sys/toml_reader.h"
 
@@ -25,14 +26,14 @@ RemoteError refused(std::string text) { return {RemoteError::Kind::kRefused, std
 
 Outcome<json> read_secrets(const std::string& path) {
   if (path.empty()) return json::object();
-  const auto file = sys::open_path(path, O_RDONLY);
+  const auto file = sys::open_path(path, O_RDONLY | O_NONBLOCK);
   const auto st = file ? sys::stat_fd(file->get()) : file.error();
   const auto text = st ? sys::read_all(file->get(), kMostSecretsBytes) : st.error();
   if (!text)
     return refused(
         fmt::format("cannot read the secrets '{}': {}", path, std::strerror(text.error().code())));
-  if ((st->st_mode & 077) != 0) {
-    return refused(fmt::format("the secrets '{}' can be read by others: set mode 0600", path));
+  if (const std::string why = exposure_of_secret(*st); !why.empty()) {
+    return refused(fmt::format("cannot use the secrets '{}': {}", path, why));
   }
   TomlProblem problem(path);
   json secrets = json::object();
@@ -64,8 +65,7 @@ std::optional<std::string> unit_of_key(const Settings& settings, std::string_vie
 }
 
 std::variant<HelperProcess, RemoteError> start_helper(const Settings& settings,
-                                                      const std::string& program,
-                                                      std::chrono::milliseconds timeout) {
+                                                      const std::string& program) {
   auto secrets = read_secrets(settings.secrets);
   if (auto* const error = std::get_if<RemoteError>(&secrets)) return std::move(*error);
   return HelperProcess::start({.program = program,
@@ -73,7 +73,7 @@ std::variant<HelperProcess, RemoteError> start_helper(const Settings& settings,
                                .gid = settings.gid,
                                .urls = settings.urls,
                                .secrets = std::get<json>(std::move(secrets)),
-                               .timeout = timeout});
+                               .timeout = settings.timeout});
 }
 
 Outcome<Message> Client::call(json request, int file) {

@@ -24,8 +24,7 @@ std::optional<std::string> unit_of_key(const Settings& settings, std::string_vie
 // Starts the helper with the settings' URLs and secrets. `program`: the path of cacheshim-remote. Errors: also those of
 // reading the file with the secrets, which only its owner may be able to read.
 std::variant<HelperProcess, RemoteError> start_helper(const Settings& settings,
-                                                      const std::string& program,
-                                                      std::chrono::milliseconds timeout);
+                                                      const std::string& program);
 
 template <class T>
 using Outcome = std::variant<T, RemoteError>;

@@ -19,7 +19,7 @@ struct Settings {
   std::vector<std::string>
       signers;  // the public keys whose entries are accepted, or files with such keys
   std::uint64_t generation = 0;  // entries of other generations are ignored
-  std::chrono::milliseconds timeout{250};
+  std::chrono::milliseconds timeout{10'000};  // for each request to the engine
   std::uint64_t most_bytes = std::uint64_t{256}
                              << 20;  // larger entries are neither pushed nor fetched
   // The user of the process that speaks to the engine, if the caller is root.

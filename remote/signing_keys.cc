@@ -89,16 +89,6 @@ Result<std::size_t> read_secret_text(int file, SecretText& text) {
   }
 }
 
-// Returns why the file's owner or mode is refused; "" if it is not.
-std::string exposure_of(const struct stat& st) {
-  if (!S_ISREG(st.st_mode)) return "it is not a regular file";
-  if (st.st_uid != 0 && st.st_uid != sys::own_uid()) {
-    return fmt::format("it belongs to the user {}", st.st_uid);
-  }
-  if ((st.st_mode & kOfOthers) == 0) return "";
-  return fmt::format("its mode is {:04o}, and must be 0600 or stricter", st.st_mode & 07777);
-}
-
 // Returns the path for an error text. A user may confuse the name of a secret key file with its content.
 std::string shown(const std::string& path) {
   return path.starts_with(kSecretStem) ? "(the text of a secret key)" : printable(path);
@@ -148,6 +138,15 @@ std::optional<KeyError> add_file(const std::string& path, std::vector<PublicKey>
 }
 
 }  // namespace
+
+std::string exposure_of_secret(const struct stat& st) {
+  if (!S_ISREG(st.st_mode)) return "it is not a regular file";
+  if (st.st_uid != 0 && st.st_uid != sys::own_uid()) {
+    return fmt::format("it belongs to the user {}", st.st_uid);
+  }
+  if ((st.st_mode & kOfOthers) == 0) return "";
+  return fmt::format("its mode is {:04o}, and must be 0600 or stricter", st.st_mode & 07777);
+}
 
 KeyId PublicKey::id() const {
   start_sodium();
@@ -230,7 +229,8 @@ std::variant<SecretKey, KeyError> read_secret_key(const std::string& path) {
   if (!file) return cannot_read(kKind, path, file.error());
   const auto st = sys::stat_fd(file->get());
   if (!st) return cannot_read(kKind, path, st.error());
-  if (const std::string why = exposure_of(*st); !why.empty()) return cannot_read(kKind, path, why);
+  if (const std::string why = exposure_of_secret(*st); !why.empty())
+    return cannot_read(kKind, path, why);
   SecretText text;
   const auto length = read_secret_text(file->get(), text);
   if (!length) return cannot_read(kKind, path, length.error());

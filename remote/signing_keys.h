@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <array>
 #include <memory>
 #include <optional>
@@ -69,10 +71,14 @@ class SecretKey {
 bool is_signed_by(const PublicKey& key, std::string_view domain, std::string_view message,
                   const Signature& signature);
 
+// Returns why a file with these attributes must not contain secrets, for an error text: it is not a regular file, a user
+// other than root and the user of this process owns it, or its group or others may read, write or execute it. Returns ""
+// if it may.
+std::string exposure_of_secret(const struct stat& st);
+
 // Creates the secret key file `path`, which must not exist. If the file cannot be written completely, it is removed.
 std::optional<KeyError> write_secret_key(const std::string& path, const SecretKey& key);
-// Refuses a file that a user other than root and the user of this process owns, and a file that its group or others may
-// read, write or execute. Follows symlinks.
+// Refuses a file for which exposure_of_secret() returns a reason. Follows symlinks.
 std::variant<SecretKey, KeyError> read_secret_key(const std::string& path);
 
 // Returns the line of the public key, without a newline.

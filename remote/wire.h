@@ -18,7 +18,7 @@
 // may come in another order than the requests.
 //
 //   request                                       reply
-//   open url, timeout_ms, secrets                 leases: whether the engine has leases
+//   open urls, timeout_ms, secrets                leases: whether the engine has leases
 //   get key, most                                 found, and a file with the object if it is true
 //   put key, and a file with the object           stored
 //   remove key                                    existed

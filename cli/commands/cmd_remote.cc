@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,9 +33,10 @@ namespace {
 
 using nlohmann::json;
 
-// A command is not as impatient as a job.
-constexpr std::chrono::milliseconds kTimeout{10'000};
 constexpr std::size_t kPage = 10'000;
+// A damaged or malicious engine must not make a command run forever.
+constexpr std::size_t kMostPages = 20'000;
+constexpr std::size_t kMostUnits = 10'000'000;
 
 struct RemoteArguments {
   std::string config;
@@ -62,8 +65,7 @@ T value_of(std::variant<T, remote::RemoteError> outcome) {
 struct Tier {
   explicit Tier(const RemoteArguments& arguments)
       : settings(settings_of(arguments)),
-        client(value_of(remote::start_helper(settings, find_installation().remote_helper,
-                                             std::max(settings.timeout, kTimeout)))) {}
+        client(value_of(remote::start_helper(settings, find_installation().remote_helper))) {}
 
   static remote::Settings settings_of(const RemoteArguments& arguments) {
     remote::Settings settings = load_config(arguments.config).remote;
@@ -76,7 +78,9 @@ struct Tier {
   std::vector<std::string> units() {
     std::set<std::string> found;
     remote::Client::Keys page{{}, "", false};
-    while (!page.is_last) {
+    for (std::size_t pages = 0; !page.is_last; ++pages) {
+      if (pages == kMostPages || found.size() > kMostUnits)
+        throw Failure(kExitFailed, "the remote tier: its list of entries does not end");
       page = value_of(client.keys_since(page.position, kPage));
       for (const std::string& key : page.keys) {
         if (auto unit = remote::unit_of_key(settings, key)) found.insert(*std::move(unit));

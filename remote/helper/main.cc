@@ -77,7 +77,8 @@ int run() {
     };
     const bool has_leases = make()->has_leases();
     if (!send_message(kSocket, {{"leases", has_leases}})) return kExitSuccess;
-    Server(kSocket, make).serve();
+    static Server server(kSocket, make);  // its threads use it until the process ends
+    server.serve();
   } catch (const std::exception& error) {
     (void)send_message(kSocket, {{"error", "refused"}, {"text", error.what()}});
   }

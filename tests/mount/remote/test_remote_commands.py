@@ -150,7 +150,8 @@ def test_an_entry_of_an_older_generation_is_not_seen(program, scratch, directory
 
 
 def objects_of(directory_url):
-    return [path for path in pathlib.Path(directory_url.removeprefix("file://"), "objects").rglob("*") if path.is_file()]
+    objects = pathlib.Path(directory_url.removeprefix("file://"), "objects")
+    return [path for path in objects.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "other object"])
@@ -219,6 +220,45 @@ def test_an_engine_that_does_not_answer_is_reported(program, scratch):
     assert len(result.stderr.splitlines()) == 1 and "absent.sock" in result.stderr
 
 
+FAKE_HELPER = """#!/usr/bin/python3
+import array, fcntl, json, os, socket, sys
+
+peer = socket.socket(fileno=3)
+ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+while message := peer.recv(65536):
+    request = json.loads(message)
+    if request["op"] == "open":
+        peer.send(b'{"leases": false}')
+        continue
+    if %(dies)r:
+        sys.exit()
+    page = os.memfd_create("page", os.MFD_ALLOW_SEALING)
+    os.write(page, b"[]")
+    fcntl.fcntl(page, fcntl.F_ADD_SEALS, ALL_SEALS)
+    reply = json.dumps({"id": request["id"], "position": "1", "last": False}).encode()
+    peer.sendmsg([reply], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page]))])
+    os.close(page)
+"""
+
+
+@pytest.mark.parametrize("dies, message", [(False, "its list of entries does not end"), (True, "it ended")])
+def test_a_command_ends_whatever_the_helper_does(program, scratch, dies, message):
+    """The program finds the helper below its own prefix, so a copy of the program gets another one."""
+    installed = pathlib.Path(program).parents[1]
+    prefix = scratch / "prefix"
+    shutil.copytree(installed / "share", prefix / "share")
+    (prefix / "bin").mkdir()
+    shutil.copy2(program, prefix / "bin")
+    helper = prefix / "libexec/cacheshim/cacheshim-remote"
+    helper.parent.mkdir(parents=True)
+    helper.write_text(FAKE_HELPER % {"dies": dies})
+    helper.chmod(0o755)
+    site = Site(prefix / "bin/cacheshim", scratch, "one", "file:///anywhere")
+    result = site.remote("ls", check=False)
+    assert result.returncode in (1, 69)
+    assert message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
 def test_a_missing_directory_is_not_created(program, scratch):
     site = Site(program, scratch, "one", f"file://{scratch}/absent")
     assert site.remote("ls", check=False).returncode == 69
@@ -246,16 +286,25 @@ def test_keys_are_protected(program, scratch, directory_url, key):
     secrets = scratch / "secrets"
     secrets.write_text('password = "x"\n')
     secrets.chmod(0o644)
-    result = Site(program, scratch, "two", directory_url, secrets=str(secrets)).remote("ls", check=False)
-    assert result.returncode == 1 and "set mode 0600" in result.stderr
+    site = Site(program, scratch, "two", directory_url, secrets=str(secrets))
+    result = site.remote("ls", check=False)
+    assert result.returncode == 1 and "must be 0600 or stricter" in result.stderr
+    secrets.chmod(0o600)
+    assert site.remote("ls") == {"entries": []}
+    os.chown(secrets, 20001, 20001)
+    result = site.remote("ls", check=False)
+    assert result.returncode == 1 and "belongs to the user 20001" in result.stderr
 
 
-def test_the_helper_has_no_privileges(program, scratch, directory_url, key):
-    """It runs as nobody, without capabilities, and cannot gain privileges."""
+@pytest.mark.parametrize("before", [[], ["setpriv", "--securebits", "+no_setuid_fixup"]],
+                         ids=["plain", "as the daemon"])
+def test_the_helper_has_no_privileges(program, scratch, directory_url, key, before):
+    """It runs as nobody, without capabilities, and cannot gain privileges. The daemon's securebits, which the helper
+    inherits, let setresuid(2) keep the capabilities."""
     site = Site(program, scratch, "one", directory_url, key)
     for number in range(20):
         make_kernel(site.store, f"KEY{number}", 100_000)
-    command = subprocess.Popen([program, "remote", "push", "--config", site.config, "--store", site.store],
+    command = subprocess.Popen([*before, program, "remote", "push", "--config", site.config, "--store", site.store],
                                stdout=subprocess.DEVNULL)
     helper = None
     while command.poll() is None and helper is None:
