@@ -2,17 +2,13 @@
 #include "remote/engines/redis_tier.h"
 
 #include <fmt/format.h>
-#include <hiredis/hiredis.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <future>
 #include <initializer_list>
@@ -24,26 +20,17 @@
 #include "common/printable_text.h"
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "remote/engines/redis_connection.h"
 
-// hiredis only parses the replies here. Its own connections do not meet the contract of RemoteTier: redisSetTimeout()
-// bounds each read(2), not the whole call; connecting waits for the name lookup; and a write to a closed connection
-// raises SIGPIPE.
 namespace cacheshim::remote {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace redis;
 using Kind = TierError::Kind;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;
-constexpr std::size_t kMostReplyBytes = std::size_t{64}
-                                        << 10;  // of a reply without its object or its page
 constexpr std::size_t kMostObjectBytes = std::size_t{1} << 40;  // keeps sums of sizes in range
-constexpr std::size_t kMostErrorBytes = 300;  // of the server's text in a TierError
-constexpr std::size_t kMostPageKeys = 10'000;
 constexpr std::size_t kBytesPerPageKey = 1200;  // a key, its score, and the lengths of both
-constexpr std::size_t kMostElements = 2 * (kMostPageKeys + 1);
-constexpr milliseconds kLongestWait = std::chrono::hours(24);
 
 // ARGV: the operation, the channel of the key, and up to two values for the operation.
 // In put(), the commands that a full server or an ACL can refuse come before SET: an error leaves at most a key without
@@ -108,140 +95,12 @@ struct Names {
   std::string object, lease, catalogue, sequence, fence, channel;
 };
 
-// The call of RedisTier that is being served.
-struct Call {
-  std::string_view action;  // after "cannot"
-  std::string_view key;     // "" if the action has no key
-  const std::string* server;
-  Clock::time_point deadline;
-};
-
-[[noreturn]] void fail(const Call& call, Kind kind, std::string_view why) {
-  const std::string subject = call.key.empty() ? "" : fmt::format(" '{}'", printable(call.key));
-  throw TierError(
-      kind, fmt::format("cannot {}{} in Redis at {}: {}", call.action, subject, *call.server, why));
-}
-
-[[noreturn]] void fail(const Call& call, std::string_view what, Errno error) {
-  fail(call, Kind::kUnavailable,
-       fmt::format("{}: {}", what, std::system_category().message(error.code())));
-}
-
-Kind kind_of(std::string_view error) {
-  struct Row {
-    std::string_view begin;
-    Kind kind;
-  };
-  static constexpr Row kRows[] = {
-      {"OOM ", Kind::kFull},
-      {"MISCONF ", Kind::kFull},
-      {"LOADING ", Kind::kUnavailable},
-      {"BUSY ", Kind::kUnavailable},
-      {"MASTERDOWN ", Kind::kUnavailable},
-      {"CLUSTERDOWN ", Kind::kUnavailable},
-      {"TRYAGAIN ", Kind::kUnavailable},
-      {"NOREPLICAS ", Kind::kUnavailable},
-      {"ERR max number of clients reached", Kind::kUnavailable},
-  };
-  // Before version 7, Redis reports a failed command of a script as
-  // "ERR Error running script (call to f_DIGEST): @user_script:1: @user_script: 1: -OOM command not allowed".
-  const std::size_t command_error = error.find(": -");
-  if (error.starts_with("ERR Error running script") && command_error != std::string_view::npos)
-    error.remove_prefix(command_error + 3);
-  const auto row =
-      std::ranges::find_if(kRows, [&](const Row& r) { return error.starts_with(r.begin); });
-  return row == std::end(kRows) ? Kind::kRefused : row->kind;
-}
-
-struct FreeReply {
-  void operator()(redisReply* reply) const { ::freeReplyObject(reply); }
-};
-using Reply = std::unique_ptr<redisReply, FreeReply>;
-
-std::string_view raw_text(const redisReply& reply) { return {reply.str, reply.len}; }
-
-bool has_error(const redisReply& reply, std::string_view code) {
-  return reply.type == REDIS_REPLY_ERROR && raw_text(reply).starts_with(code);
-}
-
-// Throws if the reply is an error. `secret` is not repeated in the message.
-void check(const Call& call, const redisReply& reply, std::string_view secret = {}) {
-  if (reply.type != REDIS_REPLY_ERROR) return;
-  std::string_view text = raw_text(reply);
-  const Kind kind = kind_of(text);
-  if (!secret.empty() && text.find(secret) != std::string_view::npos)
-    text = text.substr(0, text.find(' '));
-  fail(call, kind, printable(text.substr(0, kMostErrorBytes)));
-}
-
-[[noreturn]] void fail_by_type(const Call& call) {
-  fail(call, Kind::kUnavailable, "the server's reply does not have the expected type");
-}
-std::string_view text_of(const Call& call, const redisReply& reply) {
-  check(call, reply);
-  if (reply.type != REDIS_REPLY_STRING) fail_by_type(call);
-  return raw_text(reply);
-}
-long long integer_of(const Call& call, const redisReply& reply) {
-  check(call, reply);
-  if (reply.type != REDIS_REPLY_INTEGER) fail_by_type(call);
-  return reply.integer;
-}
-const redisReply& element_of(const Call& call, const redisReply& reply, std::size_t index) {
-  check(call, reply);
-  if (reply.type != REDIS_REPLY_ARRAY || index >= reply.elements) fail_by_type(call);
-  return *reply.element[index];
-}
-
 // A score is a double that holds an integer: Redis may write it as "1.76e+15".
 std::string position_of(const Call& call, std::string_view score) {
   double number = -1;
   (void)std::from_chars(score.data(), score.data() + score.size(), number);
   if (!(number >= 0 && number < 9e15)) fail_by_type(call);
   return std::to_string(static_cast<std::uint64_t>(number));
-}
-
-void append_command(std::string& out, std::initializer_list<std::string_view> arguments) {
-  std::size_t bytes = out.size() + 32;
-  for (const std::string_view argument : arguments) bytes += argument.size() + 32;
-  out.reserve(bytes);
-  fmt::format_to(std::back_inserter(out), "*{}\r\n", arguments.size());
-  for (const std::string_view argument : arguments) {
-    fmt::format_to(std::back_inserter(out), "${}\r\n", argument.size());
-    out.append(argument).append("\r\n");
-  }
-}
-
-// Returns the events of `events` that the socket has, or an error that it has; 0 at the deadline, also if the socket
-// has events then.
-short poll_until(const UniqueFd& socket, short events, Clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (left <= milliseconds::zero()) return 0;
-    pollfd entry{socket.get(), events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::min(left, kLongestWait).count()));
-    if (ready > 0) return entry.revents;
-    if (ready == -1 && errno != EINTR) return POLLERR;
-  }
-}
-
-// Errors: ETIMEDOUT at the deadline, else from socket(2) and connect(2).
-Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t length,
-                                Clock::time_point deadline) {
-  UniqueFd socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return Errno::last();
-  do {
-    // socket(7): SO_SNDTIMEO also bounds connect(2). With O_NONBLOCK, a Unix socket would not wait for room in the
-    // server's queue.
-    const auto left =
-        std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
-    if (left.count() <= 0) return Errno(ETIMEDOUT);  // 0 would be no timeout
-    const timeval timeout{left.count() / 1'000'000, left.count() % 1'000'000};
-    if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) == -1)
-      return Errno::last();
-    if (::connect(socket.get(), address, length) == 0) return socket;
-  } while (errno == EINTR);
-  return errno == EINPROGRESS || errno == EAGAIN ? Errno(ETIMEDOUT) : Errno::last();
 }
 
 struct FreeAddresses {
@@ -261,102 +120,6 @@ Lookup look_up(const std::string& host, std::uint16_t port) {
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   return {error, Addresses(error == 0 ? list : nullptr)};
 }
-
-// A connection to the server. Every function throws TierError (kUnavailable) at the call's deadline; the connection is
-// then unusable.
-class Connection {
- public:
-  explicit Connection(UniqueFd socket)
-      : socket_(std::move(socket)), reader_(::redisReaderCreate()) {
-    if (!reader_) throw std::bad_alloc();
-    // An array may be small in the protocol and large in memory ("*1000000000"): bound it.
-    functions_ = *reader_->fn;
-    functions_.createArray = [](const redisReadTask* task, auto elements) -> void* {
-      if (task->parent != nullptr || static_cast<std::size_t>(elements) > kMostElements)
-        return nullptr;
-      return static_cast<redisReplyObjectFunctions*>(task->privdata)->createArray(task, elements);
-    };
-    reader_->privdata = std::exchange(reader_->fn, &functions_);
-  }
-
-  // Whether the connection is open. `may_have_input`: whether the server may have sent something.
-  bool is_usable(bool may_have_input) const {
-    pollfd entry{socket_.get(), POLLIN | POLLRDHUP, 0};
-    const int ready = ::poll(&entry, 1, 0);
-    return ready == 0 || (may_have_input && ready == 1 && entry.revents == POLLIN);
-  }
-
-  // If the server ends the connection, the next read() reports it, or the error that the server has sent before.
-  void send(const Call& call, std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent =
-          ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent >= 0) {
-        bytes.remove_prefix(static_cast<std::size_t>(sent));
-      } else if (errno == EPIPE || errno == ECONNRESET) {
-        return;
-      } else if (errno != EINTR && errno != EAGAIN) {
-        fail(call, "cannot send", Errno::last());
-      }
-      if (!bytes.empty() && poll_until(socket_, POLLOUT, call.deadline) == 0)
-        fail_at_deadline(call);
-    }
-  }
-
-  // Returns the next reply, of which it reads at most about `most_bytes`.
-  Reply read(const Call& call, std::size_t most_bytes = kMostReplyBytes) {
-    Reply reply = read_before(call, call.deadline, most_bytes);
-    if (!reply) fail_at_deadline(call);
-    return reply;
-  }
-
-  // As read(), but returns null at `end`. The connection is then still usable.
-  Reply read_before(const Call& call, Clock::time_point end,
-                    std::size_t most_bytes = kMostReplyBytes) {
-    for (;;) {
-      void* reply = nullptr;
-      if (::redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
-        fail(call, Kind::kUnavailable,
-             fmt::format("the server's reply is not valid: {}", printable(reader_->errstr)));
-      }
-      if (reply != nullptr) {
-        received_bytes_ = 0;
-        return Reply(static_cast<redisReply*>(reply));
-      }
-      if (received_bytes_ > most_bytes)
-        fail(call, Kind::kUnavailable,
-             fmt::format("the server's reply exceeds {} bytes", most_bytes));
-      if (poll_until(socket_, POLLIN, end) == 0) return nullptr;
-      receive(call);
-    }
-  }
-
- private:
-  struct FreeReader {
-    void operator()(redisReader* reader) const { ::redisReaderFree(reader); }
-  };
-
-  [[noreturn]] static void fail_at_deadline(const Call& call) {
-    fail(call, Kind::kUnavailable, "the server did not answer in time");
-  }
-
-  void receive(const Call& call) {
-    std::array<char, kReadBytes> bytes;
-    const ssize_t length = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (length == 0) fail(call, Kind::kUnavailable, "the server has closed the connection");
-    if (length == -1 && (errno == EINTR || errno == EAGAIN)) return;
-    if (length == -1) fail(call, "cannot receive", Errno::last());
-    received_bytes_ += static_cast<std::size_t>(length);
-    // If memory runs out, redisReaderGetReply() reports it.
-    (void)::redisReaderFeed(reader_.get(), bytes.data(), static_cast<std::size_t>(length));
-  }
-
-  UniqueFd socket_;
-  // hiredis's functions, but with a bounded createArray. The reader refers to them.
-  redisReplyObjectFunctions functions_{};
-  std::unique_ptr<redisReader, FreeReader> reader_;
-  std::size_t received_bytes_ = 0;  // since the last reply
-};
 
 std::string server_name(const RedisOptions& options) {
   return printable(options.unix_socket.empty() ? fmt::format("{}:{}", options.host, options.port)

@@ -21,6 +21,7 @@
 
 #include "remote/engines/s3_tier.h"
 #include "tests/unit/support/listener.h"
+#include "tests/unit/support/owned_process.h"
 #include "tests/unit/support/scratch.h"
 #include "tests/unit/support/tier_failure.h"
 
@@ -37,8 +38,9 @@ inline std::string weed_program() {
   return "";
 }
 
-// A real S3 server, which stores its data in a temporary directory. The kernel kills it when this process dies. Not thread-safe.
-class Weed {
+// A real S3 server, which stores its data in a temporary directory. The kernel kills it when this process dies. Not
+// thread-safe.
+class Weed : public OwnedProcess {
  public:
   Weed() {
     scratch_.write("s3.json", R"({"identities": [
@@ -55,9 +57,6 @@ class Weed {
         (void)::unlink(fmt::format("/tmp/seaweedfs-{}-{}.sock", role, port).c_str());
     }
   }
-  Weed(const Weed&) = delete;
-  Weed& operator=(const Weed&) = delete;
-
   // Starts the server and waits until it stores an object, which creates the bucket. Returns false if the server exits,
   // or stores none within 60 s.
   bool start() {
@@ -67,8 +66,8 @@ class Weed {
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     const std::string log = scratch_ / "log";
-    pid_ = ::fork();
-    if (pid_ == 0) {
+    own(::fork());
+    if (pid() == 0) {
       (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
       (void)::dup2(out, STDOUT_FILENO);
@@ -81,22 +80,9 @@ class Weed {
       S3Tier tier(options("ready"));
       const std::string key = fmt::format("at/{}", Clock::now().time_since_epoch().count());
       if (kind_of([&] { (void)tier.put_if_absent(key, "x"); }) == "none") return true;
-      if (::waitpid(pid_, nullptr, WNOHANG) != pid_) continue;
-      pid_ = -1;
-      return false;
+      if (has_exited()) return false;
     }
     return false;
-  }
-  void stop() const {
-    (void)::kill(pid_, SIGSTOP);
-    (void)::waitpid(pid_, nullptr, WUNTRACED);  // until all its threads have stopped
-  }
-  void resume() const { (void)::kill(pid_, SIGCONT); }
-  void kill() {
-    if (pid_ <= 0) return;
-    (void)::kill(pid_, SIGKILL);
-    (void)::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
   }
   std::string log() const { return scratch_.read("log"); }
   S3Options options(const std::string& prefix,
@@ -139,7 +125,6 @@ class Weed {
 
   Scratch scratch_;
   std::vector<int> ports_;
-  pid_t pid_ = -1;
 };
 
 }  // namespace cacheshim::remote
