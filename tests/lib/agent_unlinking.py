@@ -129,11 +129,11 @@ def stat_until(end, path, names, most_links):
     return dict(errors) if was_there else {"no name was there": 1}
 
 
-def name_repeatedly(call, path, name, count):
-    """Creates a file at `path` and gives it the name `name` with os.link or os.rename, as `call` says, repeatedly.
-    Returns the errors."""
+def name_repeatedly(call, path, name, stop):
+    """Creates a file at `path` and gives it the name `name` with os.link or os.rename, as `call` says, repeatedly until
+    the file `stop` exists. Returns the errors."""
     errors = collections.Counter()
-    for _ in range(count):
+    while not os.path.exists(stop):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
         try:
             getattr(os, call)(path, name)

@@ -214,14 +214,15 @@ def test_a_lock_file_gets_a_second_name(mount, both):
 
 
 @pytest.mark.parametrize("call", ["link", "rename"])
-def test_giving_a_name_that_is_removed_at_once_succeeds(mount_store, store, job_of, call):
+def test_giving_a_name_that_is_removed_at_once_succeeds(mount_store, store, scratch, job_of, call):
     mount = mount_store(store)
     job = job_of(mount, "one", 20001)
     job("os.makedirs", job.path("triton/KEY"))
-    job.start("name_repeatedly", call, job.path(TEMPORARY), job.path(LOCK), 3000)
-    removed = unlink_repeatedly(mount.base(LOCK), seconds=30, times=101)
+    job.start("name_repeatedly", call, job.path(TEMPORARY), job.path(LOCK), str(scratch / "stop"))
+    removed = unlink_repeatedly(mount.base(LOCK), seconds=30, times=100)
+    (scratch / "stop").touch()
     assert job.result(timeout=60) == {}
-    assert removed > 100
+    assert removed == 100
 
 
 def test_a_file_that_is_too_large_is_no_lock_file(mount, both):
