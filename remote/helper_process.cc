@@ -124,6 +124,7 @@ std::variant<HelperProcess, RemoteError> HelperProcess::start(const Options& opt
 
 HelperProcess::~HelperProcess() {
   if (pid_ < 0) return;
+  socket_.reset();  // the helper ends by itself, if this process may not kill it
   (void)::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

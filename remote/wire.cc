@@ -36,7 +36,7 @@ UniqueFd take_descriptor(msghdr& header) {
 
 }  // namespace
 
-Status send_message(int socket, const nlohmann::json& json, int file) {
+Status send_message(int socket, const nlohmann::json& json, int file, WhenFull when_full) {
   // Names in keys may be invalid UTF-8 only by mistake; the peer then refuses the key.
   std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (text.size() > kMostMessageBytes) return Errno(EMSGSIZE);
@@ -54,7 +54,8 @@ Status send_message(int socket, const nlohmann::json& json, int file) {
     carried->cmsg_len = CMSG_LEN(sizeof file);
     std::memcpy(CMSG_DATA(carried), &file, sizeof file);
   }
-  while (::sendmsg(socket, &header, MSG_NOSIGNAL) < 0) {
+  const int flags = MSG_NOSIGNAL | (when_full == WhenFull::kFail ? MSG_DONTWAIT : 0);
+  while (::sendmsg(socket, &header, flags) < 0) {
     if (errno == ECONNRESET) return Errno(EPIPE);
     if (errno != EINTR) return Errno::last();
   }

@@ -22,7 +22,9 @@
 //   get key, most                                 found, and a file with the object if it is true
 //   put key, and a file with the object           stored
 //   remove key                                    existed
-//   acquire key, owner, ttl_ms                    fence, or nothing while another owner holds the lease
+//   claim key, owner, ttl_ms, most                acquires the lease, and then gets the object. If it exists, releases
+//                                                 the lease, and replies as to `get`; otherwise fence. Nothing while
+//                                                 another owner holds the lease
 //   renew key, owner, ttl_ms                      held
 //   release key, owner
 //   wait key, timeout_ms
@@ -38,9 +40,11 @@ struct Message {
   UniqueFd file;  // empty: the message has none
 };
 
-// Sends a message; blocks while the socket is full. `file` is only borrowed; -1: none. Thread-safe for each socket.
-// Errors: EPIPE if the peer has exited; EMSGSIZE.
-Status send_message(int socket, const nlohmann::json& json, int file = -1);
+enum class WhenFull { kWait, kFail };
+// Sends a message. `file` is only borrowed; -1: none. Thread-safe for each socket. Errors: EPIPE if the peer has exited;
+// EMSGSIZE; with WhenFull::kFail, EAGAIN if the socket is full.
+Status send_message(int socket, const nlohmann::json& json, int file = -1,
+                    WhenFull when_full = WhenFull::kWait);
 // Receives one message; blocks. Errors: EPIPE if the peer has exited; EBADMSG for a message that is not a JSON object, or
 // too long.
 Result<Message> receive_message(int socket);

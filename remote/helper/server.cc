@@ -67,6 +67,32 @@ struct Answer {
   UniqueFd file{};
 };
 
+std::size_t limit_of(const json& request) {
+  return static_cast<std::size_t>(find_integer(request, "most", 0, INT64_MAX, INT64_MAX));
+}
+
+Answer answer_with(const std::optional<std::string>& object) {
+  if (!object) return {{{"found", false}}};
+  return {{{"found", true}}, seal(*object)};
+}
+
+// Acquires the lease, and then looks for the object: the last owner may have stored it just before its lease ended.
+Answer claim(RemoteTier& tier, const std::string& key, const std::string& owner,
+             const json& request) {
+  const auto fence = tier.acquire(key, owner, time_of(request, "ttl_ms"));
+  if (!fence) return {};
+  std::optional<std::string> object;
+  try {
+    object = tier.get(key, limit_of(request));
+  } catch (const TierError& error) {
+    if (error.kind() != TierError::Kind::kRefused) throw;  // the lease ends after ttl_ms
+    return {{{"fence", *fence}}};                          // for example, the object is too large
+  }
+  if (!object) return {{{"fence", *fence}}};
+  tier.release(key, owner);
+  return answer_with(object);
+}
+
 Answer carry_out(RemoteTier& tier, const Message& request) {
   const json& words = request.json;
   const std::string op = words.value("op", "");
@@ -78,12 +104,7 @@ Answer carry_out(RemoteTier& tier, const Message& request) {
   }
   const std::string key = key_of(words);
   const std::string owner = words.value("owner", "");
-  if (op == "get") {
-    const auto object = tier.get(
-        key, static_cast<std::size_t>(find_integer(words, "most", 0, INT64_MAX, INT64_MAX)));
-    if (!object) return {{{"found", false}}};
-    return {{{"found", true}}, seal(*object)};
-  }
+  if (op == "get") return answer_with(tier.get(key, limit_of(words)));
   if (op == "put")
     return {{{"stored", tier.put_if_absent(key, object_of(request)) == PutOutcome::kStored}}};
   if (op == "remove") return {{{"existed", tier.remove(key)}}};
@@ -91,10 +112,7 @@ Answer carry_out(RemoteTier& tier, const Message& request) {
     tier.wait(key, time_of(words, "timeout_ms"));
     return {};
   }
-  if (op == "acquire") {
-    const auto fence = tier.acquire(key, owner, time_of(words, "ttl_ms"));
-    return {fence ? json{{"fence", *fence}} : json::object()};
-  }
+  if (op == "claim") return claim(tier, key, owner, words);
   if (op == "renew") return {{{"held", tier.renew(key, owner, time_of(words, "ttl_ms"))}}};
   if (op != "release") throw BadRequest("unknown request '" + op + "'");
   tier.release(key, owner);

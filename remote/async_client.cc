@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/async_client.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store/sys/json_text.h"
+#include "store/threads/guard.h"
+
+namespace cacheshim::remote {
+namespace {
+
+RemoteError helper_has_ended() {
+  return {RemoteError::Kind::kUnavailable, "cacheshim-remote has ended"};
+}
+
+}  // namespace
+
+AsyncClient::AsyncClient(StartHelper start, Events events)
+    : start_(std::move(start)), events_(std::move(events)), thread_([this] { run(); }) {}
+
+void AsyncClient::stop() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    if (helper_) (void)::shutdown(helper_->socket(), SHUT_RDWR);  // ends receive()
+  }
+  stops_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void AsyncClient::restart() {
+  const MutexLock lock(mutex_);
+  if (helper_) (void)::shutdown(helper_->socket(), SHUT_RDWR);  // ends receive()
+}
+
+bool AsyncClient::send(nlohmann::json request, OnReply on_reply, int file) {
+  const MutexLock lock(mutex_);
+  if (!helper_ || stopping_) return false;
+  const std::uint64_t id = ++last_id_;
+  request["id"] = id;
+  // The reply cannot be handled before this lock is released.
+  if (!send_message(helper_->socket(), request, file, WhenFull::kFail)) return false;
+  requests_.emplace(id, std::move(on_reply));
+  return true;
+}
+
+bool AsyncClient::has_leases() const {
+  const MutexLock lock(mutex_);
+  return helper_ && helper_->has_leases();
+}
+
+void AsyncClient::run() {
+  auto restart = kFirstRestart;
+  do {
+    auto started = start_();
+    if (const auto* const error = std::get_if<RemoteError>(&started)) {
+      events_.on_ended(*error);
+      continue;
+    }
+    const auto since = Clock::now();
+    int socket = -1;
+    {
+      const MutexLock lock(mutex_);
+      if (stopping_) return;
+      helper_.emplace(std::get<HelperProcess>(std::move(started)));
+      socket = helper_->socket();
+    }
+    events_.on_started();
+    receive(socket);
+    end_helper();
+    if (Clock::now() - since >= kLongRun) restart = kFirstRestart;
+  } while (pause(std::exchange(restart, std::min(2 * restart, kLastRestart))));
+}
+
+// Returns false if the client stops.
+bool AsyncClient::pause(std::chrono::seconds time) {
+  const auto end = Clock::now() + time;
+  const MutexLock lock(mutex_);
+  while (!stopping_ && stops_.wait_until(mutex_, end)) {
+  }
+  return !stopping_;
+}
+
+void AsyncClient::receive(int socket) {
+  while (auto message = receive_message(socket)) {
+    const OnReply on_reply = take(*message);
+    if (!on_reply) continue;
+    RemoteError error = error_of(message->json);
+    (void)run_guarded("a reply of cacheshim-remote", [&] {
+      on_reply(error.text.empty() ? Outcome<Message>(*std::move(message)) : std::move(error));
+    });
+  }
+}
+
+AsyncClient::OnReply AsyncClient::take(const Message& reply) {
+  const auto id = find_integer(reply.json, "id", 1, INT64_MAX, 0);
+  const MutexLock lock(mutex_);
+  const auto node = requests_.extract(static_cast<std::uint64_t>(id));
+  return node.empty() ? OnReply() : std::move(node.mapped());
+}
+
+void AsyncClient::end_helper() {
+  std::optional<HelperProcess> ended;
+  std::map<std::uint64_t, OnReply> unanswered;
+  {
+    const MutexLock lock(mutex_);
+    ended.emplace(*std::move(helper_));
+    helper_.reset();
+    unanswered.swap(requests_);
+  }
+  ended.reset();
+  events_.on_ended(helper_has_ended());
+  for (const auto& [id, on_reply] : unanswered) {
+    (void)run_guarded("a request to cacheshim-remote", [&] { on_reply(helper_has_ended()); });
+  }
+}
+
+}  // namespace cacheshim::remote

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "remote/client.h"
+#include "remote/helper_process.h"
+#include "remote/wire.h"
+#include "store/threads/mutex.h"
+
+namespace cacheshim::remote {
+
+// Sends requests to a helper without waiting for the replies, for the daemon. Starts the helper, and starts it again
+// when it has ended. Thread-safe, except stop().
+class AsyncClient {
+ public:
+  using StartHelper = std::function<std::variant<HelperProcess, RemoteError>()>;
+  // Called once for each request, on the client's thread, with no lock held. Must not block. If the helper ends before
+  // it has replied, the outcome is an error.
+  using OnReply = std::function<void(Outcome<Message>)>;
+  struct Events {
+    std::function<void()> on_started;                  // a helper is running
+    std::function<void(const RemoteError&)> on_ended;  // it could not be started, or has ended
+  };
+  static constexpr std::chrono::seconds kFirstRestart{1};  // doubles with each restart, up to:
+  static constexpr std::chrono::seconds kLastRestart{60};
+  // After a helper has run for this time, the next one starts after kFirstRestart again.
+  static constexpr std::chrono::seconds kLongRun{60};
+
+  // Starts the client's thread, which calls `start` and the events. Throws std::system_error.
+  AsyncClient(StartHelper start, Events events);
+  ~AsyncClient() { stop(); }
+  AsyncClient(const AsyncClient&) = delete;
+  AsyncClient& operator=(const AsyncClient&) = delete;
+
+  // Returns false, and will not call `on_reply`, if no helper is running or it does not read its requests. `file` is
+  // only borrowed; -1: none.
+  [[nodiscard]] bool send(nlohmann::json request, OnReply on_reply, int file = -1) EXCLUDES(mutex_);
+  // Whether the engine of the running helper has leases.
+  bool has_leases() const EXCLUDES(mutex_);
+  // Ends the helper; the client starts another one.
+  void restart() EXCLUDES(mutex_);
+  // Ends the helper, calls the functions of the requests without reply, and ends the thread. Idempotent.
+  void stop() EXCLUDES(mutex_);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void run();
+  bool pause(std::chrono::seconds time) EXCLUDES(mutex_);
+  void receive(int socket) EXCLUDES(mutex_);
+  OnReply take(const Message& reply) EXCLUDES(mutex_);
+  void end_helper() EXCLUDES(mutex_);
+
+  const StartHelper start_;
+  const Events events_;
+  mutable Mutex mutex_;
+  CondVar stops_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::optional<HelperProcess> helper_ GUARDED_BY(mutex_);
+  std::uint64_t last_id_ GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, OnReply> requests_ GUARDED_BY(mutex_);  // those without reply
+  std::thread thread_;
+};
+
+}  // namespace cacheshim::remote
