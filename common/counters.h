@@ -28,7 +28,7 @@ struct CounterReadings {
 #undef CACHESHIM_READING
 };
 
-enum class CounterSection { kFiles, kFlights, kPublishing, kLocks, kDaemon };
+enum class CounterSection { kFiles, kFlights, kRemote, kPublishing, kLocks, kDaemon };
 enum class CounterUnit { kEvents, kBytes, kNow };  // kNow: the current number, not a sum
 
 constexpr std::string_view to_string(CounterSection section) {
@@ -37,6 +37,8 @@ constexpr std::string_view to_string(CounterSection section) {
       return "Files";
     case CounterSection::kFlights:
       return "Single flight";
+    case CounterSection::kRemote:
+      return "Remote tier";
     case CounterSection::kPublishing:
       return "Publishing";
     case CounterSection::kLocks:

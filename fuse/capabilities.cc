@@ -35,6 +35,12 @@ constexpr cap_value_t kNeededToKeepOwners[] = {
     CAP_SETFCAP,  // copies files that have capabilities
 };
 
+// With a remote tier, the daemon starts cacheshim-remote, which becomes another user.
+constexpr cap_value_t kNeededForHelper[] = {
+    CAP_KILL,    // ends the helper
+    CAP_SETGID,  // the helper gives up root's groups
+};
+
 using Needed = std::vector<cap_value_t>;
 
 struct FreeSet {
@@ -42,11 +48,13 @@ struct FreeSet {
 };
 using CapabilitySet = std::unique_ptr<std::remove_pointer_t<cap_t>, FreeSet>;
 
-Needed needed_with(const OwnerMode& owners) {
+Needed needed_with(const OwnerMode& owners, bool starts_helper) {
   Needed needed(std::begin(kAlwaysNeeded), std::end(kAlwaysNeeded));
   if (owners.keep) {
     needed.insert(needed.end(), std::begin(kNeededToKeepOwners), std::end(kNeededToKeepOwners));
   }
+  if (starts_helper)
+    needed.insert(needed.end(), std::begin(kNeededForHelper), std::end(kNeededForHelper));
   return needed;
 }
 
@@ -77,8 +85,8 @@ void copy_needed(const Needed& needed, cap_t from, cap_t to, cap_flag_t flag) {
 
 }  // namespace
 
-Status drop_capabilities(const OwnerMode& owners) {
-  const Needed needed = needed_with(owners);
+Status drop_capabilities(const OwnerMode& owners, bool starts_helper) {
+  const Needed needed = needed_with(owners, starts_helper);
   limit_bounding_set(needed);
   keep_capabilities_at_setfsuid();
   const CapabilitySet current(::cap_get_proc());

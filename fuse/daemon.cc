@@ -72,8 +72,8 @@ void raise_file_limit() {
       limit.rlim_cur, kFewFiles);
 }
 
-void give_up_capabilities(const OwnerMode& owners) {
-  const Status dropped = drop_capabilities(owners);
+void give_up_capabilities(const DaemonOptions& options) {
+  const Status dropped = drop_capabilities(options.owners, !options.remote.urls.empty());
   if (dropped) return;
   spdlog::warn("cannot give up capabilities: {}; the daemon keeps all that it has",
                std::strerror(dropped.error().code()));
@@ -254,7 +254,9 @@ MountOptions mount_options_of(const DaemonOptions& options, std::string routes,
           .open_files = options.open_files,
           .allow = options.allow,
           .verify_on_open = options.verify_on_open,
-          .limits = options.limits};
+          .limits = options.limits,
+          .remote = options.is_store_read_only ? remote::Settings() : options.remote,
+          .remote_helper = options.remote_helper};
 }
 
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
@@ -360,7 +362,8 @@ std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
   (void)block_signals();  // before any thread starts that could receive the signals
   raise_file_limit();
-  give_up_capabilities(options.owners);  // keeps what mount(2) requires, and comes before any thread starts
+  give_up_capabilities(
+      options);  // keeps what mount(2) requires, and comes before any thread starts
   (void)::umask(022);
   wire::use_trace(options.trace);
   if (options.overlay) return serve_overlay(options, on_ready);

@@ -13,6 +13,7 @@
 #include "common/limit_rows.h"
 #include "common/unique_fd.h"
 #include "fuse/jobs/owner_mode.h"
+#include "remote/settings.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
 #include "store/profiles/profile.h"
@@ -55,6 +56,8 @@ struct DaemonOptions {
   std::chrono::seconds flight_timeout{120};
   bool verify_on_open = false;
   LimitValues limits = default_limits();  // the limits of one user
+  remote::Settings remote;                // without URLs: no remote tier
+  std::string remote_helper;              // the path of cacheshim-remote
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // the time between two maintenance rounds (StoreKeeper)

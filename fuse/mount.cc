@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/names.h"
 #include "store/layer/closing_record.h"
@@ -78,7 +82,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
                       [this](const Job& job, const std::string& path, const std::string& entry) {
                         single_flight.note_arrival(job, path, entry);
                       },
-                  .note_published = [this](const Job& job) { single_flight.note_published(job); }}),
+                  .note_published = std::bind_front(&Mount::note_published, this)}),
       keeper(store, entries, counters, invalidation,
              {.limits = options.gc,
               .interval = options.gc_interval,
@@ -130,9 +134,17 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   timeouts.watch(prompt_loop, lowers_, options.watch, is_base_local_);
   const bool sees_all = timeouts.watch_mode() == WatchMode::kFanotify && is_base_local_;
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
-  single_flight.start(loop, store, options.flight_timeout, [this](const std::string& entry) {
+  remote = make_remote_entries(
+      prompt_loop, options.remote, options.remote_helper,
+      {.store = store,
+       .entries = entries,
+       .counters = counters,
+       .publisher = publishing.publisher(),
+       .on_added = [this](const std::vector<std::string>& paths) { invalidation.added(paths); }});
+  const auto publishers = [this](const std::string& entry) {
     return publishing.underway().publishers(entry);
-  });
+  };
+  single_flight.start(loop, store, options.flight_timeout, publishers, remote.get());
   idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
     tasks.post(job.views.owner().value_or(sys::own_uid()), [this, job = job.shared_from_this()] {
       if (!idle_jobs_->may_end(*job)) return;
@@ -144,6 +156,8 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   batons.start(loop, std::move(reap));
   prompt_loop.start();
   loop.start();
+  // The first jobs find the entries of other machines.
+  if (remote) remote->await_first_answer(options.remote.wait);
 }
 
 std::chrono::milliseconds Mount::idle_interval() const {
@@ -238,6 +252,7 @@ void Mount::finish_tasks() {
   keeper.stop_sweeping();
   tasks.stop();
   publishing.stop();
+  if (remote) remote->finish_within(kFinishDeadline);
   claim_invalidation.stop();
   invalidation.stop();
 }
@@ -251,6 +266,17 @@ void Mount::stop() {
   timeouts.stop();
   ticker.stop();
   single_flight.stop();  // after the last publishing, because publishing reports to single_flight
+  remote.reset();
+}
+
+void Mount::note_published(const Job& job, const PublishReport& report) const {
+  single_flight.note_published(job);
+  if (!remote) return;
+  std::set<std::string> units;
+  for (const std::string& path : report.paths) {
+    if (const auto ref = entries.find(path)) units.insert(ref->unit());
+  }
+  remote->note_published({units.begin(), units.end()});
 }
 
 // With io_uring, `is_releasing` always returns true: a RELEASE may wait in the queue of any core without the daemon's

@@ -38,6 +38,7 @@
 #include "fuse/services/locks/named_locks.h"
 #include "fuse/services/publishing/publishing.h"
 #include "fuse/services/quota/layer_meter.h"
+#include "fuse/services/remote/make_remote_entries.h"
 #include "fuse/services/shared_files/shared_files.h"
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
@@ -131,6 +132,7 @@ class Mount {
   ClaimInvalidation claim_invalidation{nodes, invalidation};
   PendingUnlinks pending_unlinks{name_invalidation()};
   Publishing publishing;
+  std::unique_ptr<RemoteEntries> remote;  // null without a remote tier; made by start()
   SingleFlight single_flight{entries, publishing.publisher(), trust, nodes, counters};
   SharedFiles shared_files{store, nodes, base_locks.files};
   JobBatons batons{entries, nodes, jobs};
@@ -148,6 +150,7 @@ class Mount {
 
  private:
   LockSystem lock_system();
+  void note_published(const Job& job, const PublishReport& report) const;
   PendingUnlinks::Invalidate name_invalidation();
   PendingReplies refuse_waits() REQUIRES(closing_mutex_);
   void allow_waits() REQUIRES(closing_mutex_);

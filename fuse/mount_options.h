@@ -8,6 +8,7 @@
 #include "common/limit_rows.h"
 #include "fuse/jobs/owner_mode.h"
 #include "fuse/jobs/view_filter.h"
+#include "remote/settings.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
 #include "store/profiles/publish_allow.h"
@@ -35,6 +36,8 @@ struct MountOptions {
   std::optional<PublishAllow> allow;
   bool verify_on_open;
   LimitValues limits{};  // the limits of one user
+  remote::Settings remote{};
+  std::string remote_helper{};  // the path of cacheshim-remote
 };
 
 // The result of FUSE_INIT.

@@ -84,6 +84,9 @@ int examine(const DoctorArguments& arguments) {
   if (wants_mount) check_chosen_mount(arguments.mount, context, findings);
   if (!context.store.empty()) check_store(context, findings);
   check_installation(context, findings);
+#if CACHESHIM_HAS_REMOTE
+  check_remote(context, findings);
+#endif
   check_environment(context, findings);
   if (arguments.as_json) {
     print_report(context, findings);

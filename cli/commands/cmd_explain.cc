@@ -48,9 +48,13 @@ std::string time_text(const json& event) {
 }
 
 std::string publisher_text(const json& published) {
-  const std::string user = published.contains("uid") && published["uid"].is_number()
-                               ? fmt::format("uid {}, ", published["uid"].get<unsigned>())
-                               : "";
+  const bool has_user = published.contains("uid") && published["uid"].is_number();
+  if (!has_user && text_of(published, "job") == "remote") {  // every job has a user
+    return fmt::format("{}, from the remote tier, to {}", time_text(published),
+                       text_of(published, "node"));
+  }
+  const std::string user =
+      has_user ? fmt::format("uid {}, ", published["uid"].get<unsigned>()) : "";
   return fmt::format("{} by job {} (cycle {}), {}on {}", time_text(published),
                      text_of(published, "job"), text_of(published, "cycle"), user,
                      text_of(published, "node"));
@@ -66,10 +70,12 @@ std::string digest_text(const json& answer) {
 
 std::string flight_text(const json& flight, const std::string& path) {
   const std::string leader_job = text_of(flight, "leader_job");
-  std::string text =
-      count_of(flight, "leader") == 0
-          ? "by another daemon of this store"
-          : fmt::format("by process {} of job {}", count_of(flight, "leader"), leader_job);
+  std::string text = fmt::format("by process {} of job {}", count_of(flight, "leader"), leader_job);
+  if (flight.value("remote", false)) {
+    text = "by another machine, or it is being fetched from the remote tier";
+  } else if (count_of(flight, "leader") == 0) {
+    text = "by another daemon of this store";
+  }
   if (text_of(flight, "path") != path) text = text_of(flight, "path") + " " + text;
   const std::uint64_t waiting = count_of(flight, "waiting");
   if (waiting == 0) return text + "; nobody waits for it";

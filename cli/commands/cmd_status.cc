@@ -142,6 +142,21 @@ std::string limit_text(const json& limit) {
   return refused == 0 ? text : text + fmt::format("; {} refused", refused);
 }
 
+// Describes the remote tier, for example "redis://cache: used, 1200 entries, 3 to be sent".
+std::string remote_text(const json& remote) {
+  const std::string urls = joined(remote.value("urls", json::array()));
+  const std::string unsent = fmt::format("{} to be sent", count_of(remote, "unsent"));
+  if (remote.value("used", false)) {
+    return fmt::format("{}: used, {}, {}", urls,
+                       format_count(count_of(remote, "known"), "entry", "entries"), unsent);
+  }
+  const std::int64_t unused =
+      ::time(nullptr) - static_cast<std::int64_t>(count_of(remote, "unused_since"));
+  return fmt::format("{}: not used for {}, {}: {}", urls,
+                     format_duration(std::chrono::seconds(std::max<std::int64_t>(0, unused))),
+                     unsent, text_of(remote, "why"));
+}
+
 void show_status(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse(client, "status");
@@ -164,6 +179,8 @@ void show_status(const StatusArguments& arguments) {
       {"profiles", joined(status.value("profiles", json::array()))},
       {"rejected", rejected_text(status)},
       {"run directory", text_of(status, "run_dir")}};
+  const json remote = status.value("remote", json());
+  if (remote.is_object()) rows.emplace_back("remote tier", remote_text(remote));
   const std::string excluded = excluded_text(status);
   if (!excluded.empty()) rows.emplace_back("builders excluded", excluded);
   for (const json& limit : status.value("limits", json::array())) {

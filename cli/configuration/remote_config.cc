@@ -16,7 +16,7 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr std::int64_t kMostTimeoutMs = 60'000;
+constexpr std::int64_t kMostTimeMs = 60'000;
 constexpr std::uint64_t kMostObjectBytes = std::uint64_t{4} << 30;
 constexpr std::size_t kMostUrls = 2;
 
@@ -44,13 +44,18 @@ void read_user(TomlReader& remote, remote::Settings& settings) {
   settings.gid = user->pw_gid;
 }
 
-void read_limits(TomlReader& remote, remote::Settings& settings) {
-  if (const auto timeout = remote.find_integer("timeout_ms")) {
-    if (*timeout < 1 || *timeout > kMostTimeoutMs) {
-      remote.report("timeout_ms", fmt::format("must be from 1 to {}", kMostTimeoutMs));
-    }
-    settings.timeout = std::chrono::milliseconds(*timeout);
+void find_time(TomlReader& remote, std::string_view key, std::chrono::milliseconds& time) {
+  const auto read = remote.find_integer(key);
+  if (!read) return;
+  if (*read < 1 || *read > kMostTimeMs) {
+    remote.report(key, fmt::format("must be from 1 to {}", kMostTimeMs));
   }
+  time = std::chrono::milliseconds(*read);
+}
+
+void read_limits(TomlReader& remote, remote::Settings& settings) {
+  find_time(remote, "timeout_ms", settings.timeout);
+  find_time(remote, "wait_ms", settings.wait);
   if (const auto generation = remote.find_integer("generation")) {
     if (*generation < 0) remote.report("generation", "must not be negative");
     settings.generation = static_cast<std::uint64_t>(*generation);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cacheshim_build.h"
+
 // The checks of `cacheshim doctor`. They are read-only. The checks of mounts wait at most 5 s for a
 // file system that does not answer (probe_file_system()); the checks of the store and of HOME may
 // wait longer.
@@ -65,6 +67,11 @@ void check_entries(const DoctorContext& context, int base, const std::string& mo
 void check_store(DoctorContext& context, Findings& findings);
 // Checks configuration, profiles and library.
 void check_installation(const DoctorContext& context, Findings& findings);
+#if CACHESHIM_HAS_REMOTE
+// Checks the keys of the remote tier, and whether its engine answers; does nothing if the configuration names no engine.
+// Waits at most for the timeout in the configuration.
+void check_remote(const DoctorContext& context, Findings& findings);
+#endif
 // Checks the variables and default cache directories of a job that is started in this environment.
 void check_environment(const DoctorContext& context, Findings& findings);
 

@@ -87,6 +87,15 @@ Json renames_json(const std::optional<sys::RenameSupport>& support) {
   return support ? Json(sys::to_string(*support)) : Json(nullptr);
 }
 
+Json remote_json(const RemoteEntries::State& state) {
+  return {{"urls", state.urls},
+          {"used", state.is_used},
+          {"why", state.why},
+          {"unused_since", state.is_used ? Json(nullptr) : Json(state.unused_since)},
+          {"known", state.known},
+          {"unsent", state.unsent}};
+}
+
 std::string status_json(Mount& mount) {
   const MountOptions& options = mount.options;
   Json json;
@@ -113,6 +122,7 @@ std::string status_json(Mount& mount) {
   }
   const std::time_t full_since = mount.publishing.room().full_since();
   json["store_full_since"] = full_since == 0 ? Json(nullptr) : Json(full_since);
+  json["remote"] = mount.remote ? remote_json(mount.remote->state()) : Json(nullptr);
   json["limits"] = limits_json(mount.limits);
   Json names = Json::array();
   for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);

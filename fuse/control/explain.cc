@@ -150,6 +150,7 @@ void add_flights(Json& json, Mount& mount, const std::string& path, const std::s
     one.update({{"job", flight.job},
                 {"leader", flight.builder},
                 {"leader_job", flight.builder_job},
+                {"remote", flight.is_sought},
                 {"waiting", flight.waiting},
                 {"waiting_jobs", flight.waiting_jobs}});
     all.push_back(std::move(one));

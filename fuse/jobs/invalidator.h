@@ -39,6 +39,8 @@ class Invalidator {
   // Call when a request changes an object's attributes in a way that the kernel cannot know. Call before the reply, and
   // with the job's Overlay::mutex() held: otherwise the kernel could fetch the old attributes again. Does not block.
   virtual void attributes_changed(const Job& job, NodeIndex node) = 0;
+  // Call when these files were added to the base, but not from a job's layer.
+  virtual void added(const std::vector<std::string>& paths) = 0;
   // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
   // As gone(), but blocks until the kernel has processed the invalidations.

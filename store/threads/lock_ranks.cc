@@ -38,6 +38,7 @@ constexpr std::array kNames = {
     "Ticker",
     "FairQueue",
     "NoticeQueue",
+    "RemoteExchange",
     "a leaf",
 };
 static_assert(kNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);

@@ -22,7 +22,9 @@
 //   Mount::closing_mutex_
 //     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
 //   LeaseTable::mutex                   with no lock held but closing_mutex_ or end_mutex
-//     ViewFilter::mutex_, Underway::mutex_, Heartbeats::mutex_, NodeTree …
+//     ViewFilter::mutex_, Underway::mutex_, Heartbeats::mutex_, NodeTree …, RemoteExchange …
+//   RemoteExchange::mutex_
+//     AsyncClient::mutex_, TaskQueue::mutex_
 //   Ticker::mutex_, FairQueue::mutex_   with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_
@@ -84,6 +86,7 @@ enum class LockRank : std::uint8_t {
   kTicker,
   kFairQueue,
   kNotices,
+  kRemote,
   kLeaf,  // no lock is taken under it
 };
 

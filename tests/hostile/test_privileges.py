@@ -16,7 +16,7 @@ from jobs import as_user, threads, wait_until
 from privileges import capabilities, capabilities_in_the_document, capabilities_of_the_unit, status_of, statuses_of
 
 USER = 20001
-NEEDED, NEEDED_WITH_OWNERS_KEPT = capabilities_in_the_document()
+NEEDED, NEEDED_WITH_OWNERS_KEPT, NEEDED_WITH_REMOTE_TIER = capabilities_in_the_document()
 
 # Prints the privileges of each thread of the mount's daemon, then those of the daemon's guard process, then those of
 # this shell.
@@ -66,6 +66,17 @@ def test_each_thread_of_a_daemon_keeps_only_the_needed_capabilities(mount_store,
     statuses = statuses_of(mount.daemon_pid())
     assert len(statuses) > 4 and "cacheshim-guard" in [status["Name"] for status in statuses]
     check(statuses, own_capabilities(), NEEDED_WITH_OWNERS_KEPT if owner == "keep" else NEEDED)
+
+
+def test_a_daemon_with_a_remote_tier_keeps_only_the_needed_capabilities(mount_store, store, scratch):
+    config = scratch / "cacheshim.toml"
+    config.write_text(f'[remote]\nurl = "file://{scratch}"\n')
+    mount = mount_store(store, "--config", config)
+    wait_until(lambda: mount.status()["remote"]["used"], what="the use of the tier")
+    statuses = statuses_of(mount.daemon_pid())
+    helper = [status for status in statuses if status["Name"].startswith("cacheshim-remot")]
+    check([status for status in statuses if status not in helper], own_capabilities(), NEEDED_WITH_REMOTE_TIER)
+    assert helper and all(not capabilities(status, which) for status in helper for which in ("Prm", "Eff", "Inh", "Amb"))
 
 
 def test_each_thread_of_an_overlay_keeps_only_the_needed_capabilities(overlay, scratch):

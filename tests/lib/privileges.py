@@ -55,7 +55,8 @@ def capabilities_of_the_unit():
 
 
 def capabilities_in_the_document():
-    """Returns the capabilities that the daemon always needs, and those that it needs with owner=keep."""
+    """Returns the capabilities that the daemon always needs, those that it needs with owner=keep, and those that it
+    needs with a remote tier."""
     tables = [set(re.findall(r"^\| `(CAP_[A-Z_]+)` \|", table, re.M)) for table in SECURITY.read_text().split("\n\n")]
-    always, only_with_keep = filter(None, tables)
-    return always, always | only_with_keep
+    always, only_with_keep, only_with_remote = filter(None, tables)
+    return always, always | only_with_keep, always | only_with_remote

@@ -24,6 +24,7 @@ MAY_INCLUDE = {
     **{f"fuse/services/{name}": {"fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}
        for name in ("eviction", "freshness", "locks", "publishing", "quota", "shared_files",
                     "single_flight")},
+    "fuse/services/remote": {"fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "remote", "store", "common"},
     **{name: {"fuse/services", "fuse/jobs", "fuse/limits", "fuse/nodes", "fuse/requests", "store", "common"}
        for name in ("fuse/control", "fuse/vfs")},
     "fuse/dispatch": {"fuse/vfs", "fuse/transport", "store", "common"},
@@ -37,6 +38,8 @@ MAY_INCLUDE = {
 # Includes that are allowed although the table does not permit them.
 EXCEPTIONS = {
     ("cli", "fuse/daemon.h"),  # to start the daemon
+    ("fuse/daemon.h", "remote/settings.h"),  # DaemonOptions contains the settings
+    ("fuse/mount_options.h", "remote/settings.h"),
     ("cli/commands/cmd_learn.cc", "fuse/transport/request_trace.h"),  # to read the trace after the daemon has ended
     ("learn/request_decoder.cc", "fuse/transport/request_trace.h"),  # for the format of the records
     ("fuse/transport/ring_loop.cc", "fuse/daemon.h"),  # kRingParameter

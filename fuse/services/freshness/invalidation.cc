@@ -122,12 +122,14 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   return notices;
 }
 
-// Returns the invalidations of the published names and of their parent directories, which may be new, in the views of
-// all other jobs. Skips views in which the kernel has not looked up the directory.
-Invalidation::Notices Invalidation::notices_of(const PublishReport& report, const Job& publisher) {
+// Returns the invalidations of names that were added to the base, and of their parent directories, which may be new, in
+// the views of all jobs except `publisher`, which may be null. Skips views in which the kernel has not looked up the
+// directory.
+Invalidation::Notices Invalidation::notices_of_added(const std::vector<std::string>& paths,
+                                                     const Job* publisher) {
   Notices notices;
   std::set<std::string_view> names;
-  for (const std::string& path : report.paths) {
+  for (const std::string& path : paths) {
     for (std::string_view name = path; !name.empty(); name = parent_path(name)) {
       if (!names.emplace(name).second) break;
     }
@@ -138,7 +140,7 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
                             std::string(base_name(name))};
     generations_.change(change.directory);
     for (const auto& job : jobs) {
-      if (job.get() != &publisher) add(change, *job, notices);
+      if (job.get() != publisher) add(change, *job, notices);
     }
   }
   return notices;
@@ -175,12 +177,12 @@ void Invalidation::notify_and_wait(Notices notices) const {
 
 void Invalidation::published(const PublishReport& report, const Job& publisher,
                              std::vector<NodeId> held, Done answer) {
-  notifier_->post(notices_of(report, publisher), held, std::move(answer));
+  notifier_->post(notices_of_added(report.paths, &publisher), held, std::move(answer));
   notifier_->post(notices_of_uncovered(report, publisher), {}, [] {});
 }
 
 void Invalidation::published_and_wait(const PublishReport& report, const Job& publisher) {
-  notify_and_wait(notices_of(report, publisher));
+  notify_and_wait(notices_of_added(report.paths, &publisher));
 }
 
 void Invalidation::uncovered(const PublishReport& report, const Job& job, Done answer) {
@@ -192,6 +194,10 @@ void Invalidation::attributes_changed(const Job& job, NodeIndex node) {
   for (std::size_t slot = 0; slot < job.views.count(); ++slot)
     shown.push_back(encode({node, static_cast<ViewSlot>(slot)}));
   notifier_->invalidate_attributes(shown);
+}
+
+void Invalidation::added(const std::vector<std::string>& paths) {
+  notifier_->post(notices_of_added(paths, nullptr), {}, [] {});
 }
 
 void Invalidation::gone(const std::vector<std::string>& paths) {

@@ -56,6 +56,7 @@ class Invalidation final : public Invalidator {
   void published_and_wait(const PublishReport& report, const Job& publisher) override;
   void uncovered(const PublishReport& report, const Job& job, Done answer) override;
   void attributes_changed(const Job& job, NodeIndex node) override;
+  void added(const std::vector<std::string>& paths) override;
   void gone(const std::vector<std::string>& paths) override;
   void gone_and_wait(const std::vector<std::string>& paths) override;
   Done layer_dropped(const Job& job) override;
@@ -67,7 +68,7 @@ class Invalidation final : public Invalidator {
   void add(const BaseChange& change, const Job& job, Notices& notices) const;
   void add_all(const Job& job, Notices& notices) const;
   Notices notices_of(const std::vector<BaseChange>& changes);
-  Notices notices_of(const PublishReport& report, const Job& publisher);
+  Notices notices_of_added(const std::vector<std::string>& paths, const Job* publisher);
   Notices notices_of_uncovered(const PublishReport& report, const Job& job) const;
   void notify_and_wait(Notices notices) const;
 

@@ -160,7 +160,7 @@ void Publishing::show_published(Job& job, const std::string& entry, Answer answe
 
 void Publishing::count(Job& job, const PublishReport& report) {
   job.publishing.count(report);
-  if (report.entries > 0) parts_.note_published(job);
+  if (report.entries > 0) parts_.note_published(job, report);
 }
 
 void Publishing::finish_within(std::chrono::seconds time) {

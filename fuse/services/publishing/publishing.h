@@ -49,8 +49,8 @@ class Publishing {
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
-    // Called when the job has published an entry.
-    std::function<void(const Job& job)> note_published;
+    // Called when the job has published an entry, or several.
+    std::function<void(const Job& job, const PublishReport& report)> note_published;
   };
   using Answer = std::function<void()>;
 

@@ -39,7 +39,7 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
     }
     end_late_waits();
     replace_excluded_builders();
-    try_leases_of_other_daemons();
+    try_leases_held_elsewhere();
     answers = table_.take_answers();
   }
   give(answers);
@@ -84,15 +84,19 @@ void FlightTender::replace_excluded_builders() {
   }
 }
 
-// Tries to take the leases that other daemons hold. If another daemon has released a lease, the name may exist, so
-// check_names() checks for it before another process becomes the builder.
-void FlightTender::try_leases_of_other_daemons() {
+// Tries to take the leases that other daemons hold, and notes which searches on other machines have ended. In both
+// cases, the name may exist now, so check_names() checks for it before another process becomes the builder.
+void FlightTender::try_leases_held_elsewhere() {
   for (auto& [key, lease] : table_.leases) {
-    if (!lease.is_held_by_other_daemon) continue;
-    auto file = options_.leases.try_take(key.first);
-    if (!file) continue;
-    lease.file = *std::move(file);
-    lease.is_held_by_other_daemon = false;
+    if (!lease.is_held_elsewhere()) continue;
+    if (lease.is_held_by_other_daemon) {
+      auto file = options_.leases.try_take(key.first);
+      if (!file) continue;
+      lease.file = *std::move(file);
+      lease.is_held_by_other_daemon = false;
+    }
+    if (lease.is_sought && !lease.remote->is_settled()) continue;
+    lease.is_sought = false;
     lease.is_to_be_checked = true;
   }
 }
@@ -105,6 +109,7 @@ std::vector<LeaseFinding> FlightTender::take_findings() {
     LeaseFinding finding{key, std::exchange(lease.finished, {}), {}};
     for (const auto& wait : lease.waits) finding.states[wait->request().job] = {};
     if (lease.job != nullptr) finding.states[lease.job] = {};
+    if (lease.candidate) finding.states[lease.candidate->job] = {};
     findings.push_back(std::move(finding));
     lease.is_to_be_checked = false;
   }
@@ -140,12 +145,13 @@ void FlightTender::settle(const LeaseFinding& finding) {
     }
     table_.release(lease, at, false);
   }
+  if (lease.candidate && finding.releases(lease, lease.candidate->job)) lease.candidate.reset();
   if (!finding.covers_waits_of(lease)) {
     lease.finished.insert(finding.finished.begin(), finding.finished.end());
     return;
   }
   if (finding.finished.contains(lease.job)) lease.is_finished = false;
-  const bool has_no_leader = lease.builder ? lease.has_exited : !lease.is_held_by_other_daemon;
+  const bool has_no_leader = lease.builder ? lease.has_exited : !lease.is_held_elsewhere();
   const bool is_free = has_no_leader && !table_.is_settling(lease);
   if (is_free || finding.is_builder_done(lease)) table_.hand_over(found);
 }

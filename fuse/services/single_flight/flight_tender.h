@@ -35,7 +35,7 @@ class FlightTender {
 
   void end_late_waits() REQUIRES(table_.mutex);
   void replace_excluded_builders() REQUIRES(table_.mutex);
-  void try_leases_of_other_daemons() REQUIRES(table_.mutex);
+  void try_leases_held_elsewhere() REQUIRES(table_.mutex);
   void check_names() EXCLUDES(table_.mutex);
   std::vector<LeaseFinding> take_findings() EXCLUDES(table_.mutex);
   void settle(const LeaseFinding& finding) REQUIRES(table_.mutex);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "fuse/requests/remote_entries.h"
 #include "fuse/services/single_flight/builder_work.h"
 #include "store/locks/lease_files.h"
 #include "store/sys/process.h"
@@ -68,6 +69,7 @@ struct FlightDescription {
   std::string path;
   std::string job;  // empty: the lease is for all jobs
   pid_t builder;    // the builder; 0: none, or another daemon has granted the lease
+  bool is_sought;   // the entry may still come from another machine
   std::size_t waiting;
   std::string builder_job;  // empty if `builder` is 0
   std::vector<std::string> waiting_jobs;
@@ -84,6 +86,10 @@ struct FlightOptions {
   // `builds`: whether a thread of the job is now building an entry whose rule has one_by_one. Called with
   // LeaseTable::mutex held.
   std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};
+  // As RemoteEntries::seek(), for the entry of `path`. Called with LeaseTable::mutex held.
+  std::function<std::unique_ptr<RemoteLease>(const std::string& path, bool builds_for_all,
+                                             std::function<void()> on_settled)>
+      seek = [](const std::string&, bool, const std::function<void()>&) { return nullptr; };
   // Return the current time and a builder's work; replaced in tests.
   std::function<FlightTime()> now = std::chrono::steady_clock::now;
   std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =

@@ -65,7 +65,7 @@ Flights::Answer Flights::advise(const LeaseRequest& request) {
   const auto found = table_.find(request);
   if (found == table_.leases.end())
     return publisher != nullptr && !has_waited ? wait_for_publisher(std::move(publisher), request)
-                                               : open_lease(request);
+                                               : open_lease(request, has_waited);
   Lease& lease = found->second;
   if (lease.is_returned_to(request, now) && !table_.is_settling(lease)) {
     table_.fail(found);
@@ -102,7 +102,9 @@ Flights::Answer Flights::wait_for_publisher(std::shared_ptr<Job> publisher,
   return wait_for(added, request);
 }
 
-Flights::Answer Flights::open_lease(const LeaseRequest& request) {
+// `has_waited`: whether the process has just waited for the name. It then builds without a lease if the lease is held
+// elsewhere.
+Flights::Answer Flights::open_lease(const LeaseRequest& request, bool has_waited) {
   if (closed_) return {Advice::kBuild, 0};
   auto pidfd = options_.watch(request.process());
   if (!pidfd || !table_.make_room(request.process())) return {Advice::kBuild, 0};
@@ -111,12 +113,21 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   const bool is_for_all = table_.exclusion.may_build_for_all(request);
   auto file = is_for_all ? options_.leases.try_take(request.path) : UniqueFd();
   if (!file && table_.exclusion.applies_elsewhere(request.path)) file = UniqueFd();
+  if (!file && has_waited) return {Advice::kBuild, 0};
   const auto added = table_.add({request.path, is_for_all ? nullptr : request.job.get()}, request,
                                 *std::move(payment));
   Lease& lease = added->second;
   lease.is_held_by_other_daemon = !file;
-  if (lease.is_held_by_other_daemon) return wait_for(added, request);
-  lease.file = *std::move(file);
+  if (file) {
+    lease.file = *std::move(file);
+    if (!has_waited)
+      lease.remote = options_.seek(request.path, is_for_all, [this] { task_.wake(); });
+    lease.is_sought = lease.remote != nullptr && !lease.remote->is_settled();
+  }
+  if (lease.is_held_elsewhere()) {
+    lease.candidate = request;
+    return wait_for(added, request);
+  }
   table_.make_builder(added, request, std::move(pidfd));
   lease.lookups_of_wait = 0;  // the process has not waited for the lease
   return {Advice::kBuildWithLease, 0};
@@ -135,8 +146,13 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wai
 bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
   const LeaseRequest& request = wait->request();
   const auto found = table_.find_by_placeholder(placeholder);
-  if (found == table_.leases.end() || request.lineage.empty()) return false;
+  if (request.lineage.empty()) return false;
+  if (found == table_.leases.end()) {
+    table_.note_late_wait(placeholder, request);
+    return false;
+  }
   Lease& lease = found->second;
+  if (lease.candidate && lease.candidate->process() == request.process()) lease.candidate.reset();
   if (lease.is_built_by(request.lineage)) return false;
   auto charge = Charge::take(request.account, Limit::kWaiters);
   if (!charge || closes_cycle(table_.leases, request.lineage, lease)) {
@@ -258,6 +274,7 @@ std::vector<FlightDescription> Flights::describe() const {
     all.push_back({key.first,
                    key.second != nullptr ? key.second->id : std::string(),
                    lease.builder.value_or(Process()).pid,
+                   lease.is_sought,
                    lease.waits.size(),
                    lease.builder && lease.job != nullptr ? lease.job->id : std::string(),
                    {waiting_jobs.begin(), waiting_jobs.end()}});

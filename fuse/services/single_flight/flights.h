@@ -92,7 +92,7 @@ class Flights {
   Answer advise(const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer wait_for(LeaseTable::Iterator lease, const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer wait_for_publisher(std::shared_ptr<Job> publisher, const LeaseRequest& request) REQUIRES(table_.mutex);
-  Answer open_lease(const LeaseRequest& request) REQUIRES(table_.mutex);
+  Answer open_lease(const LeaseRequest& request, bool has_waited) REQUIRES(table_.mutex);
   bool begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait)
       REQUIRES(table_.mutex);
   void fail_others_of(const LeaseRequest& request) REQUIRES(table_.mutex);

@@ -65,6 +65,14 @@ struct Lease {
   std::optional<Process> builder;
   bool is_held_by_other_daemon =
       false;  // another daemon has granted the lease: this daemon does not know the builder
+  // The search for the entry on other machines, and then this machine's right to build it; may be null.
+  std::unique_ptr<RemoteLease> remote;
+  bool is_sought = false;  // FlightTender has not seen yet that `remote` is settled
+  // The request that added the lease, while the lease is held elsewhere and the request does not wait yet: its process
+  // becomes the builder if no other process waits.
+  std::optional<LeaseRequest> candidate;
+  // Whether a builder of this mount is not to be chosen now.
+  bool is_held_elsewhere() const { return is_held_by_other_daemon || is_sought; }
   std::shared_ptr<Job> job;  // the builder's job
   Process thread;
   std::string entry = {};  // `entry` and `rule`: as in LeaseRequest

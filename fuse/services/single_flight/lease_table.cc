@@ -7,6 +7,13 @@
 
 namespace cacheshim {
 
+namespace {
+
+// The maximum number of placeholders whose names are remembered; at the maximum, all are forgotten.
+constexpr std::size_t kMostEnded = 1024;
+
+}  // namespace
+
 LeaseTable::Iterator LeaseTable::find(const LeaseRequest& request) {
   const auto of_all = leases.find({request.path, nullptr});
   if (of_all != leases.end() || exclusion.may_build_for_all(request)) return of_all;
@@ -69,6 +76,7 @@ void LeaseTable::make_builder(Iterator found, const LeaseRequest& request, Uniqu
   auto& [key, lease] = *found;
   serials_.erase(lease.serial);
   const auto before = lease.job;
+  lease.candidate.reset();
   lease.set_builder(request, std::move(pidfd), options_.now());
   if (lease.rule != nullptr) {
     note_building(before);
@@ -102,6 +110,10 @@ void LeaseTable::hand_over(Iterator found) {
     lease.payment = *std::move(payment);
     return make_builder(found, request, std::move(pidfd));
   }
+  if (const auto candidate = std::exchange(lease.candidate, std::nullopt)) {
+    auto pidfd = options_.watch(candidate->process());
+    if (pidfd) return make_builder(found, *candidate, std::move(pidfd));
+  }
   erase(found);
 }
 
@@ -117,8 +129,10 @@ void LeaseTable::erase(Iterator found) {
   auto& [key, lease] = *found;
   while (!lease.waits.empty()) release(lease, lease.waits.begin(), false);
   serials_.erase(lease.serial);
+  if (ended_.size() >= kMostEnded) ended_.clear();
   for (const auto& [job, node] : lease.placeholders) {
     placeholders_.erase(node);
+    ended_[node] = key.first;
     nodes_.forget(node, 1);
   }
   options_.leases.release(key.first, std::move(lease.file));
@@ -141,6 +155,13 @@ void LeaseTable::forget_failures(const std::string& path) {
   remembers_failures_ = !failed.empty();
 }
 
+void LeaseTable::note_late_wait(NodeIndex placeholder, LeaseRequest request) {
+  const auto name = ended_.find(placeholder);
+  if (name == ended_.end()) return;
+  request.path = name->second;
+  past.add(request);
+}
+
 NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
   auto& [key, lease] = *found;
   const auto known = lease.placeholders.find(job);
@@ -153,6 +174,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
   nodes_.count_lookup(node);
   lease.placeholders[job] = node;
   placeholders_[node] = key;
+  ended_.erase(node);
   return node;
 }
 

@@ -76,7 +76,7 @@ class LeaseTable {
   // Charges the builder's user for the waits so far (BuilderExclusion), and makes the process that has waited longest
   // the next builder. Skips processes that have exited, processes whose user has reached a limit and, if the lease is
   // for all jobs, processes that may not build for all. The waits of skipped processes end, and these processes build
-  // the name without the lease. If no waiter is left, the lease ends.
+  // the name without the lease. If no waiter is left, makes Lease::candidate the builder, or ends the lease.
   void hand_over(Iterator lease) REQUIRES(mutex);
   // Ends a wait. `as_builder`: whether the waiting process will then build the name itself.
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
@@ -87,6 +87,9 @@ class LeaseTable {
   // Forgets the failed builds of `path` and of the names below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
+  // Call for a request that waits on a placeholder whose lease has ended. The request fails with ESTALE, as after a
+  // wait (PastWaits).
+  void note_late_wait(NodeIndex placeholder, LeaseRequest request) REQUIRES(mutex);
   // Returns the placeholder of the lease's name in the job's view, and counts one lookup of the placeholder by the
   // kernel.
   NodeIndex placeholder_of(Iterator lease, Job* job) REQUIRES(mutex);
@@ -108,6 +111,8 @@ class LeaseTable {
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> remembers_failures_{false};
   std::unordered_map<NodeIndex, LeaseKey> placeholders_ GUARDED_BY(mutex);
+  std::unordered_map<NodeIndex, std::string> ended_
+      GUARDED_BY(mutex);  // the names of earlier placeholders
   std::map<std::uint64_t, LeaseKey> serials_ GUARDED_BY(mutex);
   std::uint64_t next_serial_ GUARDED_BY(mutex) = 1;
   FlightAnswers answers_ GUARDED_BY(mutex);

@@ -26,19 +26,31 @@ bool can_complete(const EntryRule& rule, std::string_view path) {
 }  // namespace
 
 void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
-                         Publishers publishers) {
+                         Publishers publishers, RemoteEntries* remote) {
   if (timeout.count() == 0) return;
   LeaseFiles::Options leases;
   if (!is_local_file_system(store.leases())) leases = begin_heartbeats(loop, store);
   const auto look = [this](const Job& job, const std::string& path) { return inspect(job, path); };
-  flights_ = std::make_unique<Flights>(
-      loop,
-      FlightOptions{.timeout = timeout,
-                    .leases = LeaseFiles(store.leases(), leases),
-                    .inspect = look,
-                    .publishers = std::move(publishers),
-                    .note_building = [](Job& job, bool builds) { job.filter.set_building(builds); }},
-      nodes_, counters_);
+  FlightOptions options{
+      .timeout = timeout,
+      .leases = LeaseFiles(store.leases(), leases),
+      .inspect = look,
+      .publishers = std::move(publishers),
+      .note_building = [](Job& job, bool builds) { job.filter.set_building(builds); }};
+  if (remote != nullptr) {
+    options.seek = [this, remote](const std::string& path, bool builds_for_all,
+                                  std::function<void()> on_settled) {
+      return seek(*remote, path, builds_for_all, std::move(on_settled));
+    };
+  }
+  flights_ = std::make_unique<Flights>(loop, std::move(options), nodes_, counters_);
+}
+
+std::unique_ptr<RemoteLease> SingleFlight::seek(RemoteEntries& remote, const std::string& path,
+                                                bool builds_for_all,
+                                                std::function<void()> on_settled) const {
+  const auto ref = entries_.find(path);
+  return ref ? remote.seek(ref->unit(), builds_for_all, std::move(on_settled)) : nullptr;
 }
 
 // Starts writing heartbeats, for a store whose daemons may be on several machines. If the first heartbeat cannot be

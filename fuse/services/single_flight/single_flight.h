@@ -13,6 +13,7 @@
 #include "fuse/jobs/job.h"
 #include "fuse/jobs/publish_trust.h"
 #include "fuse/nodes/node_table.h"
+#include "fuse/requests/remote_entries.h"
 #include "fuse/services/single_flight/flights.h"
 #include "store/base/store.h"
 #include "store/profiles/entry_map.h"
@@ -36,9 +37,10 @@ class SingleFlight {
   using Publishers = std::function<std::vector<std::shared_ptr<Job>>(const std::string& entry)>;
 
   // Starts single flight. Without this call, or if `timeout` is 0, no process waits, and the other methods do nothing.
-  // `publishers` returns the jobs that are publishing the entry; it must not block.
+  // `publishers` returns the jobs that are publishing the entry; it must not block. `remote` may be null; it must outlive
+  // stop().
   void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
-             Publishers publishers);
+             Publishers publishers, RemoteEntries* remote);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
   void reopen() const {
     if (flights_) flights_->reopen();
@@ -72,6 +74,8 @@ class SingleFlight {
 
  private:
   LeaseFiles::Options begin_heartbeats(EventLoop& loop, const Store& store);
+  std::unique_ptr<RemoteLease> seek(RemoteEntries& remote, const std::string& path,
+                                    bool builds_for_all, std::function<void()> on_settled) const;
   EntryState inspect(const Job& job, const std::string& path) const EXCLUDES(job.overlay.mutex());
 
   const EntryMap& entries_;

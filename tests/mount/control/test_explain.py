@@ -142,8 +142,8 @@ def test_builder_and_waiters_are_shown(mount, job_of):
     jobs.wait_until(lambda: mount.stats()["flight_waits"] == 1)
     for path in (name, "triton/KEY"):
         assert explain(mount, path)["flights"] == [
-            {"path": name, "job": "", "leader": leader.pid, "leader_job": "one", "waiting": 1,
-             "waiting_jobs": ["two"]}]
+            {"path": name, "job": "", "leader": leader.pid, "leader_job": "one", "remote": False,
+             "waiting": 1, "waiting_jobs": ["two"]}]
     text = mount.cli("explain", name).stdout
     assert f"by process {leader.pid} of job one; 1 process waits for it, of two" in text
     leader("triton_put", leader.path("triton/KEY"), "stub.so", b"built")

@@ -6,95 +6,10 @@ import os
 import pathlib
 import shutil
 import subprocess
-import time
 
-import agent_caches
 import mounts
 import pytest
-
-TIER_URLS = ["directory", "redis", "stacked"]
-
-
-class Site:
-    """A machine's store and configuration, for one remote tier."""
-
-    def __init__(self, program, scratch, name, url, signing_key=None, **settings):
-        self.program, self.store = program, scratch / name
-        self.store.mkdir()
-        self.config = scratch / f"{name}.toml"
-        lines = {"url": url, "timeout_ms": 2000, **({"sign_with": str(signing_key)} if signing_key else {}), **settings}
-        self.write_config(lines)
-
-    def write_config(self, lines):
-        self.config.write_text("[remote]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items()))
-        self.lines = lines
-
-    def remote(self, command, *words, check=True):
-        """Runs `cacheshim remote COMMAND`; returns its JSON, or the subprocess.CompletedProcess without `check`."""
-        store = ["--store", self.store] if command in ("get", "push") else []
-        result = mounts.run(self.program, "remote", command, "--config", self.config, *store, "--json", *words)
-        if not check:
-            return result
-        assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout)
-
-
-def make_kernel(store, key, size=1000):
-    """Adds to the store an entry as Triton writes it, with the paths of the mount /ci-cache."""
-    entry = store / "triton" / key
-    agent_caches.triton_put(str(entry), "kernel.cubin", os.urandom(size))
-    agent_caches.triton_put(str(entry), "kernel.json", b"{}")
-    children = {name: f"/ci-cache/triton/{key}/{name}" for name in ("kernel.cubin", "kernel.json")}
-    agent_caches.triton_put(str(entry), "__grp__kernel.json", json.dumps({"child_paths": children}).encode())
-    return f"triton/{key}"
-
-
-def files_of(store):
-    return {str(path.relative_to(store)): path.read_bytes() for path in (store / "triton").rglob("*") if path.is_file()}
-
-
-@pytest.fixture
-def redis_url(scratch):
-    server = shutil.which("redis-server", path="/usr/bin:/usr/sbin")
-    if server is None:
-        pytest.skip("needs redis-server (Debian package redis-server)")
-    socket = scratch / "redis.sock"
-    process = subprocess.Popen([server, "--port", "0", "--unixsocket", socket, "--unixsocketperm", "777", "--save", "",
-                                "--dir", scratch], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 10
-    while not socket.exists():
-        assert time.monotonic() < deadline and process.poll() is None, "redis-server does not start"
-        time.sleep(0.01)
-    yield f"redis+unix://{socket}"
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture
-def directory_url(scratch):
-    """A shared directory that the helper's user, nobody, can write."""
-    scratch.chmod(0o755)
-    directory = scratch / "tier"
-    directory.mkdir()
-    directory.chmod(0o777)
-    return f"file://{directory}"
-
-
-@pytest.fixture(params=TIER_URLS)
-def url(request):
-    if request.param == "stacked":
-        return [request.getfixturevalue("redis_url"), request.getfixturevalue("directory_url")]
-    return request.getfixturevalue(f"{request.param}_url")
-
-
-@pytest.fixture
-def key(program, scratch):
-    """A secret key file; its public key is in the file with the suffix .pub."""
-    path = scratch / "site.key"
-    result = mounts.run(program, "remote", "keygen", path, "--comment", "build farm")
-    assert result.returncode == 0, result.stderr
-    path.with_suffix(".pub").write_text(result.stdout)
-    return path
+from sites import Site, files_of, make_kernel
 
 
 def test_entries_reach_another_store(program, scratch, url, key):

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/remote/remote_exchange.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "store/sys/sys.h"
+#include "store/threads/guard.h"
+
+namespace cacheshim {
+namespace {
+
+using nlohmann::json;
+using remote::Message;
+using remote::RemoteError;
+
+constexpr std::size_t kPage = 10'000;  // keys
+constexpr std::size_t kMostPageBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostPages = 2000;        // of one update: a broken engine's list may not end
+constexpr std::size_t kMostKnown = 10'000'000;  // 80 to 160 MB
+// After the engine has refused an entry, for example because it is full.
+constexpr std::chrono::seconds kPauseAfterRefusal{10};
+// Between two claims of one lease, even if the engine reports its end again and again.
+constexpr std::chrono::milliseconds kClaimInterval{50};
+// Between two updates of the catalogue. While processes wait for another machine, updates also show that the engine
+// still answers. An engine without leases (S3) lists all its keys each time.
+constexpr std::chrono::seconds kUpdate{1};
+constexpr std::chrono::milliseconds kUpdateWhileWaiting{250};
+constexpr std::chrono::seconds kUpdateOfList{60};
+// A helper that has not answered for this time longer than the engine's timeout is started again.
+constexpr std::chrono::seconds kHelperMargin{5};
+
+void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+// A seeker's search may settle at any time until the seeker has left it.
+class RemoteExchange::Seeker final : public RemoteLease {
+ public:
+  Seeker(RemoteExchange& exchange, std::string unit, std::function<void()> on_settled)
+      : exchange_(exchange), unit_(std::move(unit)), on_settled_(std::move(on_settled)) {}
+  ~Seeker() override { exchange_.leave(unit_, this); }
+  bool is_settled() const override { return is_settled_; }
+  void settle() {
+    if (!is_settled_.exchange(true)) on_settled_();
+  }
+
+ private:
+  RemoteExchange& exchange_;
+  const std::string unit_;
+  const std::function<void()> on_settled_;
+  std::atomic<bool> is_settled_{false};
+};
+
+RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
+                               remote::ExchangeKeys keys, std::string owner,
+                               remote::AsyncClient::StartHelper start, const RemoteParts& parts)
+    : settings_(std::move(settings)),
+      keys_(std::move(keys)),
+      owner_(std::move(owner)),
+      parts_(parts),
+      most_object_bytes_(remote::most_object_bytes({.content_bytes = settings_.most_bytes})),
+      task_(loop, "tending the remote tier", [this](const auto&) { return tend(); }),
+      client_(std::move(start),
+              {.on_started = [this] { task_.wake(); },
+               .on_ended = [this](const RemoteError& error) { note_error(error); }}) {}
+
+RemoteExchange::~RemoteExchange() {
+  finish_within(std::chrono::seconds(0));
+  pusher_.stop();
+  task_.stop();
+  client_.stop();  // its last replies may post tasks
+  adopters_.stop();
+}
+
+json RemoteExchange::request(const char* op, const std::string& unit) const {
+  return {{"op", op}, {"key", remote::object_key(settings_, unit)}};
+}
+
+std::unique_ptr<RemoteLease> RemoteExchange::seek(const std::string& unit, bool builds_for_all,
+                                                  std::function<void()> on_settled) {
+  const MutexLock lock(mutex_);
+  if (!breaker_.is_closed() || finish_by_ != Clock::time_point::max()) return nullptr;
+  if (!remote::is_exchanged(parts_.entries, unit)) return nullptr;
+  const auto [search, is_new] = searches_.try_emplace(unit);
+  if (is_new) {
+    search->second.serial = ++last_serial_;
+    search->second.wants_lease = builds_for_all && keys_.signing && client_.has_leases();
+    if (!ask(search, known_.has(unit) && !refused_.has(unit))) {
+      searches_.erase(search);
+      return nullptr;
+    }
+  }
+  auto seeker = std::make_unique<Seeker>(*this, unit, std::move(on_settled));
+  search->second.seekers.insert(seeker.get());
+  if (search->second.phase == Phase::kSettled) seeker->settle();
+  return seeker;
+}
+
+// Sends the search's next request. `is_known`: whether the engine seems to have the object. Returns false if there is
+// nothing to ask, or nobody to answer.
+bool RemoteExchange::ask(Searches::iterator at, bool is_known) {
+  const std::string& unit = at->first;
+  Search& search = at->second;
+  if (!is_known && !search.wants_lease) return false;
+  json words = request(is_known ? "get" : "claim", unit);
+  words["most"] = most_object_bytes_;
+  if (!is_known) {
+    words["owner"] = owner_;
+    words["ttl_ms"] = std::chrono::milliseconds(kLeaseTime).count();
+  }
+  const bool is_sent =
+      client_.send(std::move(words), [this, unit, serial = search.serial](const Outcome& outcome) {
+        on_reply(unit, serial, outcome);
+      });
+  if (!is_sent) return false;
+  if (std::exchange(search.phase, Phase::kAsking) != Phase::kAsking) search.asked_at = Clock::now();
+  task_.wake();  // for the deadline
+  return true;
+}
+
+void RemoteExchange::leave(const std::string& unit, Seeker* seeker) {
+  const MutexLock lock(mutex_);
+  const auto search = searches_.find(unit);
+  if (search == searches_.end() || search->second.seekers.erase(seeker) == 0) return;
+  end_if_unused(search);
+}
+
+void RemoteExchange::end_if_unused(Searches::iterator search) {
+  if (!search->second.seekers.empty() || search->second.pushes > 0) return;
+  if (search->second.has_lease) release(search->first);
+  searches_.erase(search);
+}
+
+// If the request cannot be sent, the lease ends after kLeaseTime.
+void RemoteExchange::release(const std::string& unit) {
+  json words = request("release", unit);
+  words["owner"] = owner_;
+  (void)client_.send(std::move(words), [](const Outcome&) {});
+}
+
+RemoteExchange::Search* RemoteExchange::find(const std::string& unit, std::uint64_t serial) {
+  const auto found = searches_.find(unit);
+  return found != searches_.end() && found->second.serial == serial ? &found->second : nullptr;
+}
+
+// Handles the reply to a `get` or a `claim`, which may be late: the search may be settled, or may have ended.
+void RemoteExchange::on_reply(const std::string& unit, std::uint64_t serial,
+                              const Outcome& outcome) {
+  if (const auto* const error = std::get_if<RemoteError>(&outcome)) {
+    if (error->kind != RemoteError::Kind::kRefused) return note_error(*error);
+    // Only this object is refused, for example because it is too large: the catalogue's updates show whether the engine
+    // refuses everything.
+    count(parts_.counters.remote_errors);
+    return on_absent(unit, serial);
+  }
+  const Message& reply = std::get<Message>(outcome);
+  if (reply.json.contains("fence")) return on_lease(unit, serial);
+  if (!reply.json.contains("found")) return await_builder(unit, serial);
+  reply.json.value("found", false) ? on_object(unit, serial, reply) : on_absent(unit, serial);
+}
+
+void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
+                               const Message& reply) {
+  auto object = remote::read_sealed_file(reply.file.get(), most_object_bytes_);
+  if (!object)
+    return note_error({RemoteError::Kind::kUnavailable, "cacheshim-remote sent no object"});
+  count(parts_.counters.remote_bytes_in, object->size());
+  {
+    const MutexLock lock(mutex_);
+    Search* const search = find(unit, serial);
+    if (search != nullptr && search->phase == Phase::kAsking) search->phase = Phase::kAdopting;
+  }
+  adopters_.post([this, unit, serial, object = *std::move(object)] {
+    (void)run_guarded("adding an entry of the remote tier", [&] { adopt(unit, object); });
+    const MutexLock lock(mutex_);
+    Search* const search = find(unit, serial);
+    if (search != nullptr && search->phase == Phase::kAdopting) settle(*search);
+  });
+}
+
+void RemoteExchange::on_absent(const std::string& unit, std::uint64_t serial) {
+  count(parts_.counters.remote_misses);
+  const MutexLock lock(mutex_);
+  known_.remove(unit);
+  const auto search = searches_.find(unit);
+  if (find(unit, serial) == nullptr || search->second.phase != Phase::kAsking) return;
+  if (!ask(search, false)) settle(search->second);
+}
+
+void RemoteExchange::on_lease(const std::string& unit, std::uint64_t serial) {
+  count(parts_.counters.remote_misses);
+  const MutexLock lock(mutex_);
+  Search* const search = find(unit, serial);
+  if (search == nullptr) return release(unit);
+  search->has_lease = true;
+  search->renew_at = Clock::now() + kRenewal;
+  settle(*search);
+  task_.wake();
+}
+
+void RemoteExchange::await_builder(const std::string& unit, std::uint64_t serial) {
+  const MutexLock lock(mutex_);
+  Search* const search = find(unit, serial);
+  if (search == nullptr || search->phase != Phase::kAsking) return;
+  if (!std::exchange(search->has_waited, true)) count(parts_.counters.remote_lease_waits);
+  search->phase = Phase::kWaiting;
+  search->claim_at = Clock::time_point::max();
+  json words = request("wait", unit);
+  words["timeout_ms"] = std::chrono::milliseconds(kLongestRemoteWait).count();
+  const bool is_sent = client_.send(std::move(words), [this, unit, serial](const Outcome& outcome) {
+    on_waited(unit, serial, outcome);
+  });
+  if (!is_sent) settle(*search);
+  task_.wake();  // for the catalogue's updates
+}
+
+void RemoteExchange::on_waited(const std::string& unit, std::uint64_t serial,
+                               const Outcome& outcome) {
+  if (const auto* const error = std::get_if<RemoteError>(&outcome)) return note_error(*error);
+  const MutexLock lock(mutex_);
+  Search* const search = find(unit, serial);
+  if (search == nullptr || search->phase != Phase::kWaiting) return;
+  search->claim_at = search->asked_at + kClaimInterval;
+  task_.wake();
+}
+
+void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
+  const auto adopted = remote::adopt_object(parts_.store, parts_.publisher, parts_.entries, unit,
+                                            object, keys_, settings_);
+  switch (adopted.outcome) {
+    case remote::Adoption::kAdopted:
+      count(parts_.counters.remote_hits);
+      return parts_.on_added(adopted.paths);
+    case remote::Adoption::kPresent: {
+      const MutexLock lock(mutex_);
+      known_.remove(unit);  // a view that hides the base's entry will not fetch it again
+      return;
+    }
+    case remote::Adoption::kFailed:
+      count(parts_.counters.remote_errors);
+      break;
+    case remote::Adoption::kUntrusted:
+    case remote::Adoption::kDamaged:
+      count(parts_.counters.remote_untrusted);
+      refuse(unit);
+      break;
+  }
+  spdlog::warn("an entry of the remote tier is not used: {}", adopted.why);
+}
+
+void RemoteExchange::refuse(const std::string& unit) {
+  const MutexLock lock(mutex_);
+  known_.remove(unit);
+  refused_.add(unit);
+}
+
+void RemoteExchange::settle(Search& search) {
+  search.phase = Phase::kSettled;
+  for (Seeker* const seeker : search.seekers) seeker->settle();
+}
+
+// Settles all searches: their holders continue as without a remote tier.
+void RemoteExchange::fail(const RemoteError& error) {
+  const bool was_closed = breaker_.note_failure(Clock::now());
+  const bool is_first = !std::exchange(has_answered_, true);
+  changed_.notify_all();
+  if (!was_closed && !is_first) return;
+  why_unused_ = error.text;
+  unused_since_ = std::time(nullptr);
+  if (was_closed) count(parts_.counters.remote_breaker_open);
+  spdlog::warn("the remote tier is not used now: {}", error.text);
+  for (auto& [unit, search] : searches_) {
+    if (search.phase != Phase::kAdopting) settle(search);
+  }
+}
+
+void RemoteExchange::note_error(const RemoteError& error) {
+  count(parts_.counters.remote_errors);
+  const MutexLock lock(mutex_);
+  fail(error);
+}
+
+void RemoteExchange::await_first_answer(std::chrono::milliseconds time) {
+  const auto end = Clock::now() + time;
+  const MutexLock lock(mutex_);
+  while (!has_answered_ && changed_.wait_until(mutex_, end)) {
+  }
+}
+
+RemoteEntries::State RemoteExchange::state() const {
+  const MutexLock lock(mutex_);
+  const bool is_used = breaker_.is_closed();
+  return {.urls = settings_.urls,
+          .is_used = is_used,
+          .why = is_used ? "" : why_unused_,
+          .unused_since = is_used ? 0 : unused_since_,
+          .known = known_.size(),
+          .unsent = unsent_};
+}
+
+// ---- Pushing
+
+void RemoteExchange::note_published(const std::vector<std::string>& units) {
+  if (!keys_.signing) return;
+  const MutexLock lock(mutex_);
+  for (const std::string& unit : units) {
+    if (!remote::is_exchanged(parts_.entries, unit)) continue;
+    const auto search = searches_.find(unit);
+    if (search != searches_.end()) ++search->second.pushes;
+    ++unsent_;
+    if (pusher_.try_post([this, unit] { push(unit); }, kMostUnsent)) continue;
+    --unsent_;
+    count(parts_.counters.remote_dropped);
+    if (search != searches_.end()) --search->second.pushes;
+  }
+}
+
+void RemoteExchange::finish_within(std::chrono::seconds time) {
+  {
+    const MutexLock lock(mutex_);
+    finish_by_ = std::min(finish_by_, Clock::now() + time);
+  }
+  changed_.notify_all();
+  pusher_.stop();
+}
+
+bool RemoteExchange::is_given_up() const {
+  const MutexLock lock(mutex_);
+  if (finish_by_ == Clock::time_point::max()) return false;
+  return !breaker_.is_closed() || Clock::now() >= finish_by_;
+}
+
+// Blocks while the engine is unusable. After finish_within(), does not block, and returns false if the engine is
+// unusable or the time has run out.
+bool RemoteExchange::may_push() {
+  const MutexLock lock(mutex_);
+  for (;;) {
+    const auto now = Clock::now();
+    const bool is_usable = breaker_.is_closed() && now >= push_after_;
+    if (is_usable && now < finish_by_) return true;
+    if (finish_by_ != Clock::time_point::max()) return false;
+    (void)changed_.wait_until(mutex_, now + std::chrono::seconds(1));
+  }
+}
+
+void RemoteExchange::push(const std::string& unit) {
+  constexpr int kMostAttempts = 3;
+  Pushed pushed = Pushed::kFailed;
+  (void)run_guarded("pushing an entry to the remote tier", [&] {
+    UniqueFd object;
+    for (int i = 0; i < kMostAttempts && pushed == Pushed::kFailed && may_push(); ++i) {
+      if (!object) object = pack(unit);
+      pushed = object ? push_once(unit, object) : Pushed::kDropped;
+    }
+  });
+  if (pushed != Pushed::kDone) count(parts_.counters.remote_dropped);
+  --unsent_;
+  const MutexLock lock(mutex_);
+  const auto search = searches_.find(unit);
+  if (search == searches_.end() || search->second.pushes == 0) return;
+  --search->second.pushes;
+  end_if_unused(search);
+}
+
+// Returns a sealed file with the unit's object; an empty descriptor if there can be none, for example because the unit
+// was evicted.
+UniqueFd RemoteExchange::pack(const std::string& unit) const {
+  const auto object =
+      remote::pack_unit(parts_.store, parts_.entries, unit, 0, *keys_.signing, settings_);
+  if (const auto* const error = std::get_if<remote::ObjectError>(&object)) {
+    spdlog::info("an entry is not sent to the remote tier: {}", error->message);
+    return {};
+  }
+  auto file = remote::make_sealed_file(std::get<std::string>(object));
+  if (!file)
+    spdlog::warn("'{}' is not sent to the remote tier: {}", unit,
+                 std::strerror(file.error().code()));
+  return file ? *std::move(file) : UniqueFd();
+}
+
+RemoteExchange::Pushed RemoteExchange::push_once(const std::string& unit, const UniqueFd& object) {
+  auto promise = std::make_shared<std::promise<Outcome>>();
+  auto future = promise->get_future();
+  const bool is_sent = client_.send(
+      request("put", unit), [promise](Outcome outcome) { promise->set_value(std::move(outcome)); },
+      object.get());
+  if (!is_sent) return Pushed::kFailed;
+  while (future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
+    if (is_given_up()) return Pushed::kFailed;
+  }
+  const Outcome outcome = future.get();
+  const auto* const error = std::get_if<RemoteError>(&outcome);
+  if (error == nullptr) {
+    if (!std::get<Message>(outcome).json.value("stored", false)) return Pushed::kDone;
+    count(parts_.counters.remote_pushed);
+    const auto st = sys::stat_fd(object.get());
+    count(parts_.counters.remote_bytes_out, st ? static_cast<std::uint64_t>(st->st_size) : 0);
+    return Pushed::kDone;
+  }
+  if (error->kind == RemoteError::Kind::kUnavailable) {
+    note_error(*error);
+    return Pushed::kFailed;
+  }
+  count(parts_.counters.remote_errors);
+  spdlog::warn("'{}' is not sent to the remote tier: {}", unit, error->text);
+  const MutexLock lock(mutex_);
+  push_after_ = Clock::now() + kPauseAfterRefusal;
+  return Pushed::kDropped;
+}
+
+// ---- Recurring work
+
+RemoteExchange::Clock::time_point RemoteExchange::tend() {
+  const MutexLock lock(mutex_);
+  const auto now = Clock::now();
+  auto next = EventLoop::kNever;
+  tend_searches(now, next);
+  tend_catalogue(now, next);
+  return next;
+}
+
+void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& next) {
+  bool is_overdue = false;
+  for (auto at = searches_.begin(); at != searches_.end(); ++at) {
+    Search& search = at->second;
+    if (search.phase == Phase::kWaiting && search.claim_at <= now && !ask(at, false))
+      settle(search);
+    if (search.phase == Phase::kWaiting) next = std::min(next, search.claim_at);
+    if (search.phase == Phase::kAsking) {
+      is_overdue |= search.asked_at + settings_.wait <= now;
+      next = std::min(next, search.asked_at + settings_.wait);
+    }
+    if (!search.has_lease) continue;
+    if (search.renew_at <= now) {
+      renew(at->first);
+      search.renew_at = now + kRenewal;
+    }
+    next = std::min(next, search.renew_at);
+  }
+  if (!is_overdue) return;
+  count(parts_.counters.remote_errors);
+  fail({RemoteError::Kind::kUnavailable,
+        fmt::format("no answer within {} ms", settings_.wait.count())});
+}
+
+// If this fails, other machines may build the entry as well, and the engine keeps the one that is pushed first.
+void RemoteExchange::renew(const std::string& unit) {
+  json words = request("renew", unit);
+  words["owner"] = owner_;
+  words["ttl_ms"] = std::chrono::milliseconds(kLeaseTime).count();
+  (void)client_.send(std::move(words), [](const Outcome&) {});
+}
+
+bool RemoteExchange::is_waiting() const {
+  return std::ranges::any_of(searches_,
+                             [](const auto& each) { return each.second.phase == Phase::kWaiting; });
+}
+
+RemoteExchange::Clock::duration RemoteExchange::update_interval() const {
+  if (!client_.has_leases()) return kUpdateOfList;
+  return is_waiting() ? Clock::duration(kUpdateWhileWaiting) : Clock::duration(kUpdate);
+}
+
+void RemoteExchange::tend_catalogue(Clock::time_point now, Clock::time_point& next) {
+  if (is_updating_) {
+    if (breaker_.is_closed() && is_waiting()) {
+      const auto deadline = updated_at_ + settings_.wait;
+      if (deadline <= now) {
+        count(parts_.counters.remote_errors);
+        fail({RemoteError::Kind::kUnavailable,
+              fmt::format("no answer within {} ms", settings_.wait.count())});
+      }
+      next = std::min(next, std::max(deadline, now));
+    }
+    const auto restart_at = updated_at_ + settings_.timeout + kHelperMargin;
+    if (restart_at <= now) {
+      updated_at_ = now;
+      client_.restart();
+    }
+    next = std::min(next, restart_at);
+    return;
+  }
+  const auto due = breaker_.is_closed() ? updated_at_ + update_interval() : breaker_.probe_at();
+  if (due <= now) update_catalogue(now);
+  next = std::min(next, is_updating_ ? now + settings_.wait : std::max(due, now + kUpdate));
+}
+
+// Does nothing if no helper is running: once one is, the client wakes the task.
+void RemoteExchange::update_catalogue(Clock::time_point now) {
+  updated_at_ = now;
+  is_updating_ = client_.send({{"op", "keys"}, {"since", position_}, {"most", kPage}},
+                              [this](const Outcome& outcome) { on_keys(outcome); });
+}
+
+void RemoteExchange::on_keys(const Outcome& outcome) {
+  if (const auto* const error = std::get_if<RemoteError>(&outcome)) {
+    note_error(*error);
+    const MutexLock lock(mutex_);
+    is_updating_ = false;
+    return task_.wake();
+  }
+  const Message& page = std::get<Message>(outcome);
+  const auto text = remote::read_sealed_file(page.file.get(), kMostPageBytes);
+  const json keys = text ? json::parse(*text, nullptr, false) : json();
+  const MutexLock lock(mutex_);
+  for (const json& key : keys) {
+    const auto unit =
+        key.is_string() ? remote::unit_of_key(settings_, key.get<std::string>()) : std::nullopt;
+    if (unit && known_.size() < kMostKnown) known_.add(*unit);
+  }
+  position_ = page.json.value("position", "");
+  is_updating_ = false;
+  const bool is_last = page.json.value("last", true) || ++pages_ == kMostPages;
+  if (!is_last) return update_catalogue(Clock::now());
+  pages_ = 0;
+  has_answered_ = true;
+  if (breaker_.note_success(Clock::now())) {
+    spdlog::info("the remote tier is used: {} entries", known_.size());
+  }
+  changed_.notify_all();
+  task_.wake();
+}
+
+}  // namespace cacheshim

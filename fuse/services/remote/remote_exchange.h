@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fuse/requests/remote_entries.h"
+#include "fuse/services/remote/breaker.h"
+#include "fuse/services/remote/make_remote_entries.h"
+#include "remote/async_client.h"
+#include "remote/entry_exchange.h"
+#include "remote/key_filter.h"
+#include "remote/settings.h"
+#include "store/threads/event_loop.h"
+#include "store/threads/mutex.h"
+#include "store/threads/task_queue.h"
+
+namespace cacheshim {
+
+// Exchanges entries with other machines through an engine (docs/remote.md).
+//
+// A search for a unit first fetches it, if the catalogue has it. Otherwise, or if the engine has lost it, the search
+// claims the unit's lease in the engine. If another machine holds the lease, the search waits for that machine's entry.
+// A search whose holder builds renews the lease until the entry is pushed.
+//
+// All requests go to the helper, and their replies arrive on the client's thread. If the engine has not answered a
+// request within Settings::wait, or a request has failed, the breaker opens: all searches are settled at once, and new
+// ones are refused, until the engine has answered a probe. The catalogue's updates are the probes, so no process ever
+// waits for one.
+class RemoteExchange final : public RemoteEntries {
+ public:
+  static constexpr std::chrono::seconds kLeaseTime{10};  // of a lease that is not renewed
+  static constexpr std::chrono::seconds kRenewal{3};
+  static constexpr std::chrono::seconds kLongestRemoteWait{2};  // of one request
+  static constexpr std::size_t kMostUnsent = 4096;
+
+  // `owner`: a name that no other process uses, for leases. Throws std::system_error.
+  RemoteExchange(EventLoop& loop, remote::Settings settings, remote::ExchangeKeys keys,
+                 std::string owner, remote::AsyncClient::StartHelper start,
+                 const RemoteParts& parts);
+  ~RemoteExchange() override;
+
+  std::unique_ptr<RemoteLease> seek(const std::string& unit, bool builds_for_all,
+                                    std::function<void()> on_settled) override EXCLUDES(mutex_);
+  void note_published(const std::vector<std::string>& units) override EXCLUDES(mutex_);
+  void await_first_answer(std::chrono::milliseconds time) override EXCLUDES(mutex_);
+  void finish_within(std::chrono::seconds time) override EXCLUDES(mutex_);
+  State state() const override EXCLUDES(mutex_);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Outcome = remote::Outcome<remote::Message>;
+  class Seeker;
+  enum class Phase {
+    kSettled,
+    kAsking,    // the engine must answer a `get` or a `claim` within Settings::wait
+    kWaiting,   // another machine builds the entry
+    kAdopting,  // the object is being added to the base
+  };
+  struct Search {
+    Phase phase = Phase::kSettled;
+    std::uint64_t serial = 0;
+    bool wants_lease = false;
+    bool has_lease = false;
+    bool has_waited = false;
+    Clock::time_point asked_at;
+    Clock::time_point claim_at =
+        Clock::time_point::max();  // if kWaiting: when to claim the lease again
+    Clock::time_point renew_at;    // if has_lease
+    std::set<Seeker*> seekers;
+    unsigned pushes = 0;  // that are queued or being sent; they keep the lease
+  };
+  using Searches = std::map<std::string, Search>;
+
+  nlohmann::json request(const char* op, const std::string& unit) const;
+  bool ask(Searches::iterator search, bool is_known) REQUIRES(mutex_);
+  void leave(const std::string& unit, Seeker* seeker) EXCLUDES(mutex_);
+  void end_if_unused(Searches::iterator search) REQUIRES(mutex_);
+  void release(const std::string& unit) REQUIRES(mutex_);
+  void renew(const std::string& unit) REQUIRES(mutex_);
+  Search* find(const std::string& unit, std::uint64_t serial) REQUIRES(mutex_);
+  void on_reply(const std::string& unit, std::uint64_t serial, const Outcome& outcome)
+      EXCLUDES(mutex_);
+  void on_object(const std::string& unit, std::uint64_t serial, const remote::Message& reply)
+      EXCLUDES(mutex_);
+  void on_absent(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
+  void on_lease(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
+  void await_builder(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
+  void on_waited(const std::string& unit, std::uint64_t serial, const Outcome& outcome)
+      EXCLUDES(mutex_);
+  void adopt(const std::string& unit, const std::string& object) EXCLUDES(mutex_);
+  void refuse(const std::string& unit) EXCLUDES(mutex_);
+  void settle(Search& search) REQUIRES(mutex_);
+  void fail(const remote::RemoteError& error) REQUIRES(mutex_);
+  void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);
+
+  void push(const std::string& unit) EXCLUDES(mutex_);
+  bool is_given_up() const EXCLUDES(mutex_);
+  bool may_push() EXCLUDES(mutex_);
+  enum class Pushed { kDone, kDropped, kFailed };
+  UniqueFd pack(const std::string& unit) const;
+  Pushed push_once(const std::string& unit, const UniqueFd& object) EXCLUDES(mutex_);
+
+  Clock::time_point tend() EXCLUDES(mutex_);
+  void tend_searches(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
+  void tend_catalogue(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
+  void update_catalogue(Clock::time_point now) REQUIRES(mutex_);
+  void on_keys(const Outcome& outcome) EXCLUDES(mutex_);
+  Clock::duration update_interval() const REQUIRES(mutex_);
+  bool is_waiting() const REQUIRES(mutex_);
+
+  const remote::Settings settings_;
+  const remote::ExchangeKeys keys_;
+  const std::string owner_;
+  const RemoteParts parts_;
+  const std::size_t most_object_bytes_;
+
+  mutable Mutex mutex_{LockRank::kRemote};
+  CondVar changed_;  // the breaker's state, or finish_by_
+  Breaker breaker_ GUARDED_BY(mutex_);
+  bool has_answered_ GUARDED_BY(mutex_) = false;
+  std::string why_unused_ GUARDED_BY(mutex_) = "the engine has not answered yet";
+  std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
+  Clock::time_point finish_by_ GUARDED_BY(mutex_) = Clock::time_point::max();
+  Clock::time_point push_after_ GUARDED_BY(mutex_);  // pushes pause until then
+  std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
+  Searches searches_ GUARDED_BY(mutex_);
+
+  remote::KeyFilter known_ GUARDED_BY(mutex_);       // the units in the engine
+  remote::KeyFilter refused_ GUARDED_BY(mutex_);     // the units whose objects were refused
+  std::string position_ GUARDED_BY(mutex_);          // in the catalogue
+  bool is_updating_ GUARDED_BY(mutex_) = false;      // the catalogue's next page is on its way
+  std::size_t pages_ GUARDED_BY(mutex_) = 0;         // of the present update
+  Clock::time_point updated_at_ GUARDED_BY(mutex_);  // when the last page was asked for
+
+  std::atomic<std::size_t> unsent_{0};
+  TaskQueue adopters_{2};
+  TaskQueue pusher_{1};
+  EventLoop::Task task_;
+  remote::AsyncClient client_;  // keep last: its thread uses all the others
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/remote/make_remote_entries.h"
+
+namespace cacheshim {
+
+// In a build without the option `remote`.
+std::unique_ptr<RemoteEntries> make_remote_entries(EventLoop&, const remote::Settings&,
+                                                   const std::string&, const RemoteParts&) {
+  return nullptr;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines of a site that share a remote tier."""
+
+import json
+import os
+
+import agent_caches
+import mounts
+
+
+class Site:
+    """A machine's store and configuration, for one remote tier."""
+
+    def __init__(self, program, scratch, name, url, signing_key=None, **settings):
+        self.program, self.store = program, scratch / name
+        self.store.mkdir()
+        self.config = scratch / f"{name}.toml"
+        lines = {"url": url, "timeout_ms": 2000, **({"sign_with": str(signing_key)} if signing_key else {}), **settings}
+        self.write_config(lines)
+
+    def write_config(self, lines):
+        self.config.write_text("[remote]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items()))
+        self.lines = lines
+
+    def remote(self, command, *words, check=True):
+        """Runs `cacheshim remote COMMAND`; returns its JSON, or the subprocess.CompletedProcess without `check`."""
+        store = ["--store", self.store] if command in ("get", "push") else []
+        result = mounts.run(self.program, "remote", command, "--config", self.config, *store, "--json", *words)
+        if not check:
+            return result
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+
+def make_kernel(store, key, size=1000):
+    """Adds to the store an entry as Triton writes it, with the paths of the mount /ci-cache."""
+    entry = store / "triton" / key
+    agent_caches.triton_put(str(entry), "kernel.cubin", os.urandom(size))
+    agent_caches.triton_put(str(entry), "kernel.json", b"{}")
+    children = {name: f"/ci-cache/triton/{key}/{name}" for name in ("kernel.cubin", "kernel.json")}
+    agent_caches.triton_put(str(entry), "__grp__kernel.json", json.dumps({"child_paths": children}).encode())
+    return f"triton/{key}"
+
+
+def files_of(store):
+    return {str(path.relative_to(store)): path.read_bytes() for path in (store / "triton").rglob("*") if path.is_file()}

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons with their own stores exchange entries through an engine. Each mount stands for a machine."""
+
+import json
+import os
+import pathlib
+import signal
+import time
+
+import mounts
+import pytest
+from jobs import wait_until
+from sites import Site, files_of
+
+NAME = "stub.so"  # of class flight in the profile triton; completes its entry if it is the entry's only file
+KEY = "triton/KEY"
+LEASE_S = 10  # RemoteExchange::kLeaseTime
+
+
+class Machine:
+    """A mounted store with a remote tier, and a job on it."""
+
+    def __init__(self, site, mount_store, job_of, name, **options):
+        self.site, self.name = site, name
+        self.mount = mount_store(site.store, "--config", site.config, name=name)
+        self.job = job_of(self.mount, f"job-{name}", 20001, **options)
+
+    def look(self, key=KEY):
+        """Returns whether the entry exists; if not, the job is now its builder."""
+        return self.job("create_and_look_up", self.job.path(key), NAME)
+
+    def start_look(self, key=KEY):
+        self.job.start("create_and_look_up", self.job.path(key), NAME)
+
+    def build(self, key=KEY, content=b"built"):
+        self.job("triton_put", self.job.path(key), NAME, content)
+
+    def count(self, name):
+        return self.mount.stats()[name]
+
+    def await_count(self, name, least=1, seconds=20):
+        wait_until(lambda: self.count(name) >= least, seconds, f"{least} {name} on {self.name}")
+
+    def tier(self):
+        return self.mount.status()["remote"]
+
+    def log(self):
+        return (self.mount.run_directory() / "log").read_text()
+
+    def explain(self, *words):
+        path = self.mount.path / KEY / NAME
+        return self.mount.cli("explain", "--job", self.job.job, *words, path).stdout
+
+    def await_use(self, is_used=True, seconds=20):
+        wait_until(lambda: self.tier()["used"] == is_used, seconds, f"used: {is_used} on {self.name}")
+
+
+@pytest.fixture
+def machine(program, scratch, key, mount_store, job_of):
+    """machine(name, url) mounts a new store that pushes to and fetches from the tier at `url`."""
+    def make(name, url, signing_key=key, more="", **settings):
+        options = {"signers": [str(key.with_suffix(".pub"))], "wait_ms": 5000, **settings}
+        site = Site(program, scratch, name, url, signing_key, **options)
+        site.config.write_text(site.config.read_text() + more)
+        return Machine(site, mount_store, job_of, f"mount-{name}")
+    return make
+
+
+def push_one(machine, url, content=b"built"):
+    """Builds an entry on a machine of its own, and returns the machine once the entry is in the tier."""
+    one = machine("one", url)
+    assert not one.look()
+    one.build(content=content)
+    one.await_count("remote_pushed")
+    return one
+
+
+def test_a_machine_finds_what_another_one_has_built(machine, url):
+    one = push_one(machine, url)
+    two = machine("two", url)
+    assert two.look() and two.job.read(f"{KEY}/{NAME}") == b"built"
+    assert files_of(two.site.store) == files_of(one.site.store)
+    counts = two.mount.stats()
+    assert (counts["remote_hits"], counts["remote_pushed"], counts["flight_leases"]) == (1, 0, 0)
+    assert counts["remote_bytes_in"] == one.count("remote_bytes_out") > 0
+    assert one.count("remote_misses") == 1 and one.count("remote_hits") == 0
+
+
+def test_a_machine_that_is_mounted_already_finds_it_too(machine, url):
+    """The catalogue's update, or the lease, shows the entry."""
+    two = machine("two", url)
+    push_one(machine, url)
+    assert two.look()
+    assert two.count("remote_hits") == 1
+
+
+def test_a_process_waits_for_the_builder_on_another_machine(machine, url):
+    one, two = machine("one", url), machine("two", url)
+    assert not one.look()
+    two.start_look()
+    two.await_count("remote_lease_waits")
+    one.build()
+    assert two.job.result()
+    assert (two.count("remote_hits"), two.count("flight_hits"), two.count("flight_leases")) == (1, 1, 0)
+
+
+def test_a_builder_that_gives_up_is_replaced_on_another_machine(machine, redis_url):
+    one, two = machine("one", redis_url), machine("two", redis_url)
+    assert not one.look()
+    two.start_look()
+    two.await_count("remote_lease_waits")
+    began = time.monotonic()
+    one.job.kill()
+    assert not two.job.result()
+    assert time.monotonic() - began < LEASE_S / 2  # at once, because the daemon releases the lease
+    two.build()
+    two.await_count("remote_pushed")
+
+
+@pytest.mark.timeout_s(180)
+def test_a_dead_machines_lease_ends(machine, redis_url):
+    one, two = machine("one", redis_url), machine("two", redis_url)
+    assert not one.look()
+    two.start_look()
+    two.await_count("remote_lease_waits")
+    began = time.monotonic()
+    one.mount.kill_daemon()
+    assert not two.job.result()
+    assert time.monotonic() - began < LEASE_S + 15  # LEASE_S + 1 on an idle machine
+
+
+def test_a_lease_is_renewed_while_its_holder_builds(machine, redis_url):
+    one, two = machine("one", redis_url), machine("two", redis_url)
+    assert not one.look()
+    two.start_look()
+    time.sleep(LEASE_S + 3)
+    one.build()
+    assert two.job.result() and two.count("remote_hits") == 1
+
+
+def test_eight_machines_build_an_entry_once(machine, redis_url):
+    all_of_them = [machine(str(number), redis_url) for number in range(8)]
+    for one in all_of_them:
+        one.start_look()
+    builders = []
+    for one in all_of_them:
+        wait_until(lambda one=one: one.count("remote_lease_waits") or one.count("flight_leases"), 20, "a wait or a lease")
+        builders += [one] * one.count("flight_leases")
+    builder, = builders
+    assert not builder.job.result()
+    builder.build()
+    assert all(one.job.result() for one in all_of_them if one is not builder)
+    assert sum(one.count("flight_leases") for one in all_of_them) == 1
+    digests = {frozenset(files_of(one.site.store).items()) for one in all_of_them}
+    assert len(digests) == 1
+
+
+def test_a_machine_without_a_key_only_fetches(machine, redis_url):
+    push_one(machine, redis_url)
+    two = machine("two", redis_url, signing_key=None)
+    assert two.look()
+    assert not two.look("triton/OTHER")
+    two.build("triton/OTHER")
+    assert two.count("entries_published") == 1
+    assert two.site.remote("ls") == {"entries": [KEY]}
+
+
+def test_what_a_user_may_not_publish_is_not_pushed(machine, redis_url):
+    one = machine("one", redis_url, more='[publish]\nallow = { users = ["root"] }\n')
+    assert not one.look()
+    one.build()
+    assert one.job.read(f"{KEY}/{NAME}") == b"built"
+    assert one.mount.unmount().returncode == 0
+    assert one.site.remote("ls") == {"entries": []}
+
+
+# ---- Engines that fail
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_without_the_engine_a_machine_works_alone(machine, redis_server, how):
+    one = machine("one", redis_server.url, wait_ms=250)
+    one.await_use()
+    redis_server.stop() if how == "stopped" else redis_server.kill()
+    began = time.monotonic()
+    assert not one.look()
+    assert time.monotonic() - began < 5  # 0.25 s on an idle machine
+    one.build()
+    assert one.look() and one.count("entries_published") == 1
+    one.await_use(False)
+    assert not one.look("triton/OTHER")
+    assert one.count("remote_breaker_open") == 1 and one.tier()["why"]
+    redis_server.resume() if how == "stopped" else redis_server.start()
+    one.await_use(seconds=30)
+    one.await_count("remote_pushed")  # what was published meanwhile
+    assert one.site.remote("ls") == {"entries": [KEY]}
+
+
+def test_waits_end_when_the_engine_stops(machine, redis_server):
+    one, two = machine("one", redis_server.url), machine("two", redis_server.url, wait_ms=250)
+    assert not one.look()
+    two.start_look()
+    two.await_count("remote_lease_waits")
+    redis_server.stop()
+    began = time.monotonic()
+    assert not two.job.result()
+    assert time.monotonic() - began < 10  # 0.5 s on an idle machine
+
+
+def test_hits_need_no_engine(machine, redis_server):
+    one = push_one(machine, redis_server.url)
+    redis_server.stop()
+    before = one.mount.stats()
+    for _ in range(100):
+        assert one.look() and one.job.read(f"{KEY}/{NAME}") == b"built"
+    after = one.mount.stats()
+    assert {name: after[name] - before[name] for name in after if name.startswith("remote_bytes")} == {
+        "remote_bytes_in": 0, "remote_bytes_out": 0}
+
+
+def test_a_machine_is_mounted_although_its_engine_is_absent(machine, scratch):
+    began = time.monotonic()
+    one = machine("one", f"redis+unix://{scratch}/absent.sock")
+    assert time.monotonic() - began < 20
+    assert not one.look()
+    assert not one.tier()["used"] and "absent.sock" in one.tier()["why"]
+    assert one.log().count("the remote tier is not used") == 1
+
+
+def test_a_helper_that_dies_is_started_again(machine, redis_url):
+    one = machine("one", redis_url)
+    one.await_use()
+    helper = helper_of(one)
+    status = pathlib.Path(f"/proc/{helper}/status").read_text()
+    assert "\nUid:\t65534\t65534\t65534\t65534\n" in status
+    os.kill(helper, signal.SIGKILL)
+    one.await_use(False)
+    one.await_use(seconds=30)
+    assert helper_of(one) != helper
+    assert not one.look()
+    one.build()
+    one.await_count("remote_pushed")
+
+
+def helper_of(machine):
+    helper, = (pid for pid in mounts.processes_naming("cacheshim-remote")
+               if f"\nPPid:\t{machine.mount.daemon_pid()}\n" in pathlib.Path(f"/proc/{pid}/status").read_text())
+    return helper
+
+
+def test_keys_that_cannot_be_read_do_not_prevent_the_mount(machine, redis_url, key):
+    key.chmod(0o644)
+    one = machine("one", redis_url)
+    assert not one.look()
+    assert "the remote tier is not used now: " in one.log()
+    assert str(key) in one.tier()["why"] and not one.tier()["used"]
+
+
+def test_unmounting_sends_what_was_published_last(machine, url):
+    one = machine("one", url)
+    keys = [f"triton/KEY{number}" for number in range(20)]
+    for each in keys:
+        assert not one.look(each)
+        one.build(each)
+    assert one.mount.unmount().returncode == 0
+    assert one.site.remote("ls") == {"entries": sorted(keys)}
+
+
+# ---- Objects that are wrong
+
+def flip_a_byte(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def truncate(path):
+    """Also corrects the length in the engine's own header, or the engine would not return the object."""
+    header, key, body = path.read_bytes().split(b"\n", 2)
+    path.write_bytes(b"%s%016x\n%s\n%s" % (header[:-16], len(body) - 1, key, body[:-1]))
+
+
+def clear_the_signature(path):
+    data = bytearray(path.read_bytes())
+    start = data.index(b"CSHIMOB1")
+    data[start + 20:start + 84] = bytes(64)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, truncate, clear_the_signature])
+def test_a_wrong_object_is_never_visible(machine, directory_url, damage):
+    push_one(machine, directory_url, b"original")
+    directory = pathlib.Path(directory_url.removeprefix("file://"))
+    path, = (path for path in (directory / "objects").rglob("*") if path.is_file())
+    path.chmod(0o644)
+    damage(path)
+    two = machine("two", directory_url)
+    assert not two.look()
+    assert two.count("remote_untrusted") == 1 and two.count("remote_hits") == 0
+    two.build(content=b"rebuilt")
+    assert two.job.read(f"{KEY}/{NAME}") == b"rebuilt"
+    assert list(files_of(two.site.store).values()) == [b"rebuilt"]
+    assert "is not used: " in two.log()
+
+
+def test_an_entry_of_an_unknown_signer_is_never_visible(program, scratch, machine, redis_url):
+    push_one(machine, redis_url)
+    other = scratch / "other.key"
+    assert mounts.run(program, "remote", "keygen", other).returncode == 0
+    two = machine("two", redis_url, signing_key=other, signers=[])
+    assert not two.look()
+    assert two.count("remote_untrusted") == 1
+    two.build(content=b"rebuilt")
+    assert two.job.read(f"{KEY}/{NAME}") == b"rebuilt"
+
+
+def test_an_older_generation_is_not_used(machine, redis_url):
+    push_one(machine, redis_url)
+    two = machine("two", redis_url, generation=1)
+    assert not two.look()
+    two.build(content=b"new")
+    two.await_count("remote_pushed")
+    assert machine("three", redis_url, generation=1).look()
+
+
+# ---- What users see
+
+def test_status_explain_and_doctor_show_the_tier(machine, redis_url):
+    one = push_one(machine, redis_url)
+    one.await_use()
+    assert one.tier()["urls"] == [redis_url]
+    assert redis_url in one.mount.cli("status").stdout
+    two = machine("two", redis_url)
+    assert two.look()
+    assert "from the remote tier" in two.explain()
+    assert json.loads(two.explain("--json"))["published"]["job"] == "remote"
+    doctor = two.mount.cli("doctor", "--config", two.site.config, check=False).stdout
+    assert "the engine answers" in doctor
+
+
+def test_explain_names_the_wait_for_another_machine(machine, redis_url):
+    one, two = machine("one", redis_url), machine("two", redis_url)
+    assert not one.look()
+    two.start_look()
+    two.await_count("remote_lease_waits")
+    assert "another machine" in two.explain()
+    one.build()
+    assert two.job.result()
