@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,34 @@ def cpu_seconds_of(name: str) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def is_mounted(path: Path) -> bool:
-    """Reads the mount table, because stat() on the mount of a dead daemon fails."""
-    with open("/proc/self/mounts") as table:
-        return any(line.split(" ")[1] == str(path) for line in table)
+class Machine:
+    """A mount namespace that stands for a machine: it has its own /ci-cache and /run. The processes of all machines see
+    the same disk."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        script = "mount -t tmpfs -o mode=0755 tmpfs /run && echo && exec sleep infinity"
+        self._holder = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        assert self._holder.stdout and self._holder.stdout.readline() == b"\n"
+        self.proc = Path(f"/proc/{self._holder.pid}")
+
+    def enter(self) -> list[str]:
+        """Returns the words before a command that runs on the machine."""
+        return ["nsenter", f"--mount={self.proc}/ns/mnt", "--wd=/", "--"]
+
+    def has(self, pid: int) -> bool:
+        try:
+            return os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink(self.proc / "ns/mnt")
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        self._holder.kill()
+        self._holder.wait()
 
 
 class CacheMount:
@@ -53,10 +78,26 @@ class CacheMount:
     The mount point is /ci-cache itself, in this mount namespace only.
     """
 
-    def __init__(self, lab: Lab, store: Path, mount_point: Path = MOUNT_POINT) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        store: Path,
+        mount_point: Path = MOUNT_POINT,
+        machine: Machine | None = None,
+        options: Sequence[str | Path] = (),
+    ) -> None:
         self.lab = lab
         self.store = store
         self.mount_point = mount_point
+        self.machine = machine
+        self.options = options
+        self._enter = machine.enter() if machine else []
+        self._mounts = (machine.proc if machine else Path("/proc/self")) / "mounts"
+
+    def is_mounted(self) -> bool:
+        """Reads the mount table, because stat() on the mount of a dead daemon fails."""
+        with open(self._mounts) as table:
+            return any(line.split(" ")[1] == str(self.mount_point) for line in table)
 
     @property
     def base(self) -> Path:
@@ -65,7 +106,7 @@ class CacheMount:
 
     def command(self, *words: str | Path, timeout: float = COMMAND_TIMEOUT_S) -> str:
         """Runs the program as root; returns its standard output."""
-        line = [str(word) for word in (self.lab.cacheshim, *words)]
+        line = [str(word) for word in (*self._enter, self.lab.cacheshim, *words)]
         done = subprocess.run(
             line, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
         )
@@ -75,33 +116,35 @@ class CacheMount:
         return done.stdout
 
     def mount(self) -> None:
-        if not is_mounted(self.mount_point):  # `cacheshim mount` itself unmounts a dead mount
+        if not self.is_mounted():  # `cacheshim mount` itself unmounts a dead mount
             self.mount_point.mkdir(exist_ok=True)
         # Not a pipe: the daemon may keep its end open, and reading the pipe would then block until the daemon exits.
         log = self.lab.fresh("daemon") / "log"
         with open(log, "wb") as output:
             done = subprocess.run(
-                [self.lab.cacheshim, "mount", "--store", self.store, self.mount_point],
+                [*self._enter, self.lab.cacheshim, "mount", "--store", self.store, *self.options, self.mount_point],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
                 timeout=COMMAND_TIMEOUT_S,
             )
-        if done.returncode != 0 or not is_mounted(self.mount_point):
+        if done.returncode != 0 or not self.is_mounted():
             said = log.read_text(errors="replace").strip()[-500:]
             raise CommandFailed(f"mount: exit {done.returncode}: {said}")
 
     def unmount(self) -> None:
         self.command("unmount", self.mount_point)
-        if is_mounted(self.mount_point):
+        if self.is_mounted():
             raise CommandFailed("unmount: exit 0, but it is still mounted")
 
     def force_away(self) -> None:
         """Removes the mount and the daemon, whatever state they are in."""
-        while is_mounted(self.mount_point):
-            if subprocess.run(["umount", "-l", self.mount_point], check=False).returncode:
+        while self.is_mounted():
+            if subprocess.run([*self._enter, "umount", "-l", self.mount_point], check=False).returncode:
                 break
         for pid in processes("cacheshim"):
+            if self.machine and not self.machine.has(pid):
+                continue
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -44,6 +44,7 @@ class Job:
     environment: dict[str, str] = field(default_factory=dict)
     box: Box = Box.PIDS
     cache: Path | None = None  # bound to /ci-cache in a container
+    enter: Sequence[str] = ()  # the words that run a command on the job's machine (Machine.enter())
 
 
 @dataclass
@@ -98,7 +99,7 @@ def command_line(lab: Lab, job: Job, home: Path, temporary: Path) -> list[str]:
         prefix += ["--cache", job.cache] if job.cache else []
         prefix += ["--userns"] if job.box is Box.CONTAINER_AS_ROOT else []
         prefix += ["--"]
-    return [str(word) for word in [*prefix, *words]]
+    return [str(word) for word in [*job.enter, *prefix, *words]]
 
 
 class Running:

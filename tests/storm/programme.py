@@ -7,6 +7,7 @@ from functools import partial
 
 import autotuner
 import compiled
+import machines
 import scenarios
 import troubles
 import writers
@@ -82,6 +83,14 @@ SMALL: Programme = [
         partial(troubles.unmounted_in_use, jobs=4, kernels=12, box=Box.PIDS),
     ),
     ("full disk", partial(troubles.full_disk, jobs=4, kernels=12)),
+    (
+        "2 machines with a remote tier, then a third one",
+        partial(machines.each_compiles_once, jobs=3, kernels=12),
+    ),
+    (
+        "a remote tier's engine that stops during the storm",
+        partial(machines.engine_fails, trouble="stopped", jobs=2, kernels=12),
+    ),
 ]
 
 # `storm.py full`: the scenarios in the sizes that the required figures refer to.
@@ -128,6 +137,20 @@ FULL: Programme = [
         for version in ("2.1.0", "3.0.0")
     ),
     ("daemon killed, 8 jobs", partial(troubles.daemon_killed, jobs=8, kernels=24)),
+    *(
+        (
+            f"2 machines × 8 × 24 with a remote tier, then a third one, round {number} of 5",
+            partial(machines.each_compiles_once, jobs=8, kernels=24),
+        )
+        for number in range(1, 6)
+    ),
+    *(
+        (
+            f"a remote tier's engine that is {trouble} during the storm, 8 jobs",
+            partial(machines.engine_fails, trouble=trouble, jobs=8, kernels=24),
+        )
+        for trouble in machines.TROUBLES
+    ),
 ]
 
 # `storm.py inductor`: the scenario with torch.compile() instead of Triton.
