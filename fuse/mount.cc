@@ -140,6 +140,7 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
        .entries = entries,
        .counters = counters,
        .publisher = publishing.publisher(),
+       .longest_wait = options.flight_timeout,
        .on_added = [this](const std::vector<std::string>& paths) { invalidation.added(paths); }});
   const auto publishers = [this](const std::string& entry) {
     return publishing.underway().publishers(entry);

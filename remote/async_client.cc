@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "store/sys/json_text.h"
@@ -14,6 +15,19 @@ namespace {
 
 RemoteError helper_has_ended() {
   return {RemoteError::Kind::kUnavailable, "cacheshim-remote has ended"};
+}
+
+RemoteError not_understood() {
+  return {RemoteError::Kind::kUnavailable, "cacheshim-remote sent what is no reply"};
+}
+
+std::variant<HelperProcess, RemoteError> try_start(const AsyncClient::StartHelper& start) {
+  try {
+    return start();
+  } catch (const std::
+               exception&) {  // a value of the wrong type in the helper's first reply, or no memory
+    return not_understood();
+  }
 }
 
 }  // namespace
@@ -55,7 +69,7 @@ bool AsyncClient::has_leases() const {
 void AsyncClient::run() {
   auto restart = kFirstRestart;
   do {
-    auto started = start_();
+    auto started = try_start(start_);
     if (const auto* const error = std::get_if<RemoteError>(&started)) {
       events_.on_ended(*error);
       continue;
@@ -86,12 +100,15 @@ bool AsyncClient::pause(std::chrono::seconds time) {
 
 void AsyncClient::receive(int socket) {
   while (auto message = receive_message(socket)) {
-    const OnReply on_reply = take(*message);
-    if (!on_reply) continue;
-    RemoteError error = error_of(message->json);
-    (void)run_guarded("a reply of cacheshim-remote", [&] {
-      on_reply(error.text.empty() ? Outcome<Message>(*std::move(message)) : std::move(error));
+    OnReply on_reply;
+    Outcome<Message> outcome = not_understood();
+    (void)run_guarded("reading a reply of cacheshim-remote", [&] {
+      on_reply = take(*message);
+      RemoteError error = error_of(message->json);
+      outcome = error.text.empty() ? Outcome<Message>(*std::move(message)) : std::move(error);
     });
+    if (on_reply)
+      (void)run_guarded("a reply of cacheshim-remote", [&] { on_reply(std::move(outcome)); });
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "remote/signing_keys.h"
+#include "store/sys/json_text.h"
 #include "store/sys/sys.h"
 #include "store/sys/toml_reader.h"
 
@@ -16,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostSecretsBytes = 65536;
-constexpr std::size_t kMostCatalogueBytes = std::size_t{64} << 20;
+constexpr JsonLimits kPageLimits{std::size_t{64} << 20, 1};  // of a list of keys
 
 RemoteError broken_helper(const char* what) {
   return {RemoteError::Kind::kUnavailable, fmt::format("cacheshim-remote has failed: {}", what)};
@@ -113,8 +114,8 @@ Outcome<Client::Keys> Client::keys_since(const std::string& position, std::size_
   auto called = call({{"op", "keys"}, {"since", position}, {"most", most}});
   if (auto* const error = std::get_if<RemoteError>(&called)) return std::move(*error);
   const Message& reply = std::get<Message>(called);
-  const auto text = read_sealed_file(reply.file.get(), kMostCatalogueBytes);
-  const json keys = text ? json::parse(*text, nullptr, false) : json();
+  const auto text = read_sealed_file(reply.file.get(), kPageLimits.bytes);
+  const json keys = text ? parse_json(*text, kPageLimits) : json();
   if (!keys.is_array()) return broken_helper("it sent no list of keys");
   Keys page{{}, reply.json.value("position", ""), reply.json.value("last", true)};
   for (const json& key : keys) {

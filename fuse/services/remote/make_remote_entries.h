@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,6 +22,7 @@ struct RemoteParts {  // all must outlive the result of make_remote_entries()
   const EntryMap& entries;
   Counters& counters;
   Publisher& publisher;
+  std::chrono::seconds longest_wait;  // for another machine's build
   // Called when these files were added to the base. May block.
   std::function<void(const std::vector<std::string>& paths)> on_added;
 };

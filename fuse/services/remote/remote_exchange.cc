@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "store/sys/json_text.h"
 #include "store/sys/sys.h"
 #include "store/threads/guard.h"
 
@@ -21,7 +22,7 @@ using remote::Message;
 using remote::RemoteError;
 
 constexpr std::size_t kPage = 10'000;  // keys
-constexpr std::size_t kMostPageBytes = std::size_t{64} << 20;
+constexpr JsonLimits kPageLimits{std::size_t{16} << 20, 1};
 constexpr std::size_t kMostPages = 2000;        // of one update: a broken engine's list may not end
 constexpr std::size_t kMostKnown = 10'000'000;  // 80 to 160 MB
 // After the engine has refused an entry, for example because it is full.
@@ -33,6 +34,8 @@ constexpr std::chrono::milliseconds kClaimInterval{50};
 constexpr std::chrono::seconds kUpdate{1};
 constexpr std::chrono::milliseconds kUpdateWhileWaiting{250};
 constexpr std::chrono::seconds kUpdateOfList{60};
+// How long processes do not wait for other machines after a wait that has lasted for RemoteParts::longest_wait.
+constexpr std::chrono::hours kDistrust{1};
 // A helper that has not answered for this time longer than the engine's timeout is started again.
 constexpr std::chrono::seconds kHelperMargin{5};
 
@@ -211,7 +214,12 @@ void RemoteExchange::await_builder(const std::string& unit, std::uint64_t serial
   const MutexLock lock(mutex_);
   Search* const search = find(unit, serial);
   if (search == nullptr || search->phase != Phase::kAsking) return;
-  if (!std::exchange(search->has_waited, true)) count(parts_.counters.remote_lease_waits);
+  const auto now = Clock::now();
+  if (now < distrust_until_) return settle(*search);
+  if (search->waiting_since == Clock::time_point()) {
+    search->waiting_since = now;
+    count(parts_.counters.remote_lease_waits);
+  }
   search->phase = Phase::kWaiting;
   search->claim_at = Clock::time_point::max();
   json words = request("wait", unit);
@@ -434,7 +442,11 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
     Search& search = at->second;
     if (search.phase == Phase::kWaiting && search.claim_at <= now && !ask(at, false))
       settle(search);
-    if (search.phase == Phase::kWaiting) next = std::min(next, search.claim_at);
+    if (search.phase == Phase::kWaiting) {
+      const auto end = search.waiting_since + parts_.longest_wait;
+      if (end <= now) give_up_waiting(at->first, now);
+      next = std::min({next, search.claim_at, end});
+    }
     if (search.phase == Phase::kAsking) {
       is_overdue |= search.asked_at + settings_.wait <= now;
       next = std::min(next, search.asked_at + settings_.wait);
@@ -450,6 +462,18 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
   count(parts_.counters.remote_errors);
   fail({RemoteError::Kind::kUnavailable,
         fmt::format("no answer within {} ms", settings_.wait.count())});
+}
+
+// A broken engine could report leases of machines that do not exist, and so delay each miss.
+void RemoteExchange::give_up_waiting(const std::string& unit, Clock::time_point now) {
+  distrust_until_ = now + kDistrust;
+  count(parts_.counters.remote_errors);
+  spdlog::warn(
+      "another machine has not built '{}' within {} s; for an hour, processes do not wait for other machines' builds",
+      unit, parts_.longest_wait.count());
+  for (auto& [name, search] : searches_) {
+    if (search.phase == Phase::kWaiting) settle(search);
+  }
 }
 
 // If this fails, other machines may build the entry as well, and the engine keeps the one that is pushed first.
@@ -502,15 +526,15 @@ void RemoteExchange::update_catalogue(Clock::time_point now) {
 }
 
 void RemoteExchange::on_keys(const Outcome& outcome) {
-  if (const auto* const error = std::get_if<RemoteError>(&outcome)) {
-    note_error(*error);
+  {
     const MutexLock lock(mutex_);
     is_updating_ = false;
-    return task_.wake();
   }
+  task_.wake();
+  if (const auto* const error = std::get_if<RemoteError>(&outcome)) return note_error(*error);
   const Message& page = std::get<Message>(outcome);
-  const auto text = remote::read_sealed_file(page.file.get(), kMostPageBytes);
-  const json keys = text ? json::parse(*text, nullptr, false) : json();
+  const auto text = remote::read_sealed_file(page.file.get(), kPageLimits.bytes);
+  const json keys = text ? parse_json(*text, kPageLimits) : json();
   const MutexLock lock(mutex_);
   for (const json& key : keys) {
     const auto unit =
@@ -518,7 +542,6 @@ void RemoteExchange::on_keys(const Outcome& outcome) {
     if (unit && known_.size() < kMostKnown) known_.add(*unit);
   }
   position_ = page.json.value("position", "");
-  is_updating_ = false;
   const bool is_last = page.json.value("last", true) || ++pages_ == kMostPages;
   if (!is_last) return update_catalogue(Clock::now());
   pages_ = 0;

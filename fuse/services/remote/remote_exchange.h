@@ -70,8 +70,8 @@ class RemoteExchange final : public RemoteEntries {
     std::uint64_t serial = 0;
     bool wants_lease = false;
     bool has_lease = false;
-    bool has_waited = false;
     Clock::time_point asked_at;
+    Clock::time_point waiting_since;  // since when other machines build the entry
     Clock::time_point claim_at =
         Clock::time_point::max();  // if kWaiting: when to claim the lease again
     Clock::time_point renew_at;    // if has_lease
@@ -111,6 +111,7 @@ class RemoteExchange final : public RemoteEntries {
 
   Clock::time_point tend() EXCLUDES(mutex_);
   void tend_searches(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
+  void give_up_waiting(const std::string& unit, Clock::time_point now) REQUIRES(mutex_);
   void tend_catalogue(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
   void update_catalogue(Clock::time_point now) REQUIRES(mutex_);
   void on_keys(const Outcome& outcome) EXCLUDES(mutex_);
@@ -131,6 +132,8 @@ class RemoteExchange final : public RemoteEntries {
   std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
   Clock::time_point finish_by_ GUARDED_BY(mutex_) = Clock::time_point::max();
   Clock::time_point push_after_ GUARDED_BY(mutex_);  // pushes pause until then
+  Clock::time_point distrust_until_
+      GUARDED_BY(mutex_);  // nobody waits for other machines until then
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
   Searches searches_ GUARDED_BY(mutex_);
 

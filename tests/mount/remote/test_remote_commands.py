@@ -9,7 +9,7 @@ import subprocess
 
 import mounts
 import pytest
-from sites import Site, files_of, make_kernel
+from sites import Site, files_of, make_kernel, prefix_with_helper
 
 
 def test_entries_reach_another_store(program, scratch, url, key):
@@ -135,16 +135,7 @@ def test_an_engine_that_does_not_answer_is_reported(program, scratch):
     assert len(result.stderr.splitlines()) == 1 and "absent.sock" in result.stderr
 
 
-FAKE_HELPER = """#!/usr/bin/python3
-import array, fcntl, json, os, socket, sys
-
-peer = socket.socket(fileno=3)
-ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-while message := peer.recv(65536):
-    request = json.loads(message)
-    if request["op"] == "open":
-        peer.send(b'{"leases": false}')
-        continue
+FAKE_HELPER = """
     if %(dies)r:
         sys.exit()
     page = os.memfd_create("page", os.MFD_ALLOW_SEALING)
@@ -158,16 +149,7 @@ while message := peer.recv(65536):
 
 @pytest.mark.parametrize("dies, message", [(False, "its list of entries does not end"), (True, "it ended")])
 def test_a_command_ends_whatever_the_helper_does(program, scratch, dies, message):
-    """The program finds the helper below its own prefix, so a copy of the program gets another one."""
-    installed = pathlib.Path(program).parents[1]
-    prefix = scratch / "prefix"
-    shutil.copytree(installed / "share", prefix / "share")
-    (prefix / "bin").mkdir()
-    shutil.copy2(program, prefix / "bin")
-    helper = prefix / "libexec/cacheshim/cacheshim-remote"
-    helper.parent.mkdir(parents=True)
-    helper.write_text(FAKE_HELPER % {"dies": dies})
-    helper.chmod(0o755)
+    prefix = prefix_with_helper(program, scratch, FAKE_HELPER % {"dies": dies})
     site = Site(prefix / "bin/cacheshim", scratch, "one", "file:///anywhere")
     result = site.remote("ls", check=False)
     assert result.returncode in (1, 69)

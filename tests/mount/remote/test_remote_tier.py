@@ -10,7 +10,7 @@ import time
 import mounts
 import pytest
 from jobs import wait_until
-from sites import Site, files_of
+from sites import Site, files_of, prefix_with_helper
 
 NAME = "stub.so"  # of class flight in the profile triton; completes its entry if it is the entry's only file
 KEY = "triton/KEY"
@@ -58,10 +58,10 @@ class Machine:
 @pytest.fixture
 def machine(program, scratch, key, mount_store, job_of):
     """machine(name, url) mounts a new store that pushes to and fetches from the tier at `url`."""
-    def make(name, url, signing_key=key, more="", **settings):
+    def make(name, url, signing_key=key, before="", more="", **settings):
         options = {"signers": [str(key.with_suffix(".pub"))], "wait_ms": 5000, **settings}
         site = Site(program, scratch, name, url, signing_key, **options)
-        site.config.write_text(site.config.read_text() + more)
+        site.config.write_text(before + site.config.read_text() + more)
         return Machine(site, mount_store, job_of, f"mount-{name}")
     return make
 
@@ -263,6 +263,31 @@ def test_unmounting_sends_what_was_published_last(machine, url):
         one.build(each)
     assert one.mount.unmount().returncode == 0
     assert one.site.remote("ls") == {"entries": sorted(keys)}
+
+
+# Each text is the JSON that a broken helper adds to its replies, or sends instead of a reply.
+@pytest.mark.parametrize("reply", [
+    '"error": 5', '"error": "full", "text": []', '"found": "yes"', '"found": true', '"fence": {}', '"last": "no", "position": 7',
+    '"id": "x"', '"id": -1', "not JSON", "[]", "",  # the last reports, among others, a lease that never ends
+])
+def test_a_broken_helper_harms_nobody(machine, program, scratch, monkeypatch, reply):
+    answer = f"""
+    more = {reply!r}
+    whole = json.dumps({{"id": request["id"]}})
+    peer.send((whole[:-1] + ", " + more + "}}" if more.startswith('"') else more or whole).encode())
+"""
+    prefix = prefix_with_helper(program, scratch, answer)
+    monkeypatch.setattr(mounts, "PROGRAM", str(prefix / "bin/cacheshim"))
+    one = machine("one", "redis+unix:///unused", wait_ms=250, before="flight_timeout = 1\n")
+    pid = one.mount.daemon_pid()
+    assert not one.look()
+    one.build()
+    assert one.look() and one.job.read(f"{KEY}/{NAME}") == b"built"
+    began = time.monotonic()
+    assert not any(one.look(f"triton/OTHER{number}") for number in range(20))
+    assert time.monotonic() - began < 15  # at once; with a wait for each entry, 20 s
+    assert one.mount.daemon_pid() == pid and one.count("remote_hits") == 0
+    assert one.mount.unmount().returncode == 0
 
 
 # ---- Objects that are wrong
