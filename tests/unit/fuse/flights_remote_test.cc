@@ -62,7 +62,9 @@ TEST_F(FlightsRemoteTest, TheFirstProcessWaitsForTheSearchAndFindsTheEntry) {
   const auto one = wait(one_, builder_);
   const auto two = wait(two_, other_);
   EXPECT_TRUE(searches_.builds_for_all);
+  await([&] { return inspections_ >= 4; });
   EXPECT_FALSE(*one || *two);
+  EXPECT_EQ(counters_.flight_leases, 0U);
   is_there_ = true;
   searches_.settle();
   await(one);
