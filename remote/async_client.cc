@@ -61,6 +61,11 @@ bool AsyncClient::send(nlohmann::json request, OnReply on_reply, int file) {
   return true;
 }
 
+bool AsyncClient::is_running() const {
+  const MutexLock lock(mutex_);
+  return helper_.has_value();
+}
+
 bool AsyncClient::has_leases() const {
   const MutexLock lock(mutex_);
   return helper_ && helper_->has_leases();
@@ -120,16 +125,17 @@ AsyncClient::OnReply AsyncClient::take(const Message& reply) {
 }
 
 void AsyncClient::end_helper() {
-  std::optional<HelperProcess> ended;
+  std::optional<HelperProcess> ended;  // destroyed last, because that may take a while
+  bool is_stopping = false;
   std::map<std::uint64_t, OnReply> unanswered;
   {
     const MutexLock lock(mutex_);
     ended.emplace(*std::move(helper_));
     helper_.reset();
     unanswered.swap(requests_);
+    is_stopping = stopping_;
   }
-  ended.reset();
-  events_.on_ended(helper_has_ended());
+  if (!is_stopping) events_.on_ended(helper_has_ended());
   for (const auto& [id, on_reply] : unanswered) {
     (void)run_guarded("a request to cacheshim-remote", [&] { on_reply(helper_has_ended()); });
   }

@@ -27,7 +27,8 @@ class AsyncClient {
   using OnReply = std::function<void(Outcome<Message>)>;
   struct Events {
     std::function<void()> on_started;                  // a helper is running
-    std::function<void(const RemoteError&)> on_ended;  // it could not be started, or has ended
+    // It could not be started, or has ended by itself.
+    std::function<void(const RemoteError&)> on_ended;
   };
   static constexpr std::chrono::seconds kFirstRestart{1};  // doubles with each restart, up to:
   static constexpr std::chrono::seconds kLastRestart{60};
@@ -43,6 +44,7 @@ class AsyncClient {
   // Returns false, and will not call `on_reply`, if no helper is running or it does not read its requests. `file` is
   // only borrowed; -1: none.
   [[nodiscard]] bool send(nlohmann::json request, OnReply on_reply, int file = -1) EXCLUDES(mutex_);
+  bool is_running() const EXCLUDES(mutex_);
   // Whether the engine of the running helper has leases.
   bool has_leases() const EXCLUDES(mutex_);
   // Ends the helper; the client starts another one.

@@ -7,18 +7,23 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "remote/wire.h"
 
 namespace cacheshim::remote {
 namespace {
 
+constexpr time_t kStartSeconds = 5;
+constexpr std::chrono::milliseconds kEndTime{2000};
+constexpr std::chrono::milliseconds kEndPoll{5};
 constexpr int kSocket = 3;  // as main.cc of the helper expects
 
 // The actions and attributes of posix_spawn(3).
@@ -67,6 +72,12 @@ class Spawn {
   posix_spawnattr_t attributes_;
 };
 
+// 0: receive_message() waits for an unlimited time.
+void set_deadline(int socket, time_t seconds) {
+  const timeval time{seconds, 0};
+  (void)::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
 // The helper gets no variable of this process except those by which OpenSSL finds certificates.
 std::vector<std::string> environment_of_helper() {
   std::vector<std::string> environment{"LC_ALL=C.UTF-8"};
@@ -112,7 +123,9 @@ std::variant<HelperProcess, RemoteError> HelperProcess::start(const Options& opt
                                                      {"urls", options.urls},
                                                      {"secrets", options.secrets},
                                                      {"timeout_ms", options.timeout.count()}});
+  set_deadline(helper.socket(), kStartSeconds);
   const auto reply = sent ? receive_message(helper.socket()) : sent.error();
+  set_deadline(helper.socket(), 0);
   if (!reply) {
     return RemoteError{RemoteError::Kind::kUnavailable,
                        fmt::format("'{}' ended at its start", options.program)};
@@ -126,8 +139,10 @@ HelperProcess::~HelperProcess() {
   if (pid_ < 0) return;
   socket_.reset();  // the helper ends by itself, if this process may not kill it
   (void)::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  // A process that waits for a dead file system does not end. It stays a zombie, at most until this process ends.
+  for (auto left = kEndTime; left.count() > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0;
+       left -= kEndPoll)
+    std::this_thread::sleep_for(kEndPoll);
 }
 
 }  // namespace cacheshim::remote

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -35,6 +36,11 @@ UniqueFd take_descriptor(msghdr& header) {
 }
 
 }  // namespace
+
+bool is_valid_key(std::string_view key) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  return !key.empty() && key.size() <= kMostKeyBytes && std::ranges::none_of(key, is_control);
+}
 
 Status send_message(int socket, const nlohmann::json& json, int file, WhenFull when_full) {
   // Names in keys may be invalid UTF-8 only by mistake; the peer then refuses the key.

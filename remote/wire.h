@@ -35,6 +35,10 @@ namespace cacheshim::remote {
 
 inline constexpr std::size_t kMostMessageBytes = 65536;
 
+// Whether engines accept the key: 1 to kMostKeyBytes bytes without control characters.
+inline constexpr std::size_t kMostKeyBytes = 1024;
+bool is_valid_key(std::string_view key);
+
 struct Message {
   nlohmann::json json;
   UniqueFd file;  // empty: the message has none

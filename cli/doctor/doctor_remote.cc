@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -59,11 +61,23 @@ void check_engine(const remote::Settings& settings, Findings& findings) {
   findings.ok(kCheck, where, "the engine answers");
 }
 
+// Only root can read the keys and secrets of a daemon that root starts.
+bool may_check(const remote::Settings& settings) {
+  for (const std::string& file : {settings.sign_with, settings.secrets}) {
+    if (!file.empty() && ::access(file.c_str(), R_OK) != 0 && errno == EACCES) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void check_remote(const DoctorContext& context, Findings& findings) {
   const auto settings = find_settings(context.config);
   if (!settings) return;
+  if (!may_check(*settings)) {
+    return findings.warn(kCheck, "keys", "this user may not read them",
+                         "run as root to check the remote tier");
+  }
   check_keys(*settings, findings);
   check_engine(*settings, findings);
 }

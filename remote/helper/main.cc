@@ -49,14 +49,27 @@ bool give_up_capabilities() {
   return is_done;
 }
 
+// Whether this process is in a user namespace that does not contain all users. Its root is then another, unprivileged
+// user outside.
+bool is_in_small_namespace() {
+  unsigned first = 1;
+  unsigned outside = 1;
+  unsigned long count = 0;
+  std::FILE* const map = std::fopen("/proc/self/uid_map", "re");
+  if (map == nullptr) return false;
+  const int read = std::fscanf(map, "%u %u %lu", &first, &outside, &count);
+  (void)std::fclose(map);
+  constexpr unsigned long kAll = 4294967295;
+  return read == 3 && (first != 0 || outside != 0 || count != kAll);
+}
+
 // setresuid(2) alone would keep the capabilities, because the daemon sets SECBIT_NO_SETUID_FIXUP.
 bool become(uid_t uid, gid_t gid) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-  if (::geteuid() == 0 && (::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 ||
-                           ::setresuid(uid, uid, uid) != 0)) {
-    return false;
-  }
-  return give_up_capabilities();
+  const bool has_become =
+      ::geteuid() != 0 || (::setgroups(0, nullptr) == 0 && ::setresgid(gid, gid, gid) == 0 &&
+                           ::setresuid(uid, uid, uid) == 0);
+  return (has_become || is_in_small_namespace()) && give_up_capabilities();
 }
 
 // The process's memory contains credentials: nobody may read it, and no core file may contain it.

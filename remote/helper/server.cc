@@ -16,7 +16,6 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostObjectBytes = std::size_t{4} << 30;
-constexpr std::size_t kMostKeyBytes = 1024;
 constexpr milliseconds kLongestWait{60'000};
 
 const char* to_text(TierError::Kind kind) {
@@ -37,11 +36,7 @@ struct BadRequest : std::runtime_error {
 
 std::string key_of(const json& request) {
   std::string key = request.value("key", "");
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (key.empty() || key.size() > kMostKeyBytes ||
-      std::any_of(key.begin(), key.end(), is_control)) {
-    throw BadRequest("not a valid key");
-  }
+  if (!is_valid_key(key)) throw BadRequest("not a valid key");
   return key;
 }
 

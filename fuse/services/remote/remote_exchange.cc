@@ -9,6 +9,7 @@
 #include <future>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "store/sys/json_text.h"
 #include "store/sys/sys.h"
@@ -34,10 +35,44 @@ constexpr std::chrono::milliseconds kClaimInterval{50};
 constexpr std::chrono::seconds kUpdate{1};
 constexpr std::chrono::milliseconds kUpdateWhileWaiting{250};
 constexpr std::chrono::seconds kUpdateOfList{60};
-// How long processes do not wait for other machines after a wait that has lasted for RemoteParts::longest_wait.
+// How long processes do not wait for other machines after waits for this number of entries have lasted for
+// RemoteParts::longest_wait.
 constexpr std::chrono::hours kDistrust{1};
+constexpr std::size_t kMostNeverBuilt = 4;
+// The objects that are being added to the base at the same time have at most this many times the size of the largest one.
+constexpr std::size_t kMostAdoptedAtOnce = 2;
+constexpr std::size_t kMostPositionBytes = 8192;
 // A helper that has not answered for this time longer than the engine's timeout is started again.
 constexpr std::chrono::seconds kHelperMargin{5};
+
+// A page of the catalogue.
+struct Page {
+  std::vector<std::string> units;
+  std::string position;
+  bool is_last;
+};
+
+// Reads the reply to `keys`. A malformed page is an error of kind kRefused.
+std::variant<Page, RemoteError> page_of(const remote::Outcome<Message>& outcome,
+                                        const remote::Settings& settings) {
+  if (const auto* const error = std::get_if<RemoteError>(&outcome)) return *error;
+  const RemoteError malformed{RemoteError::Kind::kRefused, "cacheshim-remote sent no list of keys"};
+  const Message& reply = std::get<Message>(outcome);
+  const auto text = remote::read_sealed_file(reply.file.get(), kPageLimits.bytes);
+  const json keys = text ? parse_json(*text, kPageLimits) : json();
+  if (!keys.is_array()) return malformed;
+  try {
+    Page page{{}, reply.json.at("position"), reply.json.at("last")};
+    if (page.position.size() > kMostPositionBytes) return malformed;
+    for (const json& key : keys) {
+      if (auto unit = remote::unit_of_key(settings, key.get<std::string>()))
+        page.units.push_back(*std::move(unit));
+    }
+    return page;
+  } catch (const json::exception&) {  // a member is missing, or has another type
+    return malformed;
+  }
+}
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -74,7 +109,7 @@ RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
       task_(loop, "tending the remote tier", [this](const auto&) { return tend(); }),
       client_(std::move(start),
               {.on_started = [this] { task_.wake(); },
-               .on_ended = [this](const RemoteError& error) { note_error(error); }}) {}
+               .on_ended = [this](const RemoteError& error) { note_unusable(error); }}) {}
 
 RemoteExchange::~RemoteExchange() {
   finish_within(std::chrono::seconds(0));
@@ -88,16 +123,27 @@ json RemoteExchange::request(const char* op, const std::string& unit) const {
   return {{"op", op}, {"key", remote::object_key(settings_, unit)}};
 }
 
+// The owner differs for each search, because requests may arrive in another order: the release of an earlier search must
+// not end the lease of a later one.
+json RemoteExchange::lease_request(const char* op, const std::string& unit,
+                                   std::uint64_t serial) const {
+  json words = request(op, unit);
+  words["owner"] = fmt::format("{}/{}", owner_, serial);
+  words["ttl_ms"] = std::chrono::milliseconds(kLeaseTime).count();
+  return words;
+}
+
 std::unique_ptr<RemoteLease> RemoteExchange::seek(const std::string& unit, bool builds_for_all,
                                                   std::function<void()> on_settled) {
   const MutexLock lock(mutex_);
   if (!breaker_.is_closed() || finish_by_ != Clock::time_point::max()) return nullptr;
-  if (!remote::is_exchanged(parts_.entries, unit)) return nullptr;
+  if (!remote::is_exchanged(parts_.entries, unit) || refused_.has(unit)) return nullptr;
+  if (!remote::is_valid_key(remote::object_key(settings_, unit))) return nullptr;
   const auto [search, is_new] = searches_.try_emplace(unit);
   if (is_new) {
     search->second.serial = ++last_serial_;
     search->second.wants_lease = builds_for_all && keys_.signing && client_.has_leases();
-    if (!ask(search, known_.has(unit) && !refused_.has(unit))) {
+    if (!ask(search, known_.has(unit))) {
       searches_.erase(search);
       return nullptr;
     }
@@ -114,15 +160,11 @@ bool RemoteExchange::ask(Searches::iterator at, bool is_known) {
   const std::string& unit = at->first;
   Search& search = at->second;
   if (!is_known && !search.wants_lease) return false;
-  json words = request(is_known ? "get" : "claim", unit);
+  json words = is_known ? request("get", unit) : lease_request("claim", unit, search.serial);
   words["most"] = most_object_bytes_;
-  if (!is_known) {
-    words["owner"] = owner_;
-    words["ttl_ms"] = std::chrono::milliseconds(kLeaseTime).count();
-  }
-  const bool is_sent =
-      client_.send(std::move(words), [this, unit, serial = search.serial](const Outcome& outcome) {
-        on_reply(unit, serial, outcome);
+  const bool is_sent = client_.send(
+      std::move(words), [this, unit, is_known, serial = search.serial](const Outcome& outcome) {
+        on_reply(unit, serial, is_known, outcome);
       });
   if (!is_sent) return false;
   if (std::exchange(search.phase, Phase::kAsking) != Phase::kAsking) search.asked_at = Clock::now();
@@ -139,15 +181,14 @@ void RemoteExchange::leave(const std::string& unit, Seeker* seeker) {
 
 void RemoteExchange::end_if_unused(Searches::iterator search) {
   if (!search->second.seekers.empty() || search->second.pushes > 0) return;
-  if (search->second.has_lease) release(search->first);
+  if (search->second.has_lease) release(search->first, search->second.serial);
   searches_.erase(search);
 }
 
-// If the request cannot be sent, the lease ends after kLeaseTime.
-void RemoteExchange::release(const std::string& unit) {
-  json words = request("release", unit);
-  words["owner"] = owner_;
-  (void)client_.send(std::move(words), [](const Outcome&) {});
+// If the request is not sent, the lease ends after kLeaseTime.
+void RemoteExchange::release(const std::string& unit, std::uint64_t serial) {
+  if (!breaker_.is_closed()) return;
+  (void)client_.send(lease_request("release", unit, serial), [](const Outcome&) {});
 }
 
 RemoteExchange::Search* RemoteExchange::find(const std::string& unit, std::uint64_t serial) {
@@ -156,19 +197,19 @@ RemoteExchange::Search* RemoteExchange::find(const std::string& unit, std::uint6
 }
 
 // Handles the reply to a `get` or a `claim`, which may be late: the search may be settled, or may have ended.
-void RemoteExchange::on_reply(const std::string& unit, std::uint64_t serial,
+void RemoteExchange::on_reply(const std::string& unit, std::uint64_t serial, bool is_get,
                               const Outcome& outcome) {
   if (const auto* const error = std::get_if<RemoteError>(&outcome)) {
     if (error->kind != RemoteError::Kind::kRefused) return note_error(*error);
     // Only this object is refused, for example because it is too large: the catalogue's updates show whether the engine
     // refuses everything.
     count(parts_.counters.remote_errors);
-    return on_absent(unit, serial);
+    return on_absent(unit, serial, is_get);
   }
   const Message& reply = std::get<Message>(outcome);
-  if (reply.json.contains("fence")) return on_lease(unit, serial);
-  if (!reply.json.contains("found")) return await_builder(unit, serial);
-  reply.json.value("found", false) ? on_object(unit, serial, reply) : on_absent(unit, serial);
+  if (reply.json.value("found", false)) return on_object(unit, serial, reply);
+  if (is_get) return on_absent(unit, serial, true);
+  reply.json.contains("fence") ? on_lease(unit, serial) : await_builder(unit, serial);
 }
 
 void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
@@ -176,36 +217,47 @@ void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
   auto object = remote::read_sealed_file(reply.file.get(), most_object_bytes_);
   if (!object)
     return note_error({RemoteError::Kind::kUnavailable, "cacheshim-remote sent no object"});
-  count(parts_.counters.remote_bytes_in, object->size());
+  const std::size_t size = object->size();
+  count(parts_.counters.remote_bytes_in, size);
   {
     const MutexLock lock(mutex_);
     Search* const search = find(unit, serial);
-    if (search != nullptr && search->phase == Phase::kAsking) search->phase = Phase::kAdopting;
+    const bool is_awaited = search != nullptr && search->phase == Phase::kAsking;
+    if (adopting_bytes_ + size > kMostAdoptedAtOnce * most_object_bytes_) {
+      if (is_awaited) settle(*search);
+      return;
+    }
+    adopting_bytes_ += size;
+    if (is_awaited) search->phase = Phase::kAdopting;
   }
-  adopters_.post([this, unit, serial, object = *std::move(object)] {
+  adopters_.post([this, unit, serial, size, object = *std::move(object)] {
     (void)run_guarded("adding an entry of the remote tier", [&] { adopt(unit, object); });
     const MutexLock lock(mutex_);
+    adopting_bytes_ -= size;
     Search* const search = find(unit, serial);
     if (search != nullptr && search->phase == Phase::kAdopting) settle(*search);
   });
 }
 
-void RemoteExchange::on_absent(const std::string& unit, std::uint64_t serial) {
-  count(parts_.counters.remote_misses);
+// `may_claim`: whether to claim the lease now, after a `get`.
+void RemoteExchange::on_absent(const std::string& unit, std::uint64_t serial, bool may_claim) {
   const MutexLock lock(mutex_);
   known_.remove(unit);
   const auto search = searches_.find(unit);
   if (find(unit, serial) == nullptr || search->second.phase != Phase::kAsking) return;
-  if (!ask(search, false)) settle(search->second);
+  if (may_claim && ask(search, false)) return;
+  count(parts_.counters.remote_misses);
+  settle(search->second);
 }
 
 void RemoteExchange::on_lease(const std::string& unit, std::uint64_t serial) {
-  count(parts_.counters.remote_misses);
   const MutexLock lock(mutex_);
   Search* const search = find(unit, serial);
-  if (search == nullptr) return release(unit);
+  if (search == nullptr) return release(unit, serial);
+  count(parts_.counters.remote_misses);
   search->has_lease = true;
   search->renew_at = Clock::now() + kRenewal;
+  search->renew_until = Clock::now() + parts_.longest_wait;
   settle(*search);
   task_.wake();
 }
@@ -215,7 +267,7 @@ void RemoteExchange::await_builder(const std::string& unit, std::uint64_t serial
   Search* const search = find(unit, serial);
   if (search == nullptr || search->phase != Phase::kAsking) return;
   const auto now = Clock::now();
-  if (now < distrust_until_) return settle(*search);
+  if (now < distrust_until_ || never_built_.has(unit)) return settle(*search);
   if (search->waiting_since == Clock::time_point()) {
     search->waiting_since = now;
     count(parts_.counters.remote_lease_waits);
@@ -242,6 +294,7 @@ void RemoteExchange::on_waited(const std::string& unit, std::uint64_t serial,
 }
 
 void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
+  if (is_finishing()) return;
   const auto adopted = remote::adopt_object(parts_.store, parts_.publisher, parts_.entries, unit,
                                             object, keys_, settings_);
   switch (adopted.outcome) {
@@ -281,8 +334,8 @@ void RemoteExchange::fail(const RemoteError& error) {
   const bool was_closed = breaker_.note_failure(Clock::now());
   const bool is_first = !std::exchange(has_answered_, true);
   changed_.notify_all();
+  if (!breaker_.is_closed()) why_unused_ = error.text;
   if (!was_closed && !is_first) return;
-  why_unused_ = error.text;
   unused_since_ = std::time(nullptr);
   if (was_closed) count(parts_.counters.remote_breaker_open);
   spdlog::warn("the remote tier is not used now: {}", error.text);
@@ -293,6 +346,10 @@ void RemoteExchange::fail(const RemoteError& error) {
 
 void RemoteExchange::note_error(const RemoteError& error) {
   count(parts_.counters.remote_errors);
+  note_unusable(error);
+}
+
+void RemoteExchange::note_unusable(const RemoteError& error) {
   const MutexLock lock(mutex_);
   fail(error);
 }
@@ -339,6 +396,11 @@ void RemoteExchange::finish_within(std::chrono::seconds time) {
   }
   changed_.notify_all();
   pusher_.stop();
+}
+
+bool RemoteExchange::is_finishing() const {
+  const MutexLock lock(mutex_);
+  return finish_by_ != Clock::time_point::max();
 }
 
 bool RemoteExchange::is_given_up() const {
@@ -401,9 +463,14 @@ RemoteExchange::Pushed RemoteExchange::push_once(const std::string& unit, const 
   const bool is_sent = client_.send(
       request("put", unit), [promise](Outcome outcome) { promise->set_value(std::move(outcome)); },
       object.get());
-  if (!is_sent) return Pushed::kFailed;
+  if (!is_sent) {
+    note_unusable({RemoteError::Kind::kUnavailable, "cacheshim-remote takes no requests"});
+    return Pushed::kFailed;
+  }
+  const auto deadline = Clock::now() + settings_.timeout + kHelperMargin;
   while (future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (is_given_up()) return Pushed::kFailed;
+    if (Clock::now() >= deadline) client_.restart();
   }
   const Outcome outcome = future.get();
   const auto* const error = std::get_if<RemoteError>(&outcome);
@@ -444,7 +511,7 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
       settle(search);
     if (search.phase == Phase::kWaiting) {
       const auto end = search.waiting_since + parts_.longest_wait;
-      if (end <= now) give_up_waiting(at->first, now);
+      if (end <= now) give_up_waiting(at->first, search, now);
       next = std::min({next, search.claim_at, end});
     }
     if (search.phase == Phase::kAsking) {
@@ -453,8 +520,8 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
     }
     if (!search.has_lease) continue;
     if (search.renew_at <= now) {
-      renew(at->first);
-      search.renew_at = now + kRenewal;
+      renew(at->first, search.serial);
+      search.renew_at = now < search.renew_until ? now + kRenewal : EventLoop::kNever;
     }
     next = std::min(next, search.renew_at);
   }
@@ -464,24 +531,28 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
         fmt::format("no answer within {} ms", settings_.wait.count())});
 }
 
-// A broken engine could report leases of machines that do not exist, and so delay each miss.
-void RemoteExchange::give_up_waiting(const std::string& unit, Clock::time_point now) {
-  distrust_until_ = now + kDistrust;
+// A process on another machine may hold a lease without building, and a broken engine could report leases of machines
+// that do not exist. So the entry is not waited for again, and after several such entries, no entry for a while.
+void RemoteExchange::give_up_waiting(const std::string& unit, Search& search,
+                                     Clock::time_point now) {
   count(parts_.counters.remote_errors);
+  settle(search);
+  never_built_.add(unit);
+  if (never_built_.size() < kMostNeverBuilt) return;
+  never_built_ = {};
+  distrust_until_ = now + kDistrust;
   spdlog::warn(
-      "another machine has not built '{}' within {} s; for an hour, processes do not wait for other machines' builds",
-      unit, parts_.longest_wait.count());
-  for (auto& [name, search] : searches_) {
-    if (search.phase == Phase::kWaiting) settle(search);
+      "other machines have not built {} entries within {} s each, the last one '{}'; for an hour, no process waits for other machines",
+      kMostNeverBuilt, parts_.longest_wait.count(), unit);
+  for (auto& [name, other] : searches_) {
+    if (other.phase == Phase::kWaiting) settle(other);
   }
 }
 
 // If this fails, other machines may build the entry as well, and the engine keeps the one that is pushed first.
-void RemoteExchange::renew(const std::string& unit) {
-  json words = request("renew", unit);
-  words["owner"] = owner_;
-  words["ttl_ms"] = std::chrono::milliseconds(kLeaseTime).count();
-  (void)client_.send(std::move(words), [](const Outcome&) {});
+void RemoteExchange::renew(const std::string& unit, std::uint64_t serial) {
+  if (!breaker_.is_closed()) return;
+  (void)client_.send(lease_request("renew", unit, serial), [](const Outcome&) {});
 }
 
 bool RemoteExchange::is_waiting() const {
@@ -515,7 +586,11 @@ void RemoteExchange::tend_catalogue(Clock::time_point now, Clock::time_point& ne
   }
   const auto due = breaker_.is_closed() ? updated_at_ + update_interval() : breaker_.probe_at();
   if (due <= now) update_catalogue(now);
-  next = std::min(next, is_updating_ ? now + settings_.wait : std::max(due, now + kUpdate));
+  if (is_updating_) {
+    next = std::min(next, now + settings_.wait);
+  } else {
+    next = std::min(next, due > now ? due : now + kUpdate);
+  }
 }
 
 // Does nothing if no helper is running: once one is, the client wakes the task.
@@ -523,27 +598,27 @@ void RemoteExchange::update_catalogue(Clock::time_point now) {
   updated_at_ = now;
   is_updating_ = client_.send({{"op", "keys"}, {"since", position_}, {"most", kPage}},
                               [this](const Outcome& outcome) { on_keys(outcome); });
+  if (!is_updating_ && client_.is_running()) client_.restart();  // it does not read its requests
 }
 
 void RemoteExchange::on_keys(const Outcome& outcome) {
-  {
-    const MutexLock lock(mutex_);
-    is_updating_ = false;
-  }
-  task_.wake();
-  if (const auto* const error = std::get_if<RemoteError>(&outcome)) return note_error(*error);
-  const Message& page = std::get<Message>(outcome);
-  const auto text = remote::read_sealed_file(page.file.get(), kPageLimits.bytes);
-  const json keys = text ? parse_json(*text, kPageLimits) : json();
+  const auto read = page_of(outcome, settings_);
   const MutexLock lock(mutex_);
-  for (const json& key : keys) {
-    const auto unit =
-        key.is_string() ? remote::unit_of_key(settings_, key.get<std::string>()) : std::nullopt;
-    if (unit && known_.size() < kMostKnown) known_.add(*unit);
+  is_updating_ = false;
+  if (const auto* const error = std::get_if<RemoteError>(&read)) {
+    count(parts_.counters.remote_errors);
+    // The engine may refuse the position.
+    if (error->kind == RemoteError::Kind::kRefused) position_.clear();
+    pages_ = 0;
+    fail(*error);
+    return task_.wake();
   }
-  position_ = page.json.value("position", "");
-  const bool is_last = page.json.value("last", true) || ++pages_ == kMostPages;
-  if (!is_last) return update_catalogue(Clock::now());
+  const Page& page = std::get<Page>(read);
+  for (const std::string& unit : page.units) {
+    if (known_.size() < kMostKnown) known_.add(unit);
+  }
+  position_ = page.position;
+  if (!page.is_last && ++pages_ < kMostPages) return update_catalogue(Clock::now());
   pages_ = 0;
   has_answered_ = true;
   if (breaker_.note_success(Clock::now())) {

@@ -72,26 +72,29 @@ class RemoteExchange final : public RemoteEntries {
     bool has_lease = false;
     Clock::time_point asked_at;
     Clock::time_point waiting_since;  // since when other machines build the entry
-    Clock::time_point claim_at =
-        Clock::time_point::max();  // if kWaiting: when to claim the lease again
-    Clock::time_point renew_at;    // if has_lease
+    // If kWaiting: when to claim the lease again.
+    Clock::time_point claim_at = Clock::time_point::max();
+    // If has_lease: when to renew it, and for how long.
+    Clock::time_point renew_at;
+    Clock::time_point renew_until;
     std::set<Seeker*> seekers;
     unsigned pushes = 0;  // that are queued or being sent; they keep the lease
   };
   using Searches = std::map<std::string, Search>;
 
   nlohmann::json request(const char* op, const std::string& unit) const;
+  nlohmann::json lease_request(const char* op, const std::string& unit, std::uint64_t serial) const;
   bool ask(Searches::iterator search, bool is_known) REQUIRES(mutex_);
   void leave(const std::string& unit, Seeker* seeker) EXCLUDES(mutex_);
   void end_if_unused(Searches::iterator search) REQUIRES(mutex_);
-  void release(const std::string& unit) REQUIRES(mutex_);
-  void renew(const std::string& unit) REQUIRES(mutex_);
+  void release(const std::string& unit, std::uint64_t serial) REQUIRES(mutex_);
+  void renew(const std::string& unit, std::uint64_t serial) REQUIRES(mutex_);
   Search* find(const std::string& unit, std::uint64_t serial) REQUIRES(mutex_);
-  void on_reply(const std::string& unit, std::uint64_t serial, const Outcome& outcome)
+  void on_reply(const std::string& unit, std::uint64_t serial, bool is_get, const Outcome& outcome)
       EXCLUDES(mutex_);
   void on_object(const std::string& unit, std::uint64_t serial, const remote::Message& reply)
       EXCLUDES(mutex_);
-  void on_absent(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
+  void on_absent(const std::string& unit, std::uint64_t serial, bool may_claim) EXCLUDES(mutex_);
   void on_lease(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
   void await_builder(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
   void on_waited(const std::string& unit, std::uint64_t serial, const Outcome& outcome)
@@ -100,9 +103,11 @@ class RemoteExchange final : public RemoteEntries {
   void refuse(const std::string& unit) EXCLUDES(mutex_);
   void settle(Search& search) REQUIRES(mutex_);
   void fail(const remote::RemoteError& error) REQUIRES(mutex_);
-  void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);
+  void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);  // of a request
+  void note_unusable(const remote::RemoteError& error) EXCLUDES(mutex_);
 
   void push(const std::string& unit) EXCLUDES(mutex_);
+  bool is_finishing() const EXCLUDES(mutex_);
   bool is_given_up() const EXCLUDES(mutex_);
   bool may_push() EXCLUDES(mutex_);
   enum class Pushed { kDone, kDropped, kFailed };
@@ -111,7 +116,8 @@ class RemoteExchange final : public RemoteEntries {
 
   Clock::time_point tend() EXCLUDES(mutex_);
   void tend_searches(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
-  void give_up_waiting(const std::string& unit, Clock::time_point now) REQUIRES(mutex_);
+  void give_up_waiting(const std::string& unit, Search& search, Clock::time_point now)
+      REQUIRES(mutex_);
   void tend_catalogue(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
   void update_catalogue(Clock::time_point now) REQUIRES(mutex_);
   void on_keys(const Outcome& outcome) EXCLUDES(mutex_);
@@ -132,8 +138,10 @@ class RemoteExchange final : public RemoteEntries {
   std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
   Clock::time_point finish_by_ GUARDED_BY(mutex_) = Clock::time_point::max();
   Clock::time_point push_after_ GUARDED_BY(mutex_);  // pushes pause until then
-  Clock::time_point distrust_until_
-      GUARDED_BY(mutex_);  // nobody waits for other machines until then
+  // Until then, nobody waits for other machines.
+  Clock::time_point distrust_until_ GUARDED_BY(mutex_);
+  remote::KeyFilter never_built_ GUARDED_BY(mutex_);   // units for which nobody waits again
+  std::size_t adopting_bytes_ GUARDED_BY(mutex_) = 0;  // of the objects in the queue of adopters_
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
   Searches searches_ GUARDED_BY(mutex_);
 

@@ -113,7 +113,10 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request, bool has_waited
   const bool is_for_all = table_.exclusion.may_build_for_all(request);
   auto file = is_for_all ? options_.leases.try_take(request.path) : UniqueFd();
   if (!file && table_.exclusion.applies_elsewhere(request.path)) file = UniqueFd();
-  if (!file && has_waited) return {Advice::kBuild, 0};
+  if (!file && has_waited) {
+    table_.past.add(request);  // the call may look up the name once more
+    return {Advice::kBuild, 0};
+  }
   const auto added = table_.add({request.path, is_for_all ? nullptr : request.job.get()}, request,
                                 *std::move(payment));
   Lease& lease = added->second;
@@ -129,14 +132,16 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request, bool has_waited
     return wait_for(added, request);
   }
   table_.make_builder(added, request, std::move(pidfd));
-  lease.lookups_of_wait = 0;  // the process has not waited for the lease
+  if (!has_waited) lease.lookups_of_wait = 0;
   return {Advice::kBuildWithLease, 0};
 }
 
 void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
   const bool waits = [&] {
     const MutexLock lock(table_.mutex);
-    return begin_wait(placeholder, wait);
+    if (begin_wait(placeholder, wait)) return true;
+    table_.note_unwaited(placeholder, wait->request());
+    return false;
   }();
   if (!waits) return wait->answer();
   counters_.flight_waits.fetch_add(1, std::memory_order_relaxed);
@@ -146,11 +151,7 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wai
 bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
   const LeaseRequest& request = wait->request();
   const auto found = table_.find_by_placeholder(placeholder);
-  if (request.lineage.empty()) return false;
-  if (found == table_.leases.end()) {
-    table_.note_late_wait(placeholder, request);
-    return false;
-  }
+  if (found == table_.leases.end() || request.lineage.empty()) return false;
   Lease& lease = found->second;
   if (lease.candidate && lease.candidate->process() == request.process()) lease.candidate.reset();
   if (lease.is_built_by(request.lineage)) return false;

@@ -155,10 +155,11 @@ void LeaseTable::forget_failures(const std::string& path) {
   remembers_failures_ = !failed.empty();
 }
 
-void LeaseTable::note_late_wait(NodeIndex placeholder, LeaseRequest request) {
-  const auto name = ended_.find(placeholder);
-  if (name == ended_.end()) return;
-  request.path = name->second;
+void LeaseTable::note_unwaited(NodeIndex placeholder, LeaseRequest request) {
+  const auto lease = placeholders_.find(placeholder);
+  const auto ended = ended_.find(placeholder);
+  if (lease == placeholders_.end() && ended == ended_.end()) return;
+  request.path = lease != placeholders_.end() ? lease->second.first : ended->second;
   past.add(request);
 }
 

@@ -87,9 +87,9 @@ class LeaseTable {
   // Forgets the failed builds of `path` and of the names below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
-  // Call for a request that waits on a placeholder whose lease has ended. The request fails with ESTALE, as after a
-  // wait (PastWaits).
-  void note_late_wait(NodeIndex placeholder, LeaseRequest request) REQUIRES(mutex);
+  // Call for a request on a placeholder that does not wait, for example because the lease has ended. It fails with
+  // ESTALE, as after a wait (PastWaits).
+  void note_unwaited(NodeIndex placeholder, LeaseRequest request) REQUIRES(mutex);
   // Returns the placeholder of the lease's name in the job's view, and counts one lookup of the placeholder by the
   // kernel.
   NodeIndex placeholder_of(Iterator lease, Job* job) REQUIRES(mutex);

@@ -58,11 +58,11 @@ class Machine:
 @pytest.fixture
 def machine(program, scratch, key, mount_store, job_of):
     """machine(name, url) mounts a new store that pushes to and fetches from the tier at `url`."""
-    def make(name, url, signing_key=key, before="", more="", **settings):
+    def make(name, url, signing_key=key, before="", more="", env=None, **settings):
         options = {"signers": [str(key.with_suffix(".pub"))], "wait_ms": 5000, **settings}
         site = Site(program, scratch, name, url, signing_key, **options)
         site.config.write_text(before + site.config.read_text() + more)
-        return Machine(site, mount_store, job_of, f"mount-{name}")
+        return Machine(site, mount_store, job_of, f"mount-{name}", env=env)
     return make
 
 
@@ -174,6 +174,25 @@ def test_what_a_user_may_not_publish_is_not_pushed(machine, redis_url):
     assert one.site.remote("ls") == {"entries": []}
 
 
+def test_other_views_see_a_fetched_entry_at_once(machine, redis_url, job_of):
+    two = machine("two", redis_url)
+    other = job_of(two.mount, "other", 20002)
+    other.listdir("triton")
+    assert not other.exists(KEY)  # the kernel now caches that the name is absent
+    push_one(machine, redis_url)
+    assert two.look()
+    assert other.exists(KEY)
+
+
+def test_a_lease_lasts_until_the_entry_is_pushed(machine, redis_url):
+    one, two = machine("one", redis_url), machine("two", redis_url)
+    assert not one.look()
+    two.start_look()
+    two.await_count("remote_lease_waits")
+    one.build(content=os.urandom(60 << 20))  # the push takes longer than the next claim
+    assert two.job.result()
+
+
 # ---- Engines that fail
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
@@ -256,12 +275,15 @@ def test_keys_that_cannot_be_read_do_not_prevent_the_mount(machine, redis_url, k
 
 
 def test_unmounting_sends_what_was_published_last(machine, url):
-    one = machine("one", url)
+    one = machine("one", url, env={"CACHESHIM_PUBLISH": "end"})
     keys = [f"triton/KEY{number}" for number in range(20)]
     for each in keys:
-        assert not one.look(each)
-        one.build(each)
+        one.build(each, content=os.urandom(1 << 20))
+    assert one.mount.end_job(one.job.job).returncode == 0
+    log = open(one.mount.run_directory() / "log")
     assert one.mount.unmount().returncode == 0
+    with log:
+        assert "remote tier is not used" not in log.read()
     assert one.site.remote("ls") == {"entries": sorted(keys)}
 
 
@@ -288,6 +310,85 @@ def test_a_broken_helper_harms_nobody(machine, program, scratch, monkeypatch, re
     assert time.monotonic() - began < 15  # at once; with a wait for each entry, 20 s
     assert one.mount.daemon_pid() == pid and one.count("remote_hits") == 0
     assert one.mount.unmount().returncode == 0
+
+
+@pytest.fixture
+def machine_with_helper(machine, program, scratch, monkeypatch):
+    """machine_with_helper(answer) mounts a store whose helper handles requests by these lines of Python. It records the
+    requests for keys in the file `asked`."""
+    def make(answer, **options):
+        record = f"""
+    with open({str(scratch / "asked")!r}, "a") as file:
+        file.write(request["op"] + " " + request.get("since", "") + chr(10))
+"""
+        (scratch / "asked").touch()
+        (scratch / "asked").chmod(0o666)
+        prefix = prefix_with_helper(program, scratch, record + answer)
+        monkeypatch.setattr(mounts, "PROGRAM", str(prefix / "bin/cacheshim"))
+        return machine("one", "redis+unix:///unused", wait_ms=250, **options)
+    return make
+
+
+def asked(scratch, what):
+    return [line for line in (scratch / "asked").read_text().splitlines() if line.startswith(what)]
+
+
+PAGES = """
+    if request["op"] == "keys":
+        at = int(request["since"] or "0")
+        page = os.memfd_create("page", os.MFD_ALLOW_SEALING)
+        os.write(page, json.dumps([f"entries/0/triton/K{at}-{i}" for i in range(1000)]).encode())
+        fcntl.fcntl(page, fcntl.F_ADD_SEALS, ALL_SEALS)
+        reply = {"id": request["id"], "last": at >= 11, "position": str(min(at + 1, 12))}
+        socket.send_fds(peer, [json.dumps(reply).encode()], [page])
+        os.close(page)
+"""
+
+
+def test_each_page_of_the_catalogue_is_asked_for_once(machine_with_helper, scratch):
+    one = machine_with_helper(PAGES)
+    one.await_use()
+    assert one.tier()["known"] == 12_000 + 1000 * ("keys 12" in asked(scratch, "keys"))
+    pages = [line for line in asked(scratch, "keys") if line != "keys 12"]  # "keys 12" are the later updates
+    assert pages == ["keys "] + [f"keys {number}" for number in range(1, 12)]
+
+
+def test_a_malformed_catalogue_is_asked_for_at_growing_intervals(machine_with_helper, scratch):
+    one = machine_with_helper("""
+    peer.send(json.dumps({"id": request["id"], "last": True, "position": 7}).encode())
+""")
+    time.sleep(3)
+    assert len(asked(scratch, "keys")) <= 4
+    assert not one.tier()["used"] and "no list of keys" in one.tier()["why"]
+    assert len(one.log()) < 10_000
+
+
+def test_names_that_engines_refuse_are_not_asked_for(machine_with_helper, scratch):
+    one = machine_with_helper(PAGES + """
+    else:
+        peer.send(json.dumps({"id": request["id"], "error": "refused", "text": "no"}).encode())
+""")
+    one.await_use()
+    for key in ("triton/A\x01B", "triton/" + "\x7f" * 10):
+        assert not one.look(key)
+    assert not asked(scratch, "claim")
+    for number in range(3):
+        assert not one.look(f"triton/KEY{number}")
+    assert len(asked(scratch, "claim")) == 3 and one.tier()["used"], "a refused claim is not repeated"
+
+
+def test_a_helper_that_does_not_start_delays_nobody(machine, program, scratch, monkeypatch):
+    prefix = prefix_with_helper(program, scratch, "")
+    helper = prefix / "libexec/cacheshim/cacheshim-remote"
+    helper.write_text("#!/bin/sh\nexec sleep 1000\n")
+    monkeypatch.setattr(mounts, "PROGRAM", str(prefix / "bin/cacheshim"))
+    began = time.monotonic()
+    one = machine("one", "redis+unix:///unused", wait_ms=250)
+    assert not one.look()
+    pid = one.mount.daemon_pid()
+    one.mount.unmount()
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), 20, "the daemon's end")
+    assert time.monotonic() - began < 25  # 5 s on an idle machine
 
 
 # ---- Objects that are wrong
@@ -336,6 +437,18 @@ def test_an_entry_of_an_unknown_signer_is_never_visible(program, scratch, machin
     assert two.count("remote_untrusted") == 1
     two.build(content=b"rebuilt")
     assert two.job.read(f"{KEY}/{NAME}") == b"rebuilt"
+
+
+def test_a_refused_object_is_fetched_once(machine, redis_url, program, scratch, job_of):
+    push_one(machine, redis_url)
+    other = scratch / "other.key"
+    assert mounts.run(program, "remote", "keygen", other).returncode == 0
+    two = machine("two", redis_url, signing_key=other, signers=[])
+    for number in range(3):
+        assert not two.look()
+        two.job.kill()
+        two.job = job_of(two.mount, f"next-{number}", 20002 + number)
+    assert two.count("remote_untrusted") == 1
 
 
 def test_an_older_generation_is_not_used(machine, redis_url):
