@@ -24,7 +24,7 @@
 //   LeaseTable::mutex                   with no lock held but closing_mutex_ or end_mutex
 //     ViewFilter::mutex_, Underway::mutex_, Heartbeats::mutex_, NodeTree …, RemoteExchange …
 //   RemoteExchange::mutex_
-//     AsyncClient::mutex_, TaskQueue::mutex_
+//     AsyncClient::mutex_, PushQueue::mutex_, TaskQueue::mutex_
 //   Ticker::mutex_, FairQueue::mutex_   with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_

@@ -5,14 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
-#include <future>
 #include <optional>
 #include <utility>
 #include <variant>
 
-#include "store/sys/json_text.h"
-#include "store/sys/sys.h"
 #include "store/threads/guard.h"
 
 namespace cacheshim {
@@ -22,12 +18,6 @@ using nlohmann::json;
 using remote::Message;
 using remote::RemoteError;
 
-constexpr std::size_t kPage = 10'000;  // keys
-constexpr JsonLimits kPageLimits{std::size_t{16} << 20, 1};
-constexpr std::size_t kMostPages = 2000;        // of one update: a broken engine's list may not end
-constexpr std::size_t kMostKnown = 10'000'000;  // 80 to 160 MB
-// After the engine has refused an entry, for example because it is full.
-constexpr std::chrono::seconds kPauseAfterRefusal{10};
 // Between two claims of one lease, even if the engine reports its end again and again.
 constexpr std::chrono::milliseconds kClaimInterval{50};
 // Between two updates of the catalogue. While processes wait for another machine, updates also show that the engine
@@ -41,38 +31,8 @@ constexpr std::chrono::hours kDistrust{1};
 constexpr std::size_t kMostNeverBuilt = 4;
 // The objects that are being added to the base at the same time have at most this many times the size of the largest one.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
-constexpr std::size_t kMostPositionBytes = 8192;
 // A helper that has not answered for this time longer than the engine's timeout is started again.
 constexpr std::chrono::seconds kHelperMargin{5};
-
-// A page of the catalogue.
-struct Page {
-  std::vector<std::string> units;
-  std::string position;
-  bool is_last;
-};
-
-// Reads the reply to `keys`. A malformed page is an error of kind kRefused.
-std::variant<Page, RemoteError> page_of(const remote::Outcome<Message>& outcome,
-                                        const remote::Settings& settings) {
-  if (const auto* const error = std::get_if<RemoteError>(&outcome)) return *error;
-  const RemoteError malformed{RemoteError::Kind::kRefused, "cacheshim-remote sent no list of keys"};
-  const Message& reply = std::get<Message>(outcome);
-  const auto text = remote::read_sealed_file(reply.file.get(), kPageLimits.bytes);
-  const json keys = text ? parse_json(*text, kPageLimits) : json();
-  if (!keys.is_array()) return malformed;
-  try {
-    Page page{{}, reply.json.at("position"), reply.json.at("last")};
-    if (page.position.size() > kMostPositionBytes) return malformed;
-    for (const json& key : keys) {
-      if (auto unit = remote::unit_of_key(settings, key.get<std::string>()))
-        page.units.push_back(*std::move(unit));
-    }
-    return page;
-  } catch (const json::exception&) {  // a member is missing, or has another type
-    return malformed;
-  }
-}
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -106,14 +66,22 @@ RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
       owner_(std::move(owner)),
       parts_(parts),
       most_object_bytes_(remote::most_object_bytes({.content_bytes = settings_.most_bytes})),
+      pushes_(make_pushes()),
       task_(loop, "tending the remote tier", [this](const auto&) { return tend(); }),
       client_(std::move(start),
               {.on_started = [this] { task_.wake(); },
                .on_ended = [this](const RemoteError& error) { note_unusable(error); }}) {}
 
+std::unique_ptr<PushQueue> RemoteExchange::make_pushes() {
+  if (!keys_.signing) return nullptr;
+  return std::make_unique<PushQueue>(
+      parts_, settings_, *keys_.signing, client_,
+      PushQueue::Events{.on_unusable = [this](const RemoteError& error) { note_error(error); },
+                        .on_done = [this](const std::string& unit) { on_pushed(unit); }});
+}
+
 RemoteExchange::~RemoteExchange() {
   finish_within(std::chrono::seconds(0));
-  pusher_.stop();
   task_.stop();
   client_.stop();  // its last replies may post tasks
   adopters_.stop();
@@ -136,14 +104,14 @@ json RemoteExchange::lease_request(const char* op, const std::string& unit,
 std::unique_ptr<RemoteLease> RemoteExchange::seek(const std::string& unit, bool builds_for_all,
                                                   std::function<void()> on_settled) {
   const MutexLock lock(mutex_);
-  if (!breaker_.is_closed() || finish_by_ != Clock::time_point::max()) return nullptr;
+  if (!breaker_.is_closed() || is_finishing_) return nullptr;
   if (!remote::is_exchanged(parts_.entries, unit) || refused_.has(unit)) return nullptr;
   if (!remote::is_valid_key(remote::object_key(settings_, unit))) return nullptr;
   const auto [search, is_new] = searches_.try_emplace(unit);
   if (is_new) {
     search->second.serial = ++last_serial_;
     search->second.wants_lease = builds_for_all && keys_.signing && client_.has_leases();
-    if (!ask(search, known_.has(unit))) {
+    if (!ask(search, catalogue_.has(unit))) {
       searches_.erase(search);
       return nullptr;
     }
@@ -231,7 +199,9 @@ void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
     if (is_awaited) search->phase = Phase::kAdopting;
   }
   adopters_.post([this, unit, serial, size, object = *std::move(object)] {
-    (void)run_guarded("adding an entry of the remote tier", [&] { adopt(unit, object); });
+    (void)run_guarded("adding an entry of the remote tier", [&] {
+      if (!is_finishing_) adopt(unit, object);
+    });
     const MutexLock lock(mutex_);
     adopting_bytes_ -= size;
     Search* const search = find(unit, serial);
@@ -242,7 +212,7 @@ void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
 // `may_claim`: whether to claim the lease now, after a `get`.
 void RemoteExchange::on_absent(const std::string& unit, std::uint64_t serial, bool may_claim) {
   const MutexLock lock(mutex_);
-  known_.remove(unit);
+  catalogue_.remove(unit);
   const auto search = searches_.find(unit);
   if (find(unit, serial) == nullptr || search->second.phase != Phase::kAsking) return;
   if (may_claim && ask(search, false)) return;
@@ -294,7 +264,6 @@ void RemoteExchange::on_waited(const std::string& unit, std::uint64_t serial,
 }
 
 void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
-  if (is_finishing()) return;
   const auto adopted = remote::adopt_object(parts_.store, parts_.publisher, parts_.entries, unit,
                                             object, keys_, settings_);
   switch (adopted.outcome) {
@@ -303,7 +272,7 @@ void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
       return parts_.on_added(adopted.paths);
     case remote::Adoption::kPresent: {
       const MutexLock lock(mutex_);
-      known_.remove(unit);  // a view that hides the base's entry will not fetch it again
+      catalogue_.remove(unit);  // a view that hides the base's entry will not fetch it again
       return;
     }
     case remote::Adoption::kFailed:
@@ -320,7 +289,7 @@ void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
 
 void RemoteExchange::refuse(const std::string& unit) {
   const MutexLock lock(mutex_);
-  known_.remove(unit);
+  catalogue_.remove(unit);
   refused_.add(unit);
 }
 
@@ -333,11 +302,12 @@ void RemoteExchange::settle(Search& search) {
 void RemoteExchange::fail(const RemoteError& error) {
   const bool was_closed = breaker_.note_failure(Clock::now());
   const bool is_first = !std::exchange(has_answered_, true);
-  changed_.notify_all();
+  answered_.notify_all();
   if (!breaker_.is_closed()) why_unused_ = error.text;
   if (!was_closed && !is_first) return;
   unused_since_ = std::time(nullptr);
   if (was_closed) count(parts_.counters.remote_breaker_open);
+  if (pushes_) pushes_->set_usable(false);
   spdlog::warn("the remote tier is not used now: {}", error.text);
   for (auto& [unit, search] : searches_) {
     if (search.phase != Phase::kAdopting) settle(search);
@@ -357,7 +327,7 @@ void RemoteExchange::note_unusable(const RemoteError& error) {
 void RemoteExchange::await_first_answer(std::chrono::milliseconds time) {
   const auto end = Clock::now() + time;
   const MutexLock lock(mutex_);
-  while (!has_answered_ && changed_.wait_until(mutex_, end)) {
+  while (!has_answered_ && answered_.wait_until(mutex_, end)) {
   }
 }
 
@@ -368,72 +338,24 @@ RemoteEntries::State RemoteExchange::state() const {
           .is_used = is_used,
           .why = is_used ? "" : why_unused_,
           .unused_since = is_used ? 0 : unused_since_,
-          .known = known_.size(),
-          .unsent = unsent_};
+          .known = catalogue_.size(),
+          .unsent = pushes_ ? pushes_->unsent() : 0};
 }
 
-// ---- Pushing
-
 void RemoteExchange::note_published(const std::vector<std::string>& units) {
-  if (!keys_.signing) return;
+  if (!pushes_) return;
   const MutexLock lock(mutex_);
   for (const std::string& unit : units) {
     if (!remote::is_exchanged(parts_.entries, unit)) continue;
-    const auto search = searches_.find(unit);
-    if (search != searches_.end()) ++search->second.pushes;
-    ++unsent_;
-    if (pusher_.try_post([this, unit] { push(unit); }, kMostUnsent)) continue;
-    --unsent_;
-    count(parts_.counters.remote_dropped);
-    if (search != searches_.end()) --search->second.pushes;
-  }
-}
-
-void RemoteExchange::finish_within(std::chrono::seconds time) {
-  {
-    const MutexLock lock(mutex_);
-    finish_by_ = std::min(finish_by_, Clock::now() + time);
-  }
-  changed_.notify_all();
-  pusher_.stop();
-}
-
-bool RemoteExchange::is_finishing() const {
-  const MutexLock lock(mutex_);
-  return finish_by_ != Clock::time_point::max();
-}
-
-bool RemoteExchange::is_given_up() const {
-  const MutexLock lock(mutex_);
-  if (finish_by_ == Clock::time_point::max()) return false;
-  return !breaker_.is_closed() || Clock::now() >= finish_by_;
-}
-
-// Blocks while the engine is unusable. After finish_within(), does not block, and returns false if the engine is
-// unusable or the time has run out.
-bool RemoteExchange::may_push() {
-  const MutexLock lock(mutex_);
-  for (;;) {
-    const auto now = Clock::now();
-    const bool is_usable = breaker_.is_closed() && now >= push_after_;
-    if (is_usable && now < finish_by_) return true;
-    if (finish_by_ != Clock::time_point::max()) return false;
-    (void)changed_.wait_until(mutex_, now + std::chrono::seconds(1));
-  }
-}
-
-void RemoteExchange::push(const std::string& unit) {
-  constexpr int kMostAttempts = 3;
-  Pushed pushed = Pushed::kFailed;
-  (void)run_guarded("pushing an entry to the remote tier", [&] {
-    UniqueFd object;
-    for (int i = 0; i < kMostAttempts && pushed == Pushed::kFailed && may_push(); ++i) {
-      if (!object) object = pack(unit);
-      pushed = object ? push_once(unit, object) : Pushed::kDropped;
+    if (!pushes_->add(unit)) {
+      count(parts_.counters.remote_dropped);
+    } else if (const auto search = searches_.find(unit); search != searches_.end()) {
+      ++search->second.pushes;
     }
-  });
-  if (pushed != Pushed::kDone) count(parts_.counters.remote_dropped);
-  --unsent_;
+  }
+}
+
+void RemoteExchange::on_pushed(const std::string& unit) {
   const MutexLock lock(mutex_);
   const auto search = searches_.find(unit);
   if (search == searches_.end() || search->second.pushes == 0) return;
@@ -441,55 +363,12 @@ void RemoteExchange::push(const std::string& unit) {
   end_if_unused(search);
 }
 
-// Returns a sealed file with the unit's object; an empty descriptor if there can be none, for example because the unit
-// was evicted.
-UniqueFd RemoteExchange::pack(const std::string& unit) const {
-  const auto object =
-      remote::pack_unit(parts_.store, parts_.entries, unit, 0, *keys_.signing, settings_);
-  if (const auto* const error = std::get_if<remote::ObjectError>(&object)) {
-    spdlog::info("an entry is not sent to the remote tier: {}", error->message);
-    return {};
+void RemoteExchange::finish_within(std::chrono::seconds time) {
+  {
+    const MutexLock lock(mutex_);
+    is_finishing_ = true;
   }
-  auto file = remote::make_sealed_file(std::get<std::string>(object));
-  if (!file)
-    spdlog::warn("'{}' is not sent to the remote tier: {}", unit,
-                 std::strerror(file.error().code()));
-  return file ? *std::move(file) : UniqueFd();
-}
-
-RemoteExchange::Pushed RemoteExchange::push_once(const std::string& unit, const UniqueFd& object) {
-  auto promise = std::make_shared<std::promise<Outcome>>();
-  auto future = promise->get_future();
-  const bool is_sent = client_.send(
-      request("put", unit), [promise](Outcome outcome) { promise->set_value(std::move(outcome)); },
-      object.get());
-  if (!is_sent) {
-    note_unusable({RemoteError::Kind::kUnavailable, "cacheshim-remote takes no requests"});
-    return Pushed::kFailed;
-  }
-  const auto deadline = Clock::now() + settings_.timeout + kHelperMargin;
-  while (future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
-    if (is_given_up()) return Pushed::kFailed;
-    if (Clock::now() >= deadline) client_.restart();
-  }
-  const Outcome outcome = future.get();
-  const auto* const error = std::get_if<RemoteError>(&outcome);
-  if (error == nullptr) {
-    if (!std::get<Message>(outcome).json.value("stored", false)) return Pushed::kDone;
-    count(parts_.counters.remote_pushed);
-    const auto st = sys::stat_fd(object.get());
-    count(parts_.counters.remote_bytes_out, st ? static_cast<std::uint64_t>(st->st_size) : 0);
-    return Pushed::kDone;
-  }
-  if (error->kind == RemoteError::Kind::kUnavailable) {
-    note_error(*error);
-    return Pushed::kFailed;
-  }
-  count(parts_.counters.remote_errors);
-  spdlog::warn("'{}' is not sent to the remote tier: {}", unit, error->text);
-  const MutexLock lock(mutex_);
-  push_after_ = Clock::now() + kPauseAfterRefusal;
-  return Pushed::kDropped;
+  if (pushes_) pushes_->finish_within(time);
 }
 
 // ---- Recurring work
@@ -596,35 +475,28 @@ void RemoteExchange::tend_catalogue(Clock::time_point now, Clock::time_point& ne
 // Does nothing if no helper is running: once one is, the client wakes the task.
 void RemoteExchange::update_catalogue(Clock::time_point now) {
   updated_at_ = now;
-  is_updating_ = client_.send({{"op", "keys"}, {"since", position_}, {"most", kPage}},
-                              [this](const Outcome& outcome) { on_keys(outcome); });
+  is_updating_ =
+      client_.send(catalogue_.request(), [this](const Outcome& outcome) { on_keys(outcome); });
   if (!is_updating_ && client_.is_running()) client_.restart();  // it does not read its requests
 }
 
 void RemoteExchange::on_keys(const Outcome& outcome) {
-  const auto read = page_of(outcome, settings_);
+  const auto read = Catalogue::read(outcome, settings_);
   const MutexLock lock(mutex_);
   is_updating_ = false;
   if (const auto* const error = std::get_if<RemoteError>(&read)) {
     count(parts_.counters.remote_errors);
-    // The engine may refuse the position.
-    if (error->kind == RemoteError::Kind::kRefused) position_.clear();
-    pages_ = 0;
+    catalogue_.note_failure(*error);
     fail(*error);
     return task_.wake();
   }
-  const Page& page = std::get<Page>(read);
-  for (const std::string& unit : page.units) {
-    if (known_.size() < kMostKnown) known_.add(unit);
-  }
-  position_ = page.position;
-  if (!page.is_last && ++pages_ < kMostPages) return update_catalogue(Clock::now());
-  pages_ = 0;
+  if (!catalogue_.add(std::get<Catalogue::Page>(read))) return update_catalogue(Clock::now());
   has_answered_ = true;
   if (breaker_.note_success(Clock::now())) {
-    spdlog::info("the remote tier is used: {} entries", known_.size());
+    spdlog::info("the remote tier is used: {} entries", catalogue_.size());
+    if (pushes_) pushes_->set_usable(true);
   }
-  changed_.notify_all();
+  answered_.notify_all();
   task_.wake();
 }
 

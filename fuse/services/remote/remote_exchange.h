@@ -14,7 +14,9 @@
 
 #include "fuse/requests/remote_entries.h"
 #include "fuse/services/remote/breaker.h"
+#include "fuse/services/remote/catalogue.h"
 #include "fuse/services/remote/make_remote_entries.h"
+#include "fuse/services/remote/push_queue.h"
 #include "remote/async_client.h"
 #include "remote/entry_exchange.h"
 #include "remote/key_filter.h"
@@ -40,7 +42,6 @@ class RemoteExchange final : public RemoteEntries {
   static constexpr std::chrono::seconds kLeaseTime{10};  // of a lease that is not renewed
   static constexpr std::chrono::seconds kRenewal{3};
   static constexpr std::chrono::seconds kLongestRemoteWait{2};  // of one request
-  static constexpr std::size_t kMostUnsent = 4096;
 
   // `owner`: a name that no other process uses, for leases. Throws std::system_error.
   RemoteExchange(EventLoop& loop, remote::Settings settings, remote::ExchangeKeys keys,
@@ -106,13 +107,8 @@ class RemoteExchange final : public RemoteEntries {
   void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);  // of a request
   void note_unusable(const remote::RemoteError& error) EXCLUDES(mutex_);
 
-  void push(const std::string& unit) EXCLUDES(mutex_);
-  bool is_finishing() const EXCLUDES(mutex_);
-  bool is_given_up() const EXCLUDES(mutex_);
-  bool may_push() EXCLUDES(mutex_);
-  enum class Pushed { kDone, kDropped, kFailed };
-  UniqueFd pack(const std::string& unit) const;
-  Pushed push_once(const std::string& unit, const UniqueFd& object) EXCLUDES(mutex_);
+  std::unique_ptr<PushQueue> make_pushes();
+  void on_pushed(const std::string& unit) EXCLUDES(mutex_);
 
   Clock::time_point tend() EXCLUDES(mutex_);
   void tend_searches(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
@@ -131,13 +127,11 @@ class RemoteExchange final : public RemoteEntries {
   const std::size_t most_object_bytes_;
 
   mutable Mutex mutex_{LockRank::kRemote};
-  CondVar changed_;  // the breaker's state, or finish_by_
+  CondVar answered_;  // has_answered_
   Breaker breaker_ GUARDED_BY(mutex_);
   bool has_answered_ GUARDED_BY(mutex_) = false;
   std::string why_unused_ GUARDED_BY(mutex_) = "the engine has not answered yet";
   std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
-  Clock::time_point finish_by_ GUARDED_BY(mutex_) = Clock::time_point::max();
-  Clock::time_point push_after_ GUARDED_BY(mutex_);  // pushes pause until then
   // Until then, nobody waits for other machines.
   Clock::time_point distrust_until_ GUARDED_BY(mutex_);
   remote::KeyFilter never_built_ GUARDED_BY(mutex_);   // units for which nobody waits again
@@ -145,16 +139,14 @@ class RemoteExchange final : public RemoteEntries {
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
   Searches searches_ GUARDED_BY(mutex_);
 
-  remote::KeyFilter known_ GUARDED_BY(mutex_);       // the units in the engine
+  Catalogue catalogue_ GUARDED_BY(mutex_);
   remote::KeyFilter refused_ GUARDED_BY(mutex_);     // the units whose objects were refused
-  std::string position_ GUARDED_BY(mutex_);          // in the catalogue
   bool is_updating_ GUARDED_BY(mutex_) = false;      // the catalogue's next page is on its way
-  std::size_t pages_ GUARDED_BY(mutex_) = 0;         // of the present update
   Clock::time_point updated_at_ GUARDED_BY(mutex_);  // when the last page was asked for
 
-  std::atomic<std::size_t> unsent_{0};
+  std::atomic<bool> is_finishing_{false};
+  std::unique_ptr<PushQueue> pushes_;  // null if this machine pushes nothing
   TaskQueue adopters_{2};
-  TaskQueue pusher_{1};
   EventLoop::Task task_;
   remote::AsyncClient client_;  // keep last: its thread uses all the others
 };
