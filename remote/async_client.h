@@ -26,7 +26,7 @@ class AsyncClient {
   // it has replied, the outcome is an error.
   using OnReply = std::function<void(Outcome<Message>)>;
   struct Events {
-    std::function<void()> on_started;                  // a helper is running
+    std::function<void()> on_started;  // a helper is running
     // It could not be started, or has ended by itself.
     std::function<void(const RemoteError&)> on_ended;
   };
@@ -34,6 +34,9 @@ class AsyncClient {
   static constexpr std::chrono::seconds kLastRestart{60};
   // After a helper has run for this time, the next one starts after kFirstRestart again.
   static constexpr std::chrono::seconds kLongRun{60};
+
+  // The caller should restart() a helper that has not answered for this time longer than the engine's timeout.
+  static constexpr std::chrono::seconds kAnswerMargin{5};
 
   // Starts the client's thread, which calls `start` and the events. Throws std::system_error.
   AsyncClient(StartHelper start, Events events);

@@ -12,7 +12,7 @@
 // FileTier's catalogue: the pages of keys.
 namespace cacheshim::remote::file_tier {
 
-// What ends a page.
+// The limits of a page: its number of keys, and the time at which it ends.
 struct PageLimits {
   std::size_t most;
   std::chrono::steady_clock::time_point deadline;

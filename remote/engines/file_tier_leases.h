@@ -16,7 +16,7 @@
 // and those of the system calls.
 namespace cacheshim::remote::file_tier {
 
-// What a lease's file contains, and when the owner last touched it.
+// The contents of a lease's file, and the time at which the owner last touched it.
 struct Lease {
   std::uint64_t number = 0;
   std::string owner;

@@ -71,7 +71,7 @@ Answer answer_with(const std::optional<std::string>& object) {
   return {{{"found", true}}, seal(*object)};
 }
 
-// Acquires the lease, and then looks for the object: the last owner may have stored it just before its lease ended.
+// Acquires the lease, and then gets the object, because the last owner may have stored it just before its lease ended.
 Answer claim(RemoteTier& tier, const std::string& key, const std::string& owner,
              const json& request) {
   const auto fence = tier.acquire(key, owner, time_of(request, "ttl_ms"));

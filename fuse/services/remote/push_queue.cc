@@ -24,8 +24,6 @@ using remote::RemoteError;
 constexpr int kMostAttempts = 3;
 // After the engine has refused an entry, for example because it is full.
 constexpr std::chrono::seconds kPause{10};
-// A helper that has not answered for this time longer than the engine's timeout is started again.
-constexpr std::chrono::seconds kHelperMargin{5};
 constexpr std::chrono::milliseconds kPoll{100};  // for the end of the queue
 
 }  // namespace
@@ -110,7 +108,7 @@ remote::Outcome<Message> PushQueue::put(const std::string& unit, const UniqueFd&
       [promise](Outcome outcome) { promise->set_value(std::move(outcome)); }, object.get());
   if (!is_sent)
     return RemoteError{RemoteError::Kind::kUnavailable, "cacheshim-remote takes no requests"};
-  const auto deadline = Clock::now() + settings_.timeout + kHelperMargin;
+  const auto deadline = Clock::now() + settings_.timeout + remote::AsyncClient::kAnswerMargin;
   while (future.wait_for(kPoll) != std::future_status::ready) {
     if (is_given_up()) return RemoteError{RemoteError::Kind::kUnavailable, "the mount ends"};
     if (Clock::now() >= deadline) client_.restart();  // the reply is then an error

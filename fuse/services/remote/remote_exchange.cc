@@ -31,8 +31,6 @@ constexpr std::chrono::hours kDistrust{1};
 constexpr std::size_t kMostNeverBuilt = 4;
 // The objects that are being added to the base at the same time have at most this many times the size of the largest one.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
-// A helper that has not answered for this time longer than the engine's timeout is started again.
-constexpr std::chrono::seconds kHelperMargin{5};
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -314,6 +312,13 @@ void RemoteExchange::fail(const RemoteError& error) {
   }
 }
 
+// Call when the engine has not answered within Settings::wait.
+void RemoteExchange::fail_late() {
+  count(parts_.counters.remote_errors);
+  fail({RemoteError::Kind::kUnavailable,
+        fmt::format("no answer within {} ms", settings_.wait.count())});
+}
+
 void RemoteExchange::note_error(const RemoteError& error) {
   count(parts_.counters.remote_errors);
   note_unusable(error);
@@ -404,10 +409,7 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
     }
     next = std::min(next, search.renew_at);
   }
-  if (!is_overdue) return;
-  count(parts_.counters.remote_errors);
-  fail({RemoteError::Kind::kUnavailable,
-        fmt::format("no answer within {} ms", settings_.wait.count())});
+  if (is_overdue) fail_late();
 }
 
 // A process on another machine may hold a lease without building, and a broken engine could report leases of machines
@@ -448,14 +450,10 @@ void RemoteExchange::tend_catalogue(Clock::time_point now, Clock::time_point& ne
   if (is_updating_) {
     if (breaker_.is_closed() && is_waiting()) {
       const auto deadline = updated_at_ + settings_.wait;
-      if (deadline <= now) {
-        count(parts_.counters.remote_errors);
-        fail({RemoteError::Kind::kUnavailable,
-              fmt::format("no answer within {} ms", settings_.wait.count())});
-      }
+      if (deadline <= now) fail_late();
       next = std::min(next, std::max(deadline, now));
     }
-    const auto restart_at = updated_at_ + settings_.timeout + kHelperMargin;
+    const auto restart_at = updated_at_ + settings_.timeout + remote::AsyncClient::kAnswerMargin;
     if (restart_at <= now) {
       updated_at_ = now;
       client_.restart();

@@ -104,6 +104,7 @@ class RemoteExchange final : public RemoteEntries {
   void refuse(const std::string& unit) EXCLUDES(mutex_);
   void settle(Search& search) REQUIRES(mutex_);
   void fail(const remote::RemoteError& error) REQUIRES(mutex_);
+  void fail_late() REQUIRES(mutex_);
   void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);  // of a request
   void note_unusable(const remote::RemoteError& error) EXCLUDES(mutex_);
 
