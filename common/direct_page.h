@@ -9,7 +9,8 @@
 //
 //   <run directory>/state           MountPage and the name rules; shows whether the daemon is alive
 //                views/<job>       the job's filter
-//                counters/<job>    CounterSlots, which the processes of the view's user may write
+//                counters/<job>    CounterSlots, which the processes of the view's user may write; then, if the daemon
+//                                  records the names that the job uses, the words of used_names.h
 //                base/             the base, bound read-only and nosymfollow
 namespace cacheshim {
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/direct_page.h"
+#include "common/used_names.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -83,6 +84,7 @@ void ViewFilter::close() {
   (void)sys::unlink_at(directories_->views.get(), job_);
   (void)sys::unlink_at(directories_->counters.get(), job_);  // a leftover is harmless
   before_ = read_counts();
+  read_uses();
   counters_.reset();
 }
 
@@ -169,7 +171,8 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
 // Makes the file of counters. Only the view's user may write to it. This user may also truncate the file, which would
 // kill a process that reads it through a mapping. So the daemon reads it by pread(2).
 void ViewFilter::make_counters() {
-  auto made = MappedFile::make(directories_->counters.get(), job_, kCountersBytes, 0600);
+  const std::size_t size = kCountersBytes + (records_uses_ ? kUsedBytes : 0);
+  auto made = MappedFile::make(directories_->counters.get(), job_, size, 0600);
   if (!made || !made->commit(directories_->counters.get(), job_)) return;
   auto fd = sys::open_beneath(directories_->counters.get(), job_, O_RDONLY);
   if (fd) counters_ = *std::move(fd);
@@ -199,6 +202,41 @@ ViewFilter::Counts ViewFilter::read_counts() const {
 ViewFilter::Counts ViewFilter::counts() const {
   const MutexLock lock(mutex_);
   return read_counts();
+}
+
+// The processes map the counters anew after the filter is replaced.
+void ViewFilter::record_uses() {
+  const MutexLock lock(mutex_);
+  used_.assign(kUsedWords, 0);
+  records_uses_ = true;
+  if (!is_open_) return;
+  before_ = read_counts();
+  counters_.reset();
+  make_counters();
+  make_file();
+}
+
+void ViewFilter::note_use(std::string_view path) {
+  if (!records_uses()) return;
+  const MutexLock lock(mutex_);
+  if (!used_.empty()) mark_used(used_.data(), path);
+}
+
+// Adds the names that the processes have recorded. As for the counters, the file may be shorter than expected.
+void ViewFilter::read_uses() {
+  std::vector<std::uint64_t> words(kUsedWords);
+  if (!records_uses_ || !counters_ ||
+      ::pread(counters_.get(), words.data(), kUsedBytes, kCountersBytes) != ssize_t{kUsedBytes}) {
+    return;
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) used_[i] |= words[i];
+}
+
+std::vector<std::uint64_t> ViewFilter::take_uses() {
+  const MutexLock lock(mutex_);
+  read_uses();
+  records_uses_ = false;
+  return std::exchange(used_, {});
 }
 
 }  // namespace cacheshim

@@ -18,7 +18,8 @@
 #include "store/threads/mutex.h"
 
 // The daemon's side of a job's shadow filter (common/direct_filter.h). The filter tells the job's processes which names
-// the layer shadows. ViewFilter also counts the direct answers that these processes got.
+// the layer shadows. ViewFilter also counts the direct answers that these processes got, and can record the names that
+// the job uses (common/used_names.h).
 namespace cacheshim {
 
 // The counter MountPage::base_changes. Call attach() first, before other threads use the object;
@@ -114,6 +115,15 @@ class ViewFilter {
   };
   Counts counts() const;
 
+  // Begins to record the names of the base that the job uses, from none.
+  void record_uses();
+  bool records_uses() const { return records_uses_.load(std::memory_order_relaxed); }
+  // Records a use that the daemon sees. Call with a path of the base.
+  void note_use(std::string_view path);
+  // Returns the names that the job has used since record_uses(), in the form of used_names.h, and stops recording.
+  // Returns nothing if no names were recorded.
+  std::vector<std::uint64_t> take_uses();
+
  private:
   void make_file() REQUIRES(mutex_);
   void retire() REQUIRES(mutex_);
@@ -124,6 +134,7 @@ class ViewFilter {
   void make_counters() REQUIRES(mutex_);
   void give_counters() REQUIRES(mutex_);
   Counts read_counts() const REQUIRES(mutex_);
+  void read_uses() REQUIRES(mutex_);
 
   const std::string job_;
   const DirectAccess* const directories_;
@@ -137,6 +148,8 @@ class ViewFilter {
   std::uint32_t word_count_ GUARDED_BY(mutex_) = 0;
   MappedFile file_ GUARDED_BY(mutex_);
   UniqueFd counters_ GUARDED_BY(mutex_);
+  std::atomic<bool> records_uses_{false};
+  std::vector<std::uint64_t> used_ GUARDED_BY(mutex_);  // empty, or kUsedWords words
   Counts before_ GUARDED_BY(mutex_);  // the counts of closed counter files
 };
 

@@ -13,6 +13,7 @@
 
 #include "common/names.h"
 #include "common/open_to_all.h"
+#include "common/used_names.h"
 #include "shim/direct/path_marks.h"
 #include "shim/routing/path_match.h"
 
@@ -222,6 +223,7 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   } else {
     struct stat st;
     if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
+    if (view_->used_names != nullptr) mark_used(view_->used_names, rest_);
     is_recorded = std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
     if (is_recorded && entries_are_directories()) marks.set(PathMarks::kOpened, entry, use);
   }

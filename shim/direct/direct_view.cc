@@ -12,6 +12,7 @@
 #include "common/mapped_state.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
+#include "common/used_names.h"
 #include "shim/errno_guard.h"
 #include "shim/routing/mount_file.h"
 #include "shim/runtime.h"
@@ -130,8 +131,14 @@ bool take_counters(std::string_view directory, std::string_view job, View& view,
   }
   view.uid = st.stx_uid;
   view.gid = st.stx_gid;
-  if (!counters.map(fd.get(), kCountersBytes, PROT_READ | PROT_WRITE)) return false;
+  const bool records_names = st.stx_size >= kCountersBytes + kUsedBytes;
+  const std::size_t size = records_names ? kCountersBytes + kUsedBytes : kCountersBytes;
+  if (!counters.map(fd.get(), size, PROT_READ | PROT_WRITE)) return false;
   view.counters = static_cast<CounterSlot*>(counters.data());
+  if (records_names) {
+    view.used_names =
+        static_cast<std::uint64_t*>(static_cast<void*>(view.counters + kCounterSlots));
+  }
   return true;
 }
 

@@ -22,6 +22,8 @@ struct View {
   const std::uint32_t* alive = nullptr;
   const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
+  std::uint64_t* used_names =
+      nullptr;  // used_names.h; null if nobody records the names that the job uses
   std::uint64_t device = 0;       // st_dev of the mount's files
   // st_dev and mount ID of the base's files; no file outside the base has both
   std::uint64_t base_device = 0;

@@ -25,7 +25,10 @@ constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
 
 class Lister {
  public:
-  Lister(int base, const EntryMap& entries) : base_(base), entries_(entries) {}
+  // `is_wanted`: empty, or accepts the paths of those units to list; these are not measured.
+  Lister(int base, const EntryMap& entries,
+         const std::function<bool(std::string_view path)>& is_wanted = {})
+      : base_(base), entries_(entries), is_wanted_(is_wanted) {}
 
   std::vector<BaseUnit> list() {
     // If an object cannot be read, it is not counted.
@@ -53,12 +56,13 @@ class Lister {
       const auto ref = entries_.find(path);
       if (row_of(entries_.class_of(path)).is_outside_units) continue;
       if (ref && !is_dir && !ref->rule->is_directory()) {
+        if (is_wanted_ && !is_wanted_(path)) continue;
         const auto [at, added] = groups.try_emplace(ref->unit(), units_.size());
         if (added) units_.push_back({ref->unit(), {}, 0, 0, 0});
         add(units_[at->second], path, directory.fd, name);
       } else if (is_known && is_dir && !(ref && ref->is_entry_directory())) {
         directory.further.push_back(name.name);
-      } else {
+      } else if (!is_wanted_ || is_wanted_(path)) {
         units_.push_back({path, {}, 0, 0, 0});
         add(units_.back(), path, directory.fd, name);
       }
@@ -68,9 +72,9 @@ class Lister {
   static std::string_view first_component(std::string_view path) { return take_component(path); }
 
   // Adds the object `top` in `directory`, with everything below it.
-  static void add(BaseUnit& unit, const std::string& path, int directory,
-                  const sys::DirEntry& top) {
+  void add(BaseUnit& unit, const std::string& path, int directory, const sys::DirEntry& top) const {
     unit.paths.push_back(path);
+    if (is_wanted_) return;
     measure(unit, directory, top.name);
     if (!is_directory(directory, top)) return;
     // If an object cannot be read, it is not counted.
@@ -97,6 +101,7 @@ class Lister {
 
   const int base_;
   const EntryMap& entries_;
+  const std::function<bool(std::string_view path)> is_wanted_;
   std::vector<BaseUnit> units_;
 };
 
@@ -111,6 +116,16 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit) {
 
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries) {
   return Lister(store.base(), entries).list();
+}
+
+std::vector<std::string> find_base_units(
+    const Store& store, const EntryMap& entries,
+    const std::function<bool(std::string_view path)>& is_wanted) {
+  std::vector<std::string> names;
+  for (BaseUnit& unit : Lister(store.base(), entries, is_wanted).list())
+    names.push_back(std::move(unit.unit));
+  std::ranges::sort(names);
+  return names;
 }
 
 std::string new_trash_name() {
