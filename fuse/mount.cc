@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/names.h"
+#include "common/used_names.h"
 #include "store/layer/closing_record.h"
 #include "store/sys/file_system.h"
 #include "store/sys/sys.h"
@@ -82,7 +83,8 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
                       [this](const Job& job, const std::string& path, const std::string& entry) {
                         single_flight.note_arrival(job, path, entry);
                       },
-                  .note_published = std::bind_front(&Mount::note_published, this)}),
+                  .note_published = std::bind_front(&Mount::note_published, this),
+                  .note_ending = std::bind_front(&Mount::note_ending, this)}),
       keeper(store, entries, counters, invalidation,
              {.limits = options.gc,
               .interval = options.gc_interval,
@@ -270,14 +272,25 @@ void Mount::stop() {
   remote.reset();
 }
 
-void Mount::note_published(const Job& job, const PublishReport& report) const {
+void Mount::note_published(Job& job, const PublishReport& report) const {
   single_flight.note_published(job);
   if (!remote) return;
   std::set<std::string> units;
   for (const std::string& path : report.paths) {
     if (const auto ref = entries.find(path)) units.insert(ref->unit());
   }
+  for (const std::string& unit : units) job.filter.note_use(unit);
   remote->note_published({units.begin(), units.end()});
+}
+
+void Mount::note_ending(Job& job, Outcome outcome) const {
+  const auto pack = job.pack.exchange(nullptr);
+  auto used = job.filter.take_uses();
+  if (pack == nullptr || !pack->is_known || used.empty() || !job.policy.may_publish()) return;
+  remote->push_pack(
+      *pack,
+      [used = std::move(used)](std::string_view path) { return is_marked_used(used.data(), path); },
+      outcome == Outcome::kSuccess);
 }
 
 // With io_uring, `is_releasing` always returns true: a RELEASE may wait in the queue of any core without the daemon's

@@ -150,7 +150,8 @@ class Mount {
 
  private:
   LockSystem lock_system();
-  void note_published(const Job& job, const PublishReport& report) const;
+  void note_published(Job& job, const PublishReport& report) const;
+  void note_ending(Job& job, Outcome outcome) const;
   PendingUnlinks::Invalidate name_invalidation();
   PendingReplies refuse_waits() REQUIRES(closing_mutex_);
   void allow_waits() REQUIRES(closing_mutex_);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
+#include <memory>
 #include <utility>
 
 #include "store/sys/json_text.h"
@@ -12,6 +14,8 @@
 
 namespace cacheshim::remote {
 namespace {
+
+constexpr std::chrono::milliseconds kPoll{100};  // whether to go on waiting for a reply
 
 RemoteError helper_has_ended() {
   return {RemoteError::Kind::kUnavailable, "cacheshim-remote has ended"};
@@ -59,6 +63,21 @@ bool AsyncClient::send(nlohmann::json request, OnReply on_reply, int file) {
   if (!send_message(helper_->socket(), request, file, WhenFull::kFail)) return false;
   requests_.emplace(id, std::move(on_reply));
   return true;
+}
+
+Outcome<Message> AsyncClient::call(nlohmann::json request, std::chrono::milliseconds timeout,
+                                   const std::function<bool()>& is_given_up, int file) {
+  const auto promise = std::make_shared<std::promise<Outcome<Message>>>();
+  auto future = promise->get_future();
+  const auto on_reply = [promise](Outcome<Message> reply) { promise->set_value(std::move(reply)); };
+  if (!send(std::move(request), on_reply, file))
+    return RemoteError{RemoteError::Kind::kUnavailable, "cacheshim-remote takes no requests"};
+  const auto deadline = Clock::now() + timeout + kAnswerMargin;
+  while (future.wait_for(kPoll) != std::future_status::ready) {
+    if (is_given_up()) return RemoteError{RemoteError::Kind::kUnavailable, "the mount ends"};
+    if (Clock::now() >= deadline) restart();  // the reply is then an error
+  }
+  return future.get();
 }
 
 bool AsyncClient::is_running() const {

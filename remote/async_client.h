@@ -47,6 +47,10 @@ class AsyncClient {
   // Returns false, and will not call `on_reply`, if no helper is running or it does not read its requests. `file` is
   // only borrowed; -1: none.
   [[nodiscard]] bool send(nlohmann::json request, OnReply on_reply, int file = -1) EXCLUDES(mutex_);
+  // As send(), but waits for the reply. If there is none `timeout` and kAnswerMargin later, restarts the helper. Gives
+  // up, with an error, soon after `is_given_up` has returned true. Do not call this on the client's thread.
+  Outcome<Message> call(nlohmann::json request, std::chrono::milliseconds timeout,
+                        const std::function<bool()>& is_given_up, int file = -1) EXCLUDES(mutex_);
   bool is_running() const EXCLUDES(mutex_);
   // Whether the engine of the running helper has leases.
   bool has_leases() const EXCLUDES(mutex_);

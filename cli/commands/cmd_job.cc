@@ -41,6 +41,7 @@ struct JobArguments {
   bool success = false;
   bool failure = false;
   bool dry_run = false;
+  std::optional<std::string> prefetch;
   std::string timeout;  // empty: no time limit
 };
 
@@ -81,6 +82,27 @@ std::string published(const json& answer) {
   return text;
 }
 
+// Prints what became of a job's prefetching. A failure is no error: the job fetches what it needs later.
+void prefetch(const JobArguments& arguments, const std::string& id, const std::string& name) {
+  json answer;
+  try {
+    answer = connect(arguments).request({{"op", "job-prefetch"}, {"job", id}, {"name", name}});
+  } catch (const Failure& failure) {
+    print_text("job {}: {}", id, failure.what());
+    return;
+  }
+  const std::uint64_t added = count_of(answer, "added");
+  const std::uint64_t present = count_of(answer, "present");
+  const std::string why = text_of(answer, "why");
+  if (added + present > 0) {
+    print_text("job {}: fetched {} that the last job '{}' used; {} more were there already", id,
+               format_count(added, "entry", "entries"), name, present);
+  } else if (why.empty()) {
+    print_text("job {}: there is no pack of an earlier job '{}'", id, name);
+  }
+  if (!why.empty()) print_text("job {}: not all entries were fetched: {}", id, why);
+}
+
 int start(const JobArguments& arguments) {
   json request = {{"op", "job-start"},
                   {"shared_uids", arguments.shared_uids},
@@ -88,7 +110,9 @@ int start(const JobArguments& arguments) {
                   {"run", false}};
   if (arguments.uid) request["uid"] = *arguments.uid;
   const json answer = ask(arguments, std::move(request));
-  print_text("job {} started", started_job(answer, arguments.id));
+  const std::string id = started_job(answer, arguments.id);
+  print_text("job {} started", id);
+  if (arguments.prefetch) prefetch(arguments, id, *arguments.prefetch);
   return kExitSuccess;
 }
 
@@ -208,6 +232,7 @@ int show(const JobArguments& arguments) {
     return kExitSuccess;
   }
   const std::string refused = job.value("refused", "");
+  const std::string prefetched = job.value("prefetch", "");
   print_pairs({{"job", text_of(job, "job")},
                {"cycle", text_of(job, "cycle")},
                {"state", text_of(job, "state")},
@@ -220,7 +245,8 @@ int show(const JobArguments& arguments) {
                {"layer", text_of(job, "layer")},
                {"holds", layer_text(layer)},
                {"publishing", text_of(job, "publish")},
-               {"may publish", refused.empty() ? "yes" : "no: " + refused}});
+               {"may publish", refused.empty() ? "yes" : "no: " + refused},
+               {"prefetching", prefetched.empty() ? "no" : "as '" + prefetched + "'"}});
   return kExitSuccess;
 }
 
@@ -379,7 +405,13 @@ void add_job(CLI::App& app, int& exit_code) {
       ->add_option("--uid", arguments->uid,
                    "The user whose job it is (root only): nobody else can become its owner first")
       ->type_name("U");
-  add_end_options(*with_id("end", "End a job; success publishes complete entries", end), *arguments);
+  starting
+      ->add_option(
+          "--prefetch", arguments->prefetch,
+          "Fetch the entries that this user's last job of this NAME used from the remote tier")
+      ->type_name("NAME");
+  add_end_options(*with_id("end", "End a job; success publishes complete entries", end),
+                  *arguments);
   add_command(*job, arguments, "list", "List all jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");
   with_id("show", "Show one job", show)->add_flag("--json", arguments->as_json, "As JSON");

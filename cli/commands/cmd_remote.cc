@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -25,6 +27,7 @@
 #include "common/exit_codes.h"
 #include "remote/client.h"
 #include "remote/entry_exchange.h"
+#include "remote/object_pack.h"
 #include "store/base/base_units.h"
 #include "store/sys/sys.h"
 
@@ -47,6 +50,7 @@ struct RemoteArguments {
   std::string key_file;
   std::string comment;
   bool as_json = false;
+  bool are_packs = false;  // not entries
 };
 
 [[noreturn]] void fail(const remote::RemoteError& error) {
@@ -74,8 +78,9 @@ struct Tier {
     return settings;
   }
 
-  // Returns the units in the tier, sorted.
-  std::vector<std::string> units() {
+  // Returns what the keys in the tier name, sorted: `name_of` returns nothing for a key of another kind.
+  using NameOfKey = std::optional<std::string>(const remote::Settings&, std::string_view key);
+  std::vector<std::string> names(NameOfKey* name_of) {
     std::set<std::string> found;
     remote::Client::Keys page{{}, "", false};
     for (std::size_t pages = 0; !page.is_last; ++pages) {
@@ -83,11 +88,12 @@ struct Tier {
         throw Failure(kExitFailed, "the remote tier: its list of entries does not end");
       page = value_of(client.keys_since(page.position, kPage));
       for (const std::string& key : page.keys) {
-        if (auto unit = remote::unit_of_key(settings, key)) found.insert(*std::move(unit));
+        if (auto name = name_of(settings, key)) found.insert(*std::move(name));
       }
     }
     return {found.begin(), found.end()};
   }
+  std::vector<std::string> units() { return names(remote::unit_of_key); }
 
   remote::Settings settings;
   remote::Client client;
@@ -158,14 +164,14 @@ class Tally {
 
 int list(const RemoteArguments& arguments) {
   Tier tier(arguments);
-  auto units = tier.units();
-  std::erase_if(units,
-                [&](const std::string& unit) { return !is_in_family(unit, arguments.family); });
+  auto names = arguments.are_packs ? tier.names(remote::pack_of_key) : tier.units();
+  std::erase_if(names,
+                [&](const std::string& name) { return !is_in_family(name, arguments.family); });
   if (arguments.as_json) {
-    print_json({{"entries", units}});
+    print_json({{arguments.are_packs ? "packs" : "entries", names}});
     return kExitSuccess;
   }
-  for (const std::string& unit : units) print_row(unit);
+  for (const std::string& name : names) print_row(name);
   return kExitSuccess;
 }
 
@@ -278,10 +284,12 @@ int verify(const RemoteArguments& arguments) {
 int remove(const RemoteArguments& arguments) {
   Tier tier(arguments);
   Tally tally(arguments.as_json);
-  for (const std::string& unit : arguments.entries) {
-    const bool existed = value_of(tier.client.remove(remote::object_key(tier.settings, unit)));
-    tally.add(existed ? "removed" : "failed", unit,
-              existed ? "" : fmt::format("'{}' is not in the remote tier", unit));
+  for (const std::string& name : arguments.entries) {
+    const std::string key = arguments.are_packs ? remote::pack_key(tier.settings, name)
+                                                : remote::object_key(tier.settings, name);
+    const bool existed = value_of(tier.client.remove(key));
+    tally.add(existed ? "removed" : "failed", name,
+              existed ? "" : fmt::format("'{}' is not in the remote tier", name));
   }
   return tally.print({{"removed", "removed"}, {"failed", "failed"}});
 }
@@ -319,6 +327,11 @@ void add_family(CLI::App* command, const std::shared_ptr<RemoteArguments>& argum
       ->type_name("NAME");
 }
 
+void add_packs(CLI::App* command, const char* help,
+               const std::shared_ptr<RemoteArguments>& arguments) {
+  command->add_flag("--packs", arguments->are_packs, help);
+}
+
 void add_store(CLI::App* command, const std::shared_ptr<RemoteArguments>& arguments) {
   command->add_option("--store", arguments->store, "The store (default: the mount's)")
       ->type_name("DIR");
@@ -347,6 +360,8 @@ void add_remote(CLI::App& app, int& exit_code) {
   CLI::App* ls = add_tier_command(*remote, "ls", "List the entries in the remote tier", list,
                                   arguments, exit_code);
   add_family(ls, arguments);
+  add_packs(ls, "List packs instead, as UID/NAME (docs/remote.md)", arguments);
+  ls->get_option("--packs")->excludes("--profile");
   CLI::App* fetch =
       add_tier_command(*remote, "get", "Fetch entries into the store", get, arguments, exit_code);
   add_family(fetch, arguments);
@@ -360,6 +375,7 @@ void add_remote(CLI::App& app, int& exit_code) {
   CLI::App* rm = add_tier_command(*remote, "rm", "Remove entries from the remote tier", remove,
                                   arguments, exit_code);
   add_entries(rm, "Entries, such as triton/KEY", arguments);
+  add_packs(rm, "The arguments are packs, as UID/NAME", arguments);
   rm->get_option("ENTRY")->required();
   CLI::App* check = add_tier_command(*remote, "verify", "Verify the objects in the remote tier",
                                      verify, arguments, exit_code);

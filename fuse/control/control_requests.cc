@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/exit_codes.h"
+#include "common/printable_text.h"
 #include "fuse/control/control_directory.h"
 #include "fuse/control/control_request.h"
 #include "fuse/control/explain.h"
@@ -252,6 +253,39 @@ void start_job(const ControlRequest& request) {
   request.session->answer(answer);
 }
 
+bool is_job_name(std::string_view name) {
+  constexpr std::size_t kMostBytes = 255;
+  return !name.empty() && name.size() <= kMostBytes && printable(name) == name;
+}
+
+// Fetches the entries that the last job of a name used, and records those that this one uses.
+void prefetch(const ControlRequest& request) {
+  const auto job = require_job(request);
+  if (job == nullptr) return;
+  const std::string name = request.text("name");
+  if (!is_job_name(name)) {
+    return request.session->refuse(
+        "the name must have 1 to 255 bytes of printable UTF-8; nothing is prefetched", kExitUsage);
+  }
+  RemoteEntries* const remote = request.mount.remote.get();
+  if (remote == nullptr) {
+    return request.session->refuse("this mount has no remote tier; nothing is prefetched",
+                                   kExitFailed);
+  }
+  const auto attempt = [&job] { return std::pair(job->life.cycle(), job->life.started()); };
+  const auto begun = attempt();
+  job->filter.record_uses();
+  const auto pack = std::make_shared<const RemoteEntries::Pack>(
+      remote->fetch_pack(job->views.owner().value_or(request.caller.uid), name,
+                         [&mount = request.mount] { return !mount.is_closing(); }));
+  {
+    const MutexLock ending(job->end_mutex);
+    if (job->life.is_active() && attempt() == begun) job->pack.store(pack);
+  }
+  request.session->answer(
+      {{"ok", true}, {"added", pack->added}, {"present", pack->present}, {"why", pack->why}});
+}
+
 void end_job(const ControlRequest& request) {
   const auto job = require_job(request);
   if (job == nullptr) return;
@@ -438,7 +472,8 @@ const std::map<std::string, Operation>& operations() {
       {"job-wait", {wait_for_job, Kind::kShort}},  {"close", {close_mount, Kind::kLongMust}},
       {"reopen", {reopen_mount, Kind::kShort}},    {"waiting", {list_waiting, Kind::kShort}},
       {"explain", {explain, Kind::kLong}},         {"gc", {collect_garbage, Kind::kLong}},
-      {"verify", {verify, Kind::kLong}},           {"job-layer", {show_layer, Kind::kLong}},
+      {"job-prefetch", {prefetch, Kind::kLong}},   {"verify", {verify, Kind::kLong}},
+      {"job-layer", {show_layer, Kind::kLong}},
   };
   return kOperations;
 }

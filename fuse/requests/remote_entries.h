@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cacheshim {
@@ -39,6 +40,27 @@ class RemoteEntries {
   // Sends the entries that are to be sent, for at most `time`; gives up immediately if the engine is unusable. Seeks then
   // return null.
   virtual void finish_within(std::chrono::seconds time) = 0;
+
+  // ---- Packs: the entries that the last job of a name has used, for its next job.
+
+  struct Pack {
+    unsigned uid = 0;  // whose jobs
+    std::string name;  // the jobs' name
+    bool is_known =
+        false;  // whether `units` is what the engine has, and not the result of a failure
+    std::vector<std::string> units{};  // what the engine's pack contains, sorted
+    std::size_t added = 0;             // to the base
+    std::size_t present = 0;           // in the base already
+    std::string why{};  // if no pack was fetched, or some of its entries were not usable: one line
+  };
+  // Fetches the pack for a user's jobs of this name, and adds its entries to the base. If the engine has none, returns
+  // an empty one. Can take a long time; stops soon after `is_wanted` returns false.
+  virtual Pack fetch_pack(unsigned uid, const std::string& name,
+                          const std::function<bool()>& is_wanted) = 0;
+  // Sends a new pack if a job has used other entries than those of `pack`, its last one, which must be known. `is_used`:
+  // whether the job has used this path of the base; called later, on another thread. Does not block.
+  virtual void push_pack(const Pack& pack, std::function<bool(std::string_view path)> is_used,
+                         bool has_succeeded) = 0;
 
   struct State {
     std::vector<std::string> urls;

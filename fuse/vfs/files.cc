@@ -124,7 +124,12 @@ Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, 
   if (info.removed) return open_removed(ref, job, info, flags);
   CACHESHIM_TRY(found, objects_.open_named(job, ref.node, O_RDONLY));
   const bool in_upper = found.opened.in_upper;
-  if (!in_upper) mount_.keeper.note_use(found.opened.fd.get(), found.st, flags);
+  if (!in_upper) {
+    mount_.keeper.note_use(found.opened.fd.get(), found.st, flags);
+    if (job.filter.records_uses()) {
+      if (const auto path = mount_.nodes.path(ref.node)) job.filter.note_use(*path);
+    }
+  }
   const bool keeps_pages = in_upper || mount_.nodes.state(ref.node).has_same_data(found.st);
   CACHESHIM_TRY(handle, make_handle(std::move(found.opened), found.st, ref, job, flags));
   handle->keeps_pages = keeps_pages;

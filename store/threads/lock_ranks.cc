@@ -14,6 +14,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::array kNames = {
+    "a pack",
     "the end of a job",
     "a listing",
     "a shared file",

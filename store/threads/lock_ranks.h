@@ -9,6 +9,8 @@
 // is shown elsewhere. No lock is held across a reply to the kernel, nor while a callback runs, unless the callback's
 // declaration says so.
 //
+//   RemoteExchange::pack_mutex_         one pack at a time
+//     RemoteExchange …, Publisher::staging_locks_ …, and the leaves below
 //   Job::end_mutex                      the end of a job
 //     Publisher::staging_locks_         one unit of one job at a time
 //       Overlay …, UnitTurns::mutex_, UnitLocks::mutex_, RejectedEntries::mutex_
@@ -62,6 +64,7 @@ namespace cacheshim {
 // A thread that holds a lock takes only locks of a higher rank, and no other lock of the same rank.
 // The ranks are one linear order of the tree above.
 enum class LockRank : std::uint8_t {
+  kPack,
   kJobEnd,
   kListing,
   kSharedFile,

@@ -209,6 +209,9 @@ REMOTE = {
 mkdir -p /tmp/tier && chmod 777 /tmp/tier
 printf '[remote]\\nurl = "file:///tmp/tier"\\nsign_with = "/etc/cacheshim/remote.key"\\n' > /etc/cacheshim/cacheshim.toml""",
         prints="1 entry pushed", then=(("root", "cacheshim remote ls", "triton/KEY"),)),
+    ("What a job needs, before it begins", "cacheshim job start"): Run(
+        "root", given=f"cacheshim unmount /ci-cache || true; {MOUNTED}", setting="JOB_ID=4711 USER_ID=$(id -u alice)",
+        prints="there is no pack of an earlier job 'train'"),
 }
 
 DOCUMENTS = {

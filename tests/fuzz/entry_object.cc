@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the readers of the remote tier's objects and keys. The first byte of the input selects the reader. A fuzzer
+// Fuzzes the readers of the remote tier's objects, packs and keys. The first byte of the input selects the reader. A fuzzer
 // cannot forge signatures and digests, so for 'M' this program signs the manifest of the input, and replaces DIGEST and
 // SIZE in it by the digest and the size of the archive that follows the manifest's newline.
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "remote/entry_object.h"
+#include "remote/object_pack.h"
 #include "remote/signing_keys.h"
 #include "store/sys/json_text.h"
 #include "store/sys/sys.h"
@@ -142,11 +143,21 @@ void read_key(std::string_view line) {
   require(std::get<PublicKey>(again).comment == std::get<PublicKey>(key).comment);
 }
 
+// A pack that was read must be written to the same pack.
+void read_packed(std::string_view pack) {
+  const auto objects = read_pack(pack);
+  if (!objects) return;
+  PackWriter writer;
+  for (const PackedObject& packed : *objects) require(writer.add(packed.unit, packed.object));
+  require(writer.bytes() == pack);
+}
+
 }  // namespace
 }  // namespace cacheshim::fuzz
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cacheshim::fuzz;
-  read_selected({{'O', read_object}, {'M', read_signed}, {'K', read_key}}, data, size);
+  read_selected({{'O', read_object}, {'M', read_signed}, {'K', read_key}, {'P', read_packed}}, data,
+                size);
   return 0;
 }

@@ -296,6 +296,7 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
       return report;
     }
   }
+  parts_.note_ending(job, outcome);
   Dropped dropped = drop_layer(job, outcome);
   replies += job.finish(outcome);
   remove_layer(job, std::move(dropped));

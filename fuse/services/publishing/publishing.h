@@ -50,7 +50,9 @@ class Publishing {
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
     // Called when the job has published an entry, or several.
-    std::function<void(const Job& job, const PublishReport& report)> note_published;
+    std::function<void(Job& job, const PublishReport& report)> note_published;
+    // Called before a job ends, when it has published its last entries. Must not block.
+    std::function<void(Job& job, Outcome outcome)> note_ending;
   };
   using Answer = std::function<void()>;
 

@@ -6,64 +6,66 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <utility>
 
+#include "common/counters.h"
 #include "common/unique_fd.h"
-#include "fuse/services/remote/make_remote_entries.h"
 #include "remote/async_client.h"
 #include "remote/settings.h"
-#include "remote/signing_keys.h"
 #include "store/threads/mutex.h"
 #include "store/threads/task_queue.h"
 
 namespace cacheshim {
 
-// Sends published entries to the engine, one after the other, on a thread of its own. While the engine is unusable, the
-// entries wait. Thread-safe.
+// Sends objects to the engine, one after the other, on a thread of its own. While the engine is unusable, the objects
+// wait. Thread-safe.
 class PushQueue {
  public:
-  static constexpr std::size_t kMostUnsent = 4096;  // beyond that, entries are dropped
-
-  // Called on the queue's thread, with no lock held.
-  struct Events {
-    std::function<void(const remote::RemoteError&)>
-        on_unusable;                                       // the engine has not taken an entry
-    std::function<void(const std::string& unit)> on_done;  // the entry was sent, or was dropped
+  enum class Sent { kStored, kPresent, kDropped, kFailed };
+  struct Item {  // the functions are called on the queue's thread, with no lock held
+    std::string key;
+    std::string name;       // for messages
+    bool replaces = false;  // removes the engine's object with this key first
+    std::function<UniqueFd()>
+        make{};  // returns a sealed file with the object; empty: sends nothing
+    std::function<void(Sent)> on_done{};  // never with kFailed
   };
-  // All references must outlive this object.
-  PushQueue(const RemoteParts& parts, const remote::Settings& settings,
-            const remote::SecretKey& key, remote::AsyncClient& client, Events events)
-      : parts_(parts),
+  // `most_unsent`: beyond that, objects are dropped. `on_unusable`: called on the queue's thread when the engine has not
+  // taken an object. All references must outlive this object.
+  PushQueue(std::size_t most_unsent, Counters& counters, const remote::Settings& settings,
+            remote::AsyncClient& client,
+            std::function<void(const remote::RemoteError&)> on_unusable)
+      : most_unsent_(most_unsent),
+        counters_(counters),
         settings_(settings),
-        key_(key),
         client_(client),
-        events_(std::move(events)) {}
+        on_unusable_(std::move(on_unusable)) {}
 
   // Returns false if the queue is full. Does not block.
-  [[nodiscard]] bool add(const std::string& unit);
+  [[nodiscard]] bool add(Item item);
   // Call when the engine has become usable or unusable; initially it is unusable. Does not block.
   void set_usable(bool is_usable) EXCLUDES(mutex_);
-  // Sends the queued entries for at most `time`, and drops the rest; if the engine is unusable, drops all. Later entries
+  // Sends the queued objects for at most `time`, and drops the rest; if the engine is unusable, drops all. Later objects
   // are dropped. Blocks. Idempotent.
   void finish_within(std::chrono::seconds time) EXCLUDES(mutex_);
+  // Whether finish_within() will send nothing more.
+  bool is_given_up() const EXCLUDES(mutex_);
   std::size_t unsent() const { return unsent_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Sent { kDone, kDropped, kFailed };
 
-  void push(const std::string& unit) EXCLUDES(mutex_);
+  void push(const Item& item) EXCLUDES(mutex_);
   bool may_send() EXCLUDES(mutex_);
-  bool is_given_up() const EXCLUDES(mutex_);
-  UniqueFd pack(const std::string& unit) const;
-  remote::Outcome<remote::Message> put(const std::string& unit, const UniqueFd& object)
+  remote::Outcome<remote::Message> call(const char* op, const std::string& key, int object = -1)
       EXCLUDES(mutex_);
-  Sent send(const std::string& unit, const UniqueFd& object) EXCLUDES(mutex_);
+  Sent send(const Item& item, const UniqueFd& object) EXCLUDES(mutex_);
 
-  const RemoteParts& parts_;
+  const std::size_t most_unsent_;
+  Counters& counters_;
   const remote::Settings& settings_;
-  const remote::SecretKey& key_;
   remote::AsyncClient& client_;
-  const Events events_;
+  const std::function<void(const remote::RemoteError&)> on_unusable_;
   std::atomic<std::size_t> unsent_{0};
   mutable Mutex mutex_;
   CondVar changed_;

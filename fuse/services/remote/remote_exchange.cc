@@ -31,6 +31,8 @@ constexpr std::chrono::hours kDistrust{1};
 constexpr std::size_t kMostNeverBuilt = 4;
 // The objects that are being added to the base at the same time have at most this many times the size of the largest one.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
+constexpr std::size_t kMostUnsent = 4096;
+constexpr std::size_t kMostUnsentPacks = 64;
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -64,18 +66,17 @@ RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
       owner_(std::move(owner)),
       parts_(parts),
       most_object_bytes_(remote::most_object_bytes({.content_bytes = settings_.most_bytes})),
-      pushes_(make_pushes()),
+      pushes_(make_queue(kMostUnsent)),
+      packs_(make_queue(kMostUnsentPacks)),
       task_(loop, "tending the remote tier", [this](const auto&) { return tend(); }),
       client_(std::move(start),
               {.on_started = [this] { task_.wake(); },
                .on_ended = [this](const RemoteError& error) { note_unusable(error); }}) {}
 
-std::unique_ptr<PushQueue> RemoteExchange::make_pushes() {
+std::unique_ptr<PushQueue> RemoteExchange::make_queue(std::size_t most_unsent) {
   if (!keys_.signing) return nullptr;
-  return std::make_unique<PushQueue>(
-      parts_, settings_, *keys_.signing, client_,
-      PushQueue::Events{.on_unusable = [this](const RemoteError& error) { note_error(error); },
-                        .on_done = [this](const std::string& unit) { on_pushed(unit); }});
+  return std::make_unique<PushQueue>(most_unsent, parts_.counters, settings_, client_,
+                                     [this](const RemoteError& error) { note_error(error); });
 }
 
 RemoteExchange::~RemoteExchange() {
@@ -198,7 +199,7 @@ void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
   }
   adopters_.post([this, unit, serial, size, object = *std::move(object)] {
     (void)run_guarded("adding an entry of the remote tier", [&] {
-      if (!is_finishing_) adopt(unit, object);
+      if (!is_finishing_) adopt_for_search(unit, object);
     });
     const MutexLock lock(mutex_);
     adopting_bytes_ -= size;
@@ -261,34 +262,38 @@ void RemoteExchange::on_waited(const std::string& unit, std::uint64_t serial,
   task_.wake();
 }
 
-void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
-  const auto adopted = remote::adopt_object(parts_.store, parts_.publisher, parts_.entries, unit,
-                                            object, keys_, settings_);
+remote::AdoptionResult RemoteExchange::adopt(const std::string& unit,
+                                             std::string_view object) const {
+  auto adopted = remote::adopt_object(parts_.store, parts_.publisher, parts_.entries, unit, object,
+                                      keys_, settings_);
   switch (adopted.outcome) {
     case remote::Adoption::kAdopted:
-      count(parts_.counters.remote_hits);
-      return parts_.on_added(adopted.paths);
-    case remote::Adoption::kPresent: {
-      const MutexLock lock(mutex_);
-      catalogue_.remove(unit);  // a view that hides the base's entry will not fetch it again
-      return;
-    }
+      parts_.on_added(adopted.paths);
+      break;
+    case remote::Adoption::kPresent:
+      break;
     case remote::Adoption::kFailed:
       count(parts_.counters.remote_errors);
       break;
     case remote::Adoption::kUntrusted:
     case remote::Adoption::kDamaged:
       count(parts_.counters.remote_untrusted);
-      refuse(unit);
       break;
   }
-  spdlog::warn("an entry of the remote tier is not used: {}", adopted.why);
+  return adopted;
 }
 
-void RemoteExchange::refuse(const std::string& unit) {
+void RemoteExchange::adopt_for_search(const std::string& unit, std::string_view object) {
+  const auto adopted = adopt(unit, object);
+  if (adopted.outcome == remote::Adoption::kAdopted) count(parts_.counters.remote_hits);
+  if (!adopted.why.empty())
+    spdlog::warn("an entry of the remote tier is not used: {}", adopted.why);
+  const bool is_refused = adopted.outcome == remote::Adoption::kUntrusted ||
+                          adopted.outcome == remote::Adoption::kDamaged;
   const MutexLock lock(mutex_);
-  catalogue_.remove(unit);
-  refused_.add(unit);
+  // If the base had the entry, a view that hides it will not fetch it again.
+  if (is_refused || adopted.outcome == remote::Adoption::kPresent) catalogue_.remove(unit);
+  if (is_refused) refused_.add(unit);
 }
 
 void RemoteExchange::settle(Search& search) {
@@ -305,7 +310,7 @@ void RemoteExchange::fail(const RemoteError& error) {
   if (!was_closed && !is_first) return;
   unused_since_ = std::time(nullptr);
   if (was_closed) count(parts_.counters.remote_breaker_open);
-  if (pushes_) pushes_->set_usable(false);
+  set_usable(false);
   spdlog::warn("the remote tier is not used now: {}", error.text);
   for (auto& [unit, search] : searches_) {
     if (search.phase != Phase::kAdopting) settle(search);
@@ -344,7 +349,7 @@ RemoteEntries::State RemoteExchange::state() const {
           .why = is_used ? "" : why_unused_,
           .unused_since = is_used ? 0 : unused_since_,
           .known = catalogue_.size(),
-          .unsent = pushes_ ? pushes_->unsent() : 0};
+          .unsent = pushes_ ? pushes_->unsent() + packs_->unsent() : 0};
 }
 
 void RemoteExchange::note_published(const std::vector<std::string>& units) {
@@ -352,7 +357,10 @@ void RemoteExchange::note_published(const std::vector<std::string>& units) {
   const MutexLock lock(mutex_);
   for (const std::string& unit : units) {
     if (!remote::is_exchanged(parts_.entries, unit)) continue;
-    if (!pushes_->add(unit)) {
+    PushQueue::Item item{.key = remote::object_key(settings_, unit), .name = unit};
+    item.make = [this, unit] { return make_unit_object(maker(), unit); };
+    item.on_done = [this, unit](PushQueue::Sent sent) { on_pushed(unit, sent); };
+    if (!pushes_->add(std::move(item))) {
       count(parts_.counters.remote_dropped);
     } else if (const auto search = searches_.find(unit); search != searches_.end()) {
       ++search->second.pushes;
@@ -360,7 +368,9 @@ void RemoteExchange::note_published(const std::vector<std::string>& units) {
   }
 }
 
-void RemoteExchange::on_pushed(const std::string& unit) {
+void RemoteExchange::on_pushed(const std::string& unit, PushQueue::Sent sent) {
+  if (sent == PushQueue::Sent::kStored) count(parts_.counters.remote_pushed);
+  if (sent == PushQueue::Sent::kDropped) count(parts_.counters.remote_dropped);
   const MutexLock lock(mutex_);
   const auto search = searches_.find(unit);
   if (search == searches_.end() || search->second.pushes == 0) return;
@@ -373,7 +383,15 @@ void RemoteExchange::finish_within(std::chrono::seconds time) {
     const MutexLock lock(mutex_);
     is_finishing_ = true;
   }
-  if (pushes_) pushes_->finish_within(time);
+  if (!pushes_) return;
+  pushes_->finish_within(time);
+  packs_->finish_within(std::chrono::seconds(0));  // the next job of the name sends what is lost
+}
+
+void RemoteExchange::set_usable(bool is_usable) {
+  if (!pushes_) return;
+  pushes_->set_usable(is_usable);
+  packs_->set_usable(is_usable);
 }
 
 // ---- Recurring work
@@ -492,7 +510,7 @@ void RemoteExchange::on_keys(const Outcome& outcome) {
   has_answered_ = true;
   if (breaker_.note_success(Clock::now())) {
     spdlog::info("the remote tier is used: {} entries", catalogue_.size());
-    if (pushes_) pushes_->set_usable(true);
+    set_usable(true);
   }
   answered_.notify_all();
   task_.wake();

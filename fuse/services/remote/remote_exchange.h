@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fuse/requests/remote_entries.h"
@@ -17,9 +18,11 @@
 #include "fuse/services/remote/catalogue.h"
 #include "fuse/services/remote/make_remote_entries.h"
 #include "fuse/services/remote/push_queue.h"
+#include "fuse/services/remote/pushed_objects.h"
 #include "remote/async_client.h"
 #include "remote/entry_exchange.h"
 #include "remote/key_filter.h"
+#include "remote/object_pack.h"
 #include "remote/settings.h"
 #include "store/threads/event_loop.h"
 #include "store/threads/mutex.h"
@@ -54,6 +57,10 @@ class RemoteExchange final : public RemoteEntries {
   void note_published(const std::vector<std::string>& units) override EXCLUDES(mutex_);
   void await_first_answer(std::chrono::milliseconds time) override EXCLUDES(mutex_);
   void finish_within(std::chrono::seconds time) override EXCLUDES(mutex_);
+  Pack fetch_pack(unsigned uid, const std::string& name,
+                  const std::function<bool()>& is_wanted) override EXCLUDES(mutex_, pack_mutex_);
+  void push_pack(const Pack& pack, std::function<bool(std::string_view path)> is_used,
+                 bool has_succeeded) override;
   State state() const override EXCLUDES(mutex_);
 
  private:
@@ -100,16 +107,21 @@ class RemoteExchange final : public RemoteEntries {
   void await_builder(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
   void on_waited(const std::string& unit, std::uint64_t serial, const Outcome& outcome)
       EXCLUDES(mutex_);
-  void adopt(const std::string& unit, const std::string& object) EXCLUDES(mutex_);
-  void refuse(const std::string& unit) EXCLUDES(mutex_);
+  remote::AdoptionResult adopt(const std::string& unit, std::string_view object) const;
+  void adopt_for_search(const std::string& unit, std::string_view object) EXCLUDES(mutex_);
+  void receive_pack(const std::function<bool()>& is_wanted, Pack& pack) REQUIRES(pack_mutex_);
+  void add_packed(std::string_view bytes, const std::function<bool()>& is_wanted, Pack& pack) const;
+  remote::AdoptionResult add_packed(const remote::PackedObject& packed) const;
   void settle(Search& search) REQUIRES(mutex_);
   void fail(const remote::RemoteError& error) REQUIRES(mutex_);
   void fail_late() REQUIRES(mutex_);
   void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);  // of a request
   void note_unusable(const remote::RemoteError& error) EXCLUDES(mutex_);
 
-  std::unique_ptr<PushQueue> make_pushes();
-  void on_pushed(const std::string& unit) EXCLUDES(mutex_);
+  std::unique_ptr<PushQueue> make_queue(std::size_t most_unsent);
+  void set_usable(bool is_usable);
+  ObjectMaker maker() const { return {parts_, settings_, *keys_.signing}; }
+  void on_pushed(const std::string& unit, PushQueue::Sent sent) EXCLUDES(mutex_);
 
   Clock::time_point tend() EXCLUDES(mutex_);
   void tend_searches(Clock::time_point now, Clock::time_point& next) REQUIRES(mutex_);
@@ -127,6 +139,7 @@ class RemoteExchange final : public RemoteEntries {
   const RemoteParts parts_;
   const std::size_t most_object_bytes_;
 
+  Mutex pack_mutex_{LockRank::kPack};  // held while a pack is in memory, so that only one is
   mutable Mutex mutex_{LockRank::kRemote};
   CondVar answered_;  // has_answered_
   Breaker breaker_ GUARDED_BY(mutex_);
@@ -146,7 +159,9 @@ class RemoteExchange final : public RemoteEntries {
   Clock::time_point updated_at_ GUARDED_BY(mutex_);  // when the last page was asked for
 
   std::atomic<bool> is_finishing_{false};
-  std::unique_ptr<PushQueue> pushes_;  // null if this machine pushes nothing
+  std::unique_ptr<PushQueue> pushes_;    // null if this machine pushes nothing
+  std::unique_ptr<PushQueue> packs_;     // as pushes_, for packs: no entry waits for a pack
+  std::atomic<unsigned> prefetches_{0};  // calls of fetch_pack()
   TaskQueue adopters_{2};
   EventLoop::Task task_;
   remote::AsyncClient client_;  // keep last: its thread uses all the others

@@ -19,8 +19,8 @@ STATS = {
     "flight_hits", "flight_timeouts", "flight_failures", "entries_published", "files_published", "bytes_published",
     "publish_conflicts", "publish_refused", "copy_ups", "lock_waits", "batons_reaped", "jobs_active",
     "worker_restarts", "verify_failures", "entries_rejected", "rebuilds_equal", "entries_replaced", "remote_hits",
-    "remote_misses", "remote_lease_waits", "remote_pushed", "remote_dropped", "remote_untrusted", "remote_errors",
-    "remote_breaker_open", "remote_bytes_in", "remote_bytes_out",
+    "remote_prefetched", "remote_misses", "remote_lease_waits", "remote_pushed", "remote_dropped", "remote_untrusted",
+    "remote_errors", "remote_breaker_open", "remote_bytes_in", "remote_bytes_out",
 }
 
 

@@ -6,6 +6,7 @@ import time
 
 import mounts
 import pytest
+from sites import Machine, Site
 
 TIER_URLS = ["directory", "redis", "stacked"]
 
@@ -79,3 +80,14 @@ def key(program, scratch):
     assert result.returncode == 0, result.stderr
     path.with_suffix(".pub").write_text(result.stdout)
     return path
+
+
+@pytest.fixture
+def machine(program, scratch, key, mount_store, job_of):
+    """machine(name, url) mounts a new store that pushes to and fetches from the tier at `url`."""
+    def make(name, url, signing_key=key, before="", more="", env=None, **settings):
+        options = {"signers": [str(key.with_suffix(".pub"))], "wait_ms": 5000, **settings}
+        site = Site(program, scratch, name, url, signing_key, **options)
+        site.config.write_text(before + site.config.read_text() + more)
+        return Machine(site, mount_store, job_of, f"mount-{name}", env=env)
+    return make

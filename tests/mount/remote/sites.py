@@ -8,6 +8,10 @@ import shutil
 
 import agent_caches
 import mounts
+from jobs import wait_until
+
+NAME = "stub.so"  # of class flight in the profile triton; completes its entry if it is the entry's only file
+KEY = "triton/KEY"
 
 
 class Site:
@@ -32,6 +36,44 @@ class Site:
             return result
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
+
+
+class Machine:
+    """A mounted store with a remote tier, and a job on it."""
+
+    def __init__(self, site, mount_store, job_of, name, **options):
+        self.site, self.name = site, name
+        self.mount = mount_store(site.store, "--config", site.config, name=name)
+        self.job = job_of(self.mount, f"job-{name}", 20001, **options)
+
+    def look(self, key=KEY):
+        """Returns whether the entry exists; if not, the job is now its builder."""
+        return self.job("create_and_look_up", self.job.path(key), NAME)
+
+    def start_look(self, key=KEY):
+        self.job.start("create_and_look_up", self.job.path(key), NAME)
+
+    def build(self, key=KEY, content=b"built"):
+        self.job("triton_put", self.job.path(key), NAME, content)
+
+    def count(self, name):
+        return self.mount.stats()[name]
+
+    def await_count(self, name, least=1, seconds=20):
+        wait_until(lambda: self.count(name) >= least, seconds, f"{least} {name} on {self.name}")
+
+    def tier(self):
+        return self.mount.status()["remote"]
+
+    def log(self):
+        return (self.mount.run_directory() / "log").read_text()
+
+    def explain(self, *words):
+        path = self.mount.path / KEY / NAME
+        return self.mount.cli("explain", "--job", self.job.job, *words, path).stdout
+
+    def await_use(self, is_used=True, seconds=20):
+        wait_until(lambda: self.tier()["used"] == is_used, seconds, f"used: {is_used} on {self.name}")
 
 
 def make_kernel(store, key, size=1000):

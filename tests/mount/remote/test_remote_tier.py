@@ -10,60 +10,9 @@ import time
 import mounts
 import pytest
 from jobs import wait_until
-from sites import Site, files_of, prefix_with_helper
+from sites import KEY, NAME, files_of, prefix_with_helper
 
-NAME = "stub.so"  # of class flight in the profile triton; completes its entry if it is the entry's only file
-KEY = "triton/KEY"
 LEASE_S = 10  # RemoteExchange::kLeaseTime
-
-
-class Machine:
-    """A mounted store with a remote tier, and a job on it."""
-
-    def __init__(self, site, mount_store, job_of, name, **options):
-        self.site, self.name = site, name
-        self.mount = mount_store(site.store, "--config", site.config, name=name)
-        self.job = job_of(self.mount, f"job-{name}", 20001, **options)
-
-    def look(self, key=KEY):
-        """Returns whether the entry exists; if not, the job is now its builder."""
-        return self.job("create_and_look_up", self.job.path(key), NAME)
-
-    def start_look(self, key=KEY):
-        self.job.start("create_and_look_up", self.job.path(key), NAME)
-
-    def build(self, key=KEY, content=b"built"):
-        self.job("triton_put", self.job.path(key), NAME, content)
-
-    def count(self, name):
-        return self.mount.stats()[name]
-
-    def await_count(self, name, least=1, seconds=20):
-        wait_until(lambda: self.count(name) >= least, seconds, f"{least} {name} on {self.name}")
-
-    def tier(self):
-        return self.mount.status()["remote"]
-
-    def log(self):
-        return (self.mount.run_directory() / "log").read_text()
-
-    def explain(self, *words):
-        path = self.mount.path / KEY / NAME
-        return self.mount.cli("explain", "--job", self.job.job, *words, path).stdout
-
-    def await_use(self, is_used=True, seconds=20):
-        wait_until(lambda: self.tier()["used"] == is_used, seconds, f"used: {is_used} on {self.name}")
-
-
-@pytest.fixture
-def machine(program, scratch, key, mount_store, job_of):
-    """machine(name, url) mounts a new store that pushes to and fetches from the tier at `url`."""
-    def make(name, url, signing_key=key, before="", more="", env=None, **settings):
-        options = {"signers": [str(key.with_suffix(".pub"))], "wait_ms": 5000, **settings}
-        site = Site(program, scratch, name, url, signing_key, **options)
-        site.config.write_text(before + site.config.read_text() + more)
-        return Machine(site, mount_store, job_of, f"mount-{name}", env=env)
-    return make
 
 
 def push_one(machine, url, content=b"built"):

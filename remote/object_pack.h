@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "remote/settings.h"
+
+// A pack: the objects of several entries in one, which one request to the engine fetches (docs/remote.md).
+// A pack is not signed: a reader verifies each object in it as if the object had come alone.
+//
+//   offset  bytes
+//        0      8  "CSHIMPK1"
+//        8         for each entry: the length U of its name and the length S of its object, both as 8 bytes,
+//                  little-endian; the name (U bytes); the object (S bytes)
+//
+// All functions are thread-safe and throw only std::bad_alloc.
+namespace cacheshim::remote {
+
+// What a writer puts into one pack, and a reader accepts.
+inline constexpr std::size_t kMostPacked = 4096;  // entries
+inline constexpr std::size_t kMostPackBytes = std::size_t{256} << 20;
+
+struct PackedObject {
+  std::string_view unit;  // EntryRef::unit(); is_valid_key() is true
+  std::string_view object;
+};
+
+// Collects objects for a pack.
+class PackWriter {
+ public:
+  PackWriter();
+  // Returns false, and adds nothing, if the pack would exceed a limit.
+  bool add(std::string_view unit, std::string_view object);
+  std::size_t size() const { return count_; }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+  std::size_t count_ = 0;
+};
+
+// Returns the objects in a pack; nothing if it is malformed or exceeds a limit. The results refer to `pack`.
+std::optional<std::vector<PackedObject>> read_pack(std::string_view pack);
+
+// The name of a pack, "<uid>/<name of the jobs>": jobs of different users have separate packs.
+std::string pack_name(uid_t uid, std::string_view job_name);
+// Returns the engine's key of a pack. Packs of other generations have other keys.
+std::string pack_key(const Settings& settings, std::string_view pack);
+// Returns the pack of a key; nothing for a key of another generation or kind.
+std::optional<std::string> pack_of_key(const Settings& settings, std::string_view key);
+
+}  // namespace cacheshim::remote
