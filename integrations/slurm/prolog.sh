@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # For slurm.conf's Prolog, which runs as root on every node of a SLURM job before the job's first process: starts the
-# cacheshim job of the same id for the job's user on this node, so that no other user can use the id first. Without this
+# cacheshim job of the same id for the job's user on this node, so that no other user can use the id first. With a
+# remote tier, also fetches the entries that the user's last job of this name has used (docs/remote.md). Without this
 # script, the id belongs to the first user who uses it. On a node where SLURM has no cgroups, that can be any user. The
 # SLURM job's user then still gets a separate cacheshim job, under another id.
 #
@@ -30,26 +31,33 @@ bounded() { # SECONDS COMMAND…
     return 124
 }
 
-# Prints how often SLURM has restarted the job; prints nothing if SLURM does not report it. If the prolog's environment
-# lacks the number, asks squeue.
-restarts() {
-    local found_job found_restarts
-    if [ -n "${SLURM_RESTART_COUNT:-}" ]; then
-        printf '%s' "$SLURM_RESTART_COUNT"
-        return
-    fi
-    while read -r -t 15 found_job found_restarts; do
-        if [ "$found_job" = "$job" ]; then printf '%s' "$found_restarts"; fi
+# Sets `restarts` to the number of times that SLURM has restarted the job, and `name` to the job's name. They stay empty
+# if SLURM does not report them.
+ask_slurm() {
+    local found_job found_restarts found_name
+    while read -r -t 15 found_job found_restarts found_name; do
+        if [ "$found_job" = "$job" ]; then restarts=$found_restarts name=$found_name; fi
     done < <(exec timeout -k 1 10 "$squeue" --noheader --states=all --jobs="$job" \
-        --Format=JobID:24,RestartCnt:16 2> /dev/null)
+        --Format=JobID:24,RestartCnt:16,Name:256 2> /dev/null)
 }
 
-# The daemon distinguishes the attempts of a job by this number. Without the number, this script starts no job: the
+# The daemon distinguishes the attempts of a job by their number. Without the number, this script starts no job: the
 # job's first process does.
-count=$(restarts)
-if [[ $count =~ ^[0-9]+$ ]] && [ -n "$user" ]; then
-    SLURM_RESTART_COUNT=$count CACHESHIM_CYCLE='' \
-        bounded 20 "$program" job start "$job" --uid "$user" --mount "$mount" ||
+restarts=${SLURM_RESTART_COUNT:-} name=${SLURM_JOB_NAME:-}
+if [ -z "$restarts" ] || [ -z "$name" ]; then ask_slurm; fi
+name=${name//[^[:print:]]/_}
+
+start_job() { # [OPTION…]
+    SLURM_RESTART_COUNT=$restarts CACHESHIM_CYCLE='' \
+        bounded 20 "$program" job start "$job" --uid "$user" --mount "$mount" "$@"
+}
+
+if [[ $restarts =~ ^[0-9]+$ ]] && [ -n "$user" ]; then
+    if ! start_job; then
         logger -t cacheshim "prolog: cannot start job $job for uid $user; its first process does"
+    elif [ -n "$name" ]; then
+        start_job --prefetch="${name:0:255}" ||
+            logger -t cacheshim "prolog: the entries of job $job have not all arrived; it fetches the others itself"
+    fi
 fi
 exit 0

@@ -30,6 +30,7 @@ def site(all_scratch):
     installed = pathlib.Path(mounts.PROGRAM).parents[1]
     shutil.copytree(installed / "bin", top / "bin")
     shutil.copytree(installed / "share/cacheshim", top / "share/cacheshim")
+    shutil.copytree(installed / "libexec", top / "libexec")
     program, library = top / "bin/cacheshim", top / "libcacheshim.so"
     shutil.copy(mounts.LIBRARY, library)
     cluster = Cluster(top, *(script_for(name, top / "mnt", program) for name in ("prolog.sh", "epilog.sh")))

@@ -11,7 +11,18 @@ FINAL_STATES = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
 class Site:
     def __init__(self, cluster, top, program, library):
         self.cluster, self.top, self.program, self.library = cluster, top, program, library
-        self.mount, self.store = self.mount_store("mnt", "store")
+        self.mount, self.store = self.mount_store("mnt", "store", self.make_tier())
+
+    def make_tier(self):
+        """Makes a remote tier in a directory; returns the lines of the configuration for it."""
+        tier, key = self.top / "tier", self.top / "site.key"
+        tier.mkdir()
+        tier.chmod(0o777)  # the daemon's helper runs as nobody
+        self.cluster.run(self.program, "remote", "keygen", key)
+        return f'[remote]\nurl = "file://{tier}"\nsign_with = "{key}"\n'
+
+    def packs(self):
+        return self.cluster.run(self.program, "remote", "ls", "--packs", "--config", self.top / "mnt.toml")
 
     def mount_store(self, point, store, config=""):
         mount, directory = self.top / point, self.top / store

@@ -2,6 +2,7 @@
 """Tests jobs of a real SLURM: what the prolog and the epilog do, what is published, and which users may use a job."""
 
 import os
+import shutil
 import signal
 import time
 
@@ -153,6 +154,22 @@ def test_the_prolog_starts_the_job_for_its_user(site, timed_out):
     assert site.is_active(f"uid-{USERS['cs-bob']}.{job}")
     site.cluster.run("scancel", job)
     site.wait_for_end(job)
+
+
+def test_the_prolog_fetches_what_the_last_job_of_this_name_used(site, timed_out):
+    entry = site.store / "triton/K"
+    entry.mkdir(parents=True)
+    (entry / "stub.so").write_text("built")
+    reader = site.submit("cs-alice", f"cat {site.mount}/triton/K/stub.so", "--job-name=my training")
+    assert site.wait_for_end(reader) == "COMPLETED"
+    assert "built" in site.cluster.output_of(reader)
+    pack = f"{USERS['cs-alice']}/my training\n"
+    jobs.wait_until(lambda: pause() or site.packs() == pack, seconds=30, what="the pack")
+    shutil.rmtree(entry)
+    idle = site.submit("cs-alice", f"ls {site.store}/triton", "--job-name=my training")
+    assert site.wait_for_end(idle) == "COMPLETED"
+    assert "K" in site.cluster.output_of(idle).split(), "the entry was there before the job began"
+    assert (entry / "stub.so").read_text() == "built"
 
 
 def test_a_job_that_ran_out_of_time_publishes_nothing(site, timed_out):

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what `job start --prefetch` saves: how long a job takes to find its entries on a machine whose store is
+empty, if it fetches each one when it needs it, and if they come as one pack before. The remote tier is a directory on
+this machine, so a fetch takes the shortest time possible; with a distant engine, it takes a round trip longer. Needs
+root, and creates its own mounts.
+
+bench/prefetch.py --area DIRECTORY [--entries N] [--bytes N] [--rounds N]; uses build/dist.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "tests/lib"))
+
+import jobs  # noqa: E402
+import mounts  # noqa: E402
+
+UID = 25001
+NAME = "stub.so"  # of class flight in the profile triton
+DEADLINE_S = 120
+# Looks up each entry as Triton does, and prints how long all lookups took.
+VISIT = """
+import os, sys, time
+began = time.monotonic()
+for number in range(int(sys.argv[2])):
+    entry = f"{sys.argv[1]}/triton/KEY{number}"
+    os.makedirs(entry, exist_ok=True)
+    assert os.path.exists(f"{entry}/NAME"), entry
+print(time.monotonic() - began)
+""".replace("NAME", NAME)
+
+
+class Machine:
+    """A mounted store with a remote tier below `scratch`."""
+
+    def __init__(self, scratch, name, entries=0, size=0):
+        self._store = scratch / name
+        self._store.mkdir()
+        for number in range(entries):
+            entry = self._store / f"triton/KEY{number}"
+            entry.mkdir(parents=True)
+            (entry / NAME).write_bytes(os.urandom(size))
+        point = scratch / f"mnt-{name}"
+        point.mkdir()
+        self.mount = mounts.Mount(self._store, point).mount("--config", scratch / "cacheshim.toml")
+        jobs.wait_until(lambda: self.mount.status()["remote"]["used"], DEADLINE_S, "the use of the tier")
+
+    def start(self, job, *words):
+        """Starts a job; returns how long that took."""
+        began = time.monotonic()
+        self.mount.cli("job", "start", job, "--uid", UID, *words)
+        return time.monotonic() - began
+
+    def visit(self, job, entries):
+        done = jobs.as_user(UID, ["/usr/bin/python3", "-c", VISIT, self.mount.path, entries], job=job)
+        if done.returncode != 0:
+            raise SystemExit(f"bench prefetch: {done.stderr}")
+        return float(done.stdout)
+
+
+def make_pack(scratch, entries, size):
+    """Fills the tier with the entries, and with the pack of a job that has used them."""
+    one = Machine(scratch, "first", entries, size)
+    try:
+        config = ["--config", scratch / "cacheshim.toml"]
+        pushed = mounts.run(mounts.PROGRAM, "remote", "push", *config, "--store", scratch / "first")
+        if pushed.returncode != 0:
+            raise SystemExit(f"bench prefetch: {pushed.stderr}")
+        one.start("1", "--prefetch", "bench")
+        jobs.as_user(UID, ["/usr/bin/python3", "-c", VISIT.replace("assert os.path.exists(", "open("), one.mount.path,
+                           entries], job="1")
+        one.mount.end_job("1")
+        jobs.wait_until(lambda: one.mount.status()["remote"]["unsent"] == 0, DEADLINE_S, "the end of the queue")
+    finally:
+        one.mount.unmount()
+
+
+def measure(scratch, number, entries):
+    """Returns the times of one round in seconds: visit on demand, start with --prefetch, visit after that."""
+    times = []
+    for how in ("demand", "prefetch"):
+        machine = Machine(scratch, f"{how}-{number}")
+        try:
+            start = machine.start("2", *(["--prefetch", "bench"] if how == "prefetch" else []))
+            times += [*([start] if how == "prefetch" else []), machine.visit("2", entries)]
+            if how == "prefetch" and machine.mount.stats()["remote_prefetched"] != entries:
+                raise SystemExit("bench prefetch: the pack did not have all entries")
+        finally:
+            machine.mount.unmount()
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--area", required=True, help="a directory for the stores")
+    parser.add_argument("--entries", type=int, default=200)
+    parser.add_argument("--bytes", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=11)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.area) as directory:
+        scratch = pathlib.Path(directory)
+        scratch.chmod(0o755)
+        (scratch / "tier").mkdir()
+        (scratch / "tier").chmod(0o777)  # for the daemon's helper, which runs as nobody
+        mounts.run(mounts.PROGRAM, "remote", "keygen", scratch / "key")
+        (scratch / "cacheshim.toml").write_text(
+            f'[remote]\nurl = "file://{scratch}/tier"\nsign_with = "{scratch}/key"\nwait_ms = 5000\n')
+        make_pack(scratch, options.entries, options.bytes)
+        rounds = [measure(scratch, number, options.entries) for number in range(options.rounds)]
+    demand, start, after = (statistics.median(times) for times in zip(*rounds))
+    print(f"{options.entries} entries of {options.bytes} bytes, an empty store, medians of {options.rounds} rounds:")
+    print(f"  fetched on demand      the job waits {demand:.2f} s")
+    print(f"  fetched before it      the job waits {after:.2f} s, after {start:.2f} s of job start")
+
+
+if __name__ == "__main__":
+    main()
