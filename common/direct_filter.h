@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "common/path_components.h"
+
 // The shadow filter of a view: a Bloom filter of the base's names that the layer shadows. The daemon writes the filter,
 // and the preloaded library maps it read-only. So a process can determine, without a request to the daemon, that the
 // layer does not shadow a name.
@@ -58,10 +60,15 @@ using FilterKey = std::uint64_t;
 
 // key_of() returns the key of the name `component` in the directory whose key is `directory`. The
 // key of a path is computed from the view's root, component by component:
-// key_of(key_of(kRootKey, "triton"), "KEY"). key_below() returns the key "below" a path.
+// key_of(key_of(kRootKey, "triton"), "KEY"), or key_of_path("triton/KEY"). key_below() returns the key "below" a path.
 inline constexpr FilterKey kRootKey = 0x9e3779b97f4a7c15;
 inline FilterKey key_of(FilterKey directory, std::string_view component) {
   return XXH3_64bits_withSeed(component.data(), component.size(), directory);
+}
+inline FilterKey key_of_path(std::string_view path) {
+  FilterKey key = kRootKey;
+  while (!path.empty()) key = key_of(key, take_component(path));
+  return key;
 }
 inline FilterKey key_below(FilterKey path) {
   const FilterKey mixed = (path ^ (path >> 29)) * 0xbf58476d1ce4e5b9;

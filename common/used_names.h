@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/direct_filter.h"
+#include "common/path_components.h"
 
 // The names of the base that a job has used: a Bloom filter of kUsedWords words, which only the job's prefetching needs
 // (docs/remote.md). Each path that is read adds its own key and the keys of the directories above it, except for the
@@ -18,21 +19,11 @@ namespace cacheshim {
 inline constexpr std::uint32_t kUsedWords = 4096;  // a power of two
 inline constexpr std::size_t kUsedBytes = kUsedWords * sizeof(std::uint64_t);
 
-// Removes the first component and the '/' behind it. Unlike substr(), cannot throw: the preloaded library has no
-// exceptions.
-inline std::string_view take_first_component(std::string_view& path) {
-  const std::size_t slash = path.find('/');
-  const bool is_last = slash == std::string_view::npos;
-  const std::string_view first(path.data(), is_last ? path.size() : slash);
-  path.remove_prefix(is_last ? path.size() : slash + 1);
-  return first;
-}
-
 // Adds a path, relative to the base. Thread-safe and async-signal-safe. Requires: `words` has kUsedWords words.
 inline void mark_used(std::uint64_t* words, std::string_view path) {
   FilterKey key = kRootKey;
   for (bool is_top = true; !path.empty(); is_top = false) {
-    key = key_of(key, take_first_component(path));
+    key = key_of(key, take_component(path));
     if (is_top) continue;
     const FilterPlace place = place_of(key, kUsedWords);
     std::uint64_t* const word = words + place.word;
@@ -44,9 +35,7 @@ inline void mark_used(std::uint64_t* words, std::string_view path) {
 
 // Whether the path, or a path below it, was probably added. Requires: `words` has kUsedWords words.
 inline bool is_marked_used(const std::uint64_t* words, std::string_view path) {
-  FilterKey key = kRootKey;
-  while (!path.empty()) key = key_of(key, take_first_component(path));
-  const FilterPlace place = place_of(key, kUsedWords);
+  const FilterPlace place = place_of(key_of_path(path), kUsedWords);
   return (words[place.word] & place.bits) == place.bits;
 }
 

@@ -49,21 +49,7 @@ Outcome<json> read_secrets(const std::string& path) {
   return secrets;
 }
 
-std::string prefix_of(const Settings& settings) {
-  return fmt::format("entries/{}/", settings.generation);
-}
-
 }  // namespace
-
-std::string object_key(const Settings& settings, std::string_view unit) {
-  return prefix_of(settings) + std::string(unit);
-}
-
-std::optional<std::string> unit_of_key(const Settings& settings, std::string_view key) {
-  const std::string prefix = prefix_of(settings);
-  if (!key.starts_with(prefix)) return std::nullopt;
-  return std::string(key.substr(prefix.size()));
-}
 
 std::variant<HelperProcess, RemoteError> start_helper(const Settings& settings,
                                                       const std::string& program) {

@@ -16,11 +16,6 @@
 
 namespace cacheshim::remote {
 
-// Returns the engine's key of a unit (EntryRef::unit()): objects of other generations have other keys.
-std::string object_key(const Settings& settings, std::string_view unit);
-// Returns the unit of a key; nothing for a key of another generation or kind.
-std::optional<std::string> unit_of_key(const Settings& settings, std::string_view key);
-
 // Starts the helper with the settings' URLs and secrets. `program`: the path of cacheshim-remote. Errors: also those of
 // reading the file with the secrets, which only its owner may be able to read.
 std::variant<HelperProcess, RemoteError> start_helper(const Settings& settings,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/object_pack.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
 #include "remote/wire.h"
@@ -32,10 +30,6 @@ std::string_view take(std::string_view& bytes, std::size_t length) {
   return taken;
 }
 
-std::string prefix_of(const Settings& settings) {
-  return fmt::format("packs/{}/", settings.generation);
-}
-
 }  // namespace
 
 PackWriter::PackWriter() : bytes_(kMagic) {}
@@ -63,20 +57,6 @@ std::optional<std::vector<PackedObject>> read_pack(std::string_view pack) {
     if (!is_valid_key(objects.back().unit)) return std::nullopt;
   }
   return objects;
-}
-
-std::string pack_name(uid_t uid, std::string_view job_name) {
-  return fmt::format("{}/{}", uid, job_name);
-}
-
-std::string pack_key(const Settings& settings, std::string_view pack) {
-  return prefix_of(settings) + std::string(pack);
-}
-
-std::optional<std::string> pack_of_key(const Settings& settings, std::string_view key) {
-  const std::string prefix = prefix_of(settings);
-  if (!key.starts_with(prefix)) return std::nullopt;
-  return std::string(key.substr(prefix.size()));
 }
 
 }  // namespace cacheshim::remote

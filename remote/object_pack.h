@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "remote/settings.h"
 
 // A pack: the objects of several entries in one, which one request to the engine fetches (docs/remote.md).
 // A pack is not signed: a reader verifies each object in it as if the object had come alone.
@@ -22,7 +18,7 @@
 // All functions are thread-safe and throw only std::bad_alloc.
 namespace cacheshim::remote {
 
-// What a writer puts into one pack, and a reader accepts.
+// The limits for writers and readers.
 inline constexpr std::size_t kMostPacked = 4096;  // entries
 inline constexpr std::size_t kMostPackBytes = std::size_t{256} << 20;
 
@@ -47,12 +43,5 @@ class PackWriter {
 
 // Returns the objects in a pack; nothing if it is malformed or exceeds a limit. The results refer to `pack`.
 std::optional<std::vector<PackedObject>> read_pack(std::string_view pack);
-
-// The name of a pack, "<uid>/<name of the jobs>": jobs of different users have separate packs.
-std::string pack_name(uid_t uid, std::string_view job_name);
-// Returns the engine's key of a pack. Packs of other generations have other keys.
-std::string pack_key(const Settings& settings, std::string_view pack);
-// Returns the pack of a key; nothing for a key of another generation or kind.
-std::optional<std::string> pack_of_key(const Settings& settings, std::string_view key);
 
 }  // namespace cacheshim::remote

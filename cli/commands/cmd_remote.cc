@@ -8,8 +8,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,8 +26,8 @@
 #include "cli/text.h"
 #include "common/exit_codes.h"
 #include "remote/client.h"
+#include "remote/engine_keys.h"
 #include "remote/entry_exchange.h"
-#include "remote/object_pack.h"
 #include "store/base/base_units.h"
 #include "store/sys/sys.h"
 

@@ -25,12 +25,6 @@ constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
 
-FilterKey key_of_path(std::string_view path) {
-  FilterKey key = kRootKey;
-  while (!path.empty()) key = key_of(key, take_component(path));
-  return key;
-}
-
 std::uint64_t* words_of(const MappedFile& file) {
   return static_cast<std::uint64_t*>(
       static_cast<void*>(static_cast<FilterHeader*>(file.data()) + 1));
@@ -224,11 +218,10 @@ void ViewFilter::note_use(std::string_view path) {
 
 // Adds the names that the processes have recorded. As for the counters, the file may be shorter than expected.
 void ViewFilter::read_uses() {
+  if (!records_uses_ || !counters_) return;
   std::vector<std::uint64_t> words(kUsedWords);
-  if (!records_uses_ || !counters_ ||
-      ::pread(counters_.get(), words.data(), kUsedBytes, kCountersBytes) != ssize_t{kUsedBytes}) {
-    return;
-  }
+  const ssize_t size = ::pread(counters_.get(), words.data(), kUsedBytes, kCountersBytes);
+  if (size != ssize_t{kUsedBytes}) return;
   for (std::size_t i = 0; i < words.size(); ++i) used_[i] |= words[i];
 }
 

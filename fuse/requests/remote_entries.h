@@ -44,10 +44,9 @@ class RemoteEntries {
   // ---- Packs: the entries that the last job of a name has used, for its next job.
 
   struct Pack {
-    unsigned uid = 0;  // whose jobs
-    std::string name;  // the jobs' name
-    bool is_known =
-        false;  // whether `units` is what the engine has, and not the result of a failure
+    unsigned uid = 0;       // whose jobs
+    std::string name;       // the jobs' name
+    bool is_known = false;  // `units` is what the engine has, and not the result of a failure
     std::vector<std::string> units{};  // what the engine's pack contains, sorted
     std::size_t added = 0;             // to the base
     std::size_t present = 0;           // in the base already

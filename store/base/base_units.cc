@@ -25,14 +25,16 @@ constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
 
 class Lister {
  public:
-  // `is_wanted`: empty, or accepts the paths of those units to list; these are not measured.
+  // `accepts`: empty, or accepts the paths of those units to list; these are not measured.
   Lister(int base, const EntryMap& entries,
-         const std::function<bool(std::string_view path)>& is_wanted = {})
-      : base_(base), entries_(entries), is_wanted_(is_wanted) {}
+         const std::function<bool(std::string_view path)>& accepts = {},
+         const IsWanted& is_wanted = {})
+      : base_(base), entries_(entries), accepts_(accepts), is_wanted_(is_wanted) {}
 
   std::vector<BaseUnit> list() {
     // If an object cannot be read, it is not counted.
     (void)walk_tree(base_, "", [this](const WalkedDirectory& directory) {
+      if (!is_still_wanted(is_wanted_)) return Status(Errno(ECANCELED));
       visit(directory);
       return Status();
     });
@@ -56,13 +58,13 @@ class Lister {
       const auto ref = entries_.find(path);
       if (row_of(entries_.class_of(path)).is_outside_units) continue;
       if (ref && !is_dir && !ref->rule->is_directory()) {
-        if (is_wanted_ && !is_wanted_(path)) continue;
+        if (accepts_ && !accepts_(path)) continue;
         const auto [at, added] = groups.try_emplace(ref->unit(), units_.size());
         if (added) units_.push_back({ref->unit(), {}, 0, 0, 0});
         add(units_[at->second], path, directory.fd, name);
       } else if (is_known && is_dir && !(ref && ref->is_entry_directory())) {
         directory.further.push_back(name.name);
-      } else if (!is_wanted_ || is_wanted_(path)) {
+      } else if (!accepts_ || accepts_(path)) {
         units_.push_back({path, {}, 0, 0, 0});
         add(units_.back(), path, directory.fd, name);
       }
@@ -74,7 +76,7 @@ class Lister {
   // Adds the object `top` in `directory`, with everything below it.
   void add(BaseUnit& unit, const std::string& path, int directory, const sys::DirEntry& top) const {
     unit.paths.push_back(path);
-    if (is_wanted_) return;
+    if (accepts_) return;
     measure(unit, directory, top.name);
     if (!is_directory(directory, top)) return;
     // If an object cannot be read, it is not counted.
@@ -101,7 +103,8 @@ class Lister {
 
   const int base_;
   const EntryMap& entries_;
-  const std::function<bool(std::string_view path)> is_wanted_;
+  const std::function<bool(std::string_view path)> accepts_;
+  const IsWanted is_wanted_;
   std::vector<BaseUnit> units_;
 };
 
@@ -118,12 +121,13 @@ std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entrie
   return Lister(store.base(), entries).list();
 }
 
-std::vector<std::string> find_base_units(
+Result<std::vector<std::string>> find_base_units(
     const Store& store, const EntryMap& entries,
-    const std::function<bool(std::string_view path)>& is_wanted) {
+    const std::function<bool(std::string_view path)>& accepts, const IsWanted& is_wanted) {
   std::vector<std::string> names;
-  for (BaseUnit& unit : Lister(store.base(), entries, is_wanted).list())
+  for (BaseUnit& unit : Lister(store.base(), entries, accepts, is_wanted).list())
     names.push_back(std::move(unit.unit));
+  if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
   std::ranges::sort(names);
   return names;
 }

@@ -33,11 +33,12 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 // Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
-// Returns the names of the units, sorted, whose directory or one of whose files `is_wanted` accepts. `is_wanted` is
-// called with paths relative to the store. Skips unreadable objects. Calls stat(2) for no file.
-std::vector<std::string> find_base_units(
+// Returns the names of the units, sorted, whose directory or one of whose files `accepts` accepts. `accepts` is called
+// with paths relative to the store. Skips unreadable objects. Calls stat(2) for no file. Errors: ECANCELED once
+// `is_wanted` has returned false (slices.h).
+Result<std::vector<std::string>> find_base_units(
     const Store& store, const EntryMap& entries,
-    const std::function<bool(std::string_view path)>& is_wanted);
+    const std::function<bool(std::string_view path)>& accepts, const IsWanted& is_wanted);
 
 // Returns an unused name for an object in trash. The name begins with the current time, which trashed_since() reads.
 std::string new_trash_name();

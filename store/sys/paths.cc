@@ -29,13 +29,6 @@ bool is_at_or_below(std::string_view path, std::string_view top) {
          (top.empty() || path.size() == top.size() || path[top.size()] == '/');
 }
 
-std::string_view take_component(std::string_view& path) {
-  const auto slash = path.find('/');
-  const std::string_view component = path.substr(0, slash);
-  path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
-  return component;
-}
-
 bool is_too_deep_for_base(std::string_view path) {
   if (path.size() > kMostBasePathBytes) return true;
   return static_cast<std::size_t>(std::count(path.begin(), path.end(), '/')) >= kMostBaseDepth;

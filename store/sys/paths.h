@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/path_components.h"
+
 // Paths below a root, in the store's format: no "/" at either end, no "." or ".." component, "" for
 // the root itself.
 namespace cacheshim {
@@ -17,8 +19,6 @@ std::string_view base_name(std::string_view path);
 std::string join_path(std::string_view directory, std::string_view name);
 // Whether `path` is `top` or below it.
 bool is_at_or_below(std::string_view path, std::string_view top);
-// Removes the first component of `path` and returns it.
-std::string_view take_component(std::string_view& path);
 
 // The maximum length of an object's path in a view. A job can make deeper trees than PATH_MAX allows,
 // because it may use paths relative to its working directory. Twice PATH_MAX is enough for every

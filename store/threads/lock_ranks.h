@@ -9,7 +9,7 @@
 // is shown elsewhere. No lock is held across a reply to the kernel, nor while a callback runs, unless the callback's
 // declaration says so.
 //
-//   RemoteExchange::pack_mutex_         one pack at a time
+//   PackExchange::mutex_                one pack at a time
 //     RemoteExchange …, Publisher::staging_locks_ …, and the leaves below
 //   Job::end_mutex                      the end of a job
 //     Publisher::staging_locks_         one unit of one job at a time

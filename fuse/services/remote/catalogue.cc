@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "remote/engine_keys.h"
 #include "store/sys/json_text.h"
 
 namespace cacheshim {

@@ -1,64 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/services/remote/pushed_objects.h"
+#include "fuse/services/remote/entry_objects.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <utility>
 #include <variant>
 
-#include "remote/entry_exchange.h"
 #include "remote/object_pack.h"
 #include "remote/wire.h"
 
 namespace cacheshim {
 namespace {
 
-std::variant<std::string, remote::ObjectError> object_of(const ObjectMaker& maker,
+std::variant<std::string, remote::ObjectError> object_of(const Exchange& exchange,
                                                          const std::string& unit) {
-  return remote::pack_unit(maker.parts.store, maker.parts.entries, unit, 0, maker.key,
-                           maker.settings);
+  return remote::pack_unit(exchange.parts.store, exchange.parts.entries, unit, 0,
+                           *exchange.keys.signing, exchange.settings);
 }
 
 UniqueFd seal(std::string_view bytes, std::string_view name) {
   auto file = remote::make_sealed_file(bytes);
   if (file) return *std::move(file);
-  spdlog::warn("'{}' is not sent to the remote tier: {}", name, std::strerror(file.error().code()));
+  spdlog::warn("{} is not sent to the remote tier: {}", name, std::strerror(file.error().code()));
   return {};
 }
 
 }  // namespace
 
-UniqueFd make_unit_object(const ObjectMaker& maker, const std::string& unit) {
-  const auto object = object_of(maker, unit);
+remote::AdoptionResult add_object(const Exchange& exchange, const std::string& unit,
+                                  std::string_view object) {
+  const RemoteParts& parts = exchange.parts;
+  auto adopted = remote::adopt_object(parts.store, parts.publisher, parts.entries, unit, object,
+                                      exchange.keys, exchange.settings);
+  switch (adopted.outcome) {
+    case remote::Adoption::kAdopted:
+      parts.on_added(adopted.paths);
+      break;
+    case remote::Adoption::kPresent:
+      break;
+    case remote::Adoption::kFailed:
+      ++parts.counters.remote_errors;
+      break;
+    case remote::Adoption::kUntrusted:
+    case remote::Adoption::kDamaged:
+      ++parts.counters.remote_untrusted;
+      break;
+  }
+  return adopted;
+}
+
+UniqueFd make_unit_object(const Exchange& exchange, const std::string& unit) {
+  const auto object = object_of(exchange, unit);
   if (const auto* const error = std::get_if<remote::ObjectError>(&object)) {
     spdlog::info("an entry is not sent to the remote tier: {}", error->message);
     return {};
   }
-  return seal(std::get<std::string>(object), unit);
+  return seal(std::get<std::string>(object), fmt::format("'{}'", unit));
 }
 
-std::optional<std::vector<std::string>> choose_packed(const std::vector<std::string>& used,
-                                                      const std::vector<std::string>& previous,
-                                                      bool has_succeeded) {
-  const bool is_outdated = has_succeeded && previous.size() > 2 * used.size();
-  const bool is_complete = std::ranges::includes(previous, used);
-  if (used.empty() || (is_complete && !is_outdated)) return std::nullopt;
-  if (is_outdated) return used;
-  std::vector<std::string> both;
-  std::ranges::set_union(used, previous, std::back_inserter(both));
-  return both;
-}
-
-UniqueFd make_pack(const ObjectMaker& maker, const std::vector<std::string>& units,
-                   const std::function<bool()>& is_wanted) {
+UniqueFd make_pack(const Exchange& exchange, const std::vector<std::string>& units,
+                   const IsWanted& is_wanted) {
   remote::PackWriter pack;
   std::size_t omitted = 0;
   for (const std::string& unit : units) {
-    if (!is_wanted()) return {};
-    const auto object = object_of(maker, unit);
+    if (!is_still_wanted(is_wanted)) return {};
+    const auto object = object_of(exchange, unit);
     const auto* const bytes = std::get_if<std::string>(&object);  // null if it was evicted, say
     if (bytes != nullptr && !pack.add(unit, *bytes)) ++omitted;
   }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: the part of RemoteExchange that fetches and sends the entries of a job's name.
+#include "fuse/services/remote/pack_exchange.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
-#include "fuse/services/remote/remote_exchange.h"
-#include "remote/object_pack.h"
+#include "remote/engine_keys.h"
 #include "store/base/base_units.h"
 #include "store/sys/sys.h"
 
@@ -19,13 +20,9 @@ namespace {
 using remote::Message;
 using remote::RemoteError;
 
-// Of the 32 threads for control requests, at most so many wait for packs.
-constexpr unsigned kMostPrefetches = 8;
+constexpr unsigned kMostFetches = 8;  // of the mount's 32 threads for control requests
+constexpr std::size_t kMostUnsent = 64;
 constexpr std::size_t kMostLogged = 3;  // of a pack's entries
-
-void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
-  counter.fetch_add(by, std::memory_order_relaxed);
-}
 
 // A call that counts while it lasts.
 class InProgress {
@@ -41,113 +38,158 @@ class InProgress {
   const unsigned count_;
 };
 
+std::string key_of(const RemoteEntries::Pack& pack, const remote::Settings& settings) {
+  return remote::pack_key(settings, fmt::format("{}/{}", pack.uid, pack.name));
+}
+
 }  // namespace
 
-RemoteEntries::Pack RemoteExchange::fetch_pack(unsigned uid, const std::string& name,
-                                               const std::function<bool()>& is_wanted) {
+std::optional<std::vector<std::string>> choose_packed(const std::vector<std::string>& used,
+                                                      const std::vector<std::string>& previous,
+                                                      bool has_succeeded) {
+  const bool is_outdated = has_succeeded && previous.size() > 2 * used.size();
+  const bool is_complete = std::ranges::includes(previous, used);
+  if (used.empty() || (is_complete && !is_outdated)) return std::nullopt;
+  if (is_outdated) return used;
+  std::vector<std::string> both;
+  std::ranges::set_union(used, previous, std::back_inserter(both));
+  return both;
+}
+
+PackExchange::PackExchange(Exchange exchange, remote::AsyncClient& client, Engine engine)
+    : exchange_(exchange), client_(client), engine_(std::move(engine)) {
+  if (!exchange_.keys.signing) return;
+  queue_ = std::make_unique<PushQueue>(kMostUnsent, exchange_.parts.counters, exchange_.settings,
+                                       client_, engine_.on_failed);
+}
+
+void PackExchange::set_usable(bool is_usable) {
+  if (queue_) queue_->set_usable(is_usable);
+}
+
+void PackExchange::finish_within(std::chrono::seconds time) {
+  if (queue_) queue_->finish_within(time);
+}
+
+// ---- Fetching
+
+RemoteEntries::Pack PackExchange::fetch(unsigned uid, const std::string& name,
+                                        const IsWanted& is_wanted) {
   Pack pack{.uid = uid, .name = name};
-  const InProgress call(prefetches_);
-  if (call.count() > kMostPrefetches) {
+  const InProgress call(fetches_);
+  if (call.count() > kMostFetches) {
     pack.why = "too many jobs are fetching their entries now";
     return pack;
   }
-  const MutexLock lock(pack_mutex_);
-  receive_pack(is_wanted, pack);
+  const MutexLock lock(mutex_);
+  receive(is_wanted, pack);
   return pack;
 }
 
-void RemoteExchange::receive_pack(const std::function<bool()>& is_wanted, Pack& pack) {
-  if (const State now = state(); !now.is_used) {
-    pack.why = now.why;
-    return;
-  }
-  const auto reply =
-      client_.call({{"op", "get"},
-                    {"key", remote::pack_key(settings_, remote::pack_name(pack.uid, pack.name))},
-                    {"most", remote::kMostPackBytes}},
-                   settings_.timeout, [&] { return !is_wanted() || !state().is_used; });
+void PackExchange::receive(const IsWanted& is_wanted, Pack& pack) {
+  pack.why = engine_.why_unused();
+  if (!pack.why.empty()) return;
+  const auto reply = client_.call(
+      {{"op", "get"}, {"key", key_of(pack, exchange_.settings)}, {"most", remote::kMostPackBytes}},
+      exchange_.settings.timeout,
+      [&] { return !is_still_wanted(is_wanted) || !engine_.why_unused().empty(); });
+  Counters& counters = exchange_.parts.counters;
   if (const auto* const error = std::get_if<RemoteError>(&reply)) {
+    pack.why = engine_.why_unused();
+    if (!pack.why.empty())
+      return;  // the engine has failed meanwhile, at this request or another one
     pack.why = error->text;
     if (error->kind == RemoteError::Kind::kRefused) {  // only this pack
-      count(parts_.counters.remote_errors);
-    } else if (const State now = state(); !now.is_used) {
-      pack.why = now.why;
-    } else if (is_wanted()) {
-      note_error(*error);
+      ++counters.remote_errors;
+    } else if (is_still_wanted(is_wanted)) {
+      engine_.on_failed(*error);
     }
     return;
   }
   const Message& message = std::get<Message>(reply);
-  pack.is_known = true;
-  if (!message.json.value("found", false)) return;
-  const auto bytes = remote::read_sealed_file(message.file.get(), remote::kMostPackBytes);
-  if (!bytes) {
-    pack.is_known = false;
-    pack.why = "cacheshim-remote sent no pack";
-    count(parts_.counters.remote_errors);
+  if (!message.json.value("found", false)) {
+    pack.is_known = true;
     return;
   }
-  count(parts_.counters.remote_bytes_in, bytes->size());
-  add_packed(*bytes, is_wanted, pack);
+  const auto bytes = remote::read_sealed_file(message.file.get(), remote::kMostPackBytes);
+  if (!bytes) {
+    pack.why = "cacheshim-remote sent no pack";
+    ++counters.remote_errors;
+    return;
+  }
+  counters.remote_bytes_in += bytes->size();
+  add_objects(*bytes, is_wanted, pack);
+  pack.is_known = is_still_wanted(is_wanted);
 }
 
 // Adds the entries that the base lacks. An entry that is not usable stays among the pack's units, because other machines
 // may use it.
-void RemoteExchange::add_packed(std::string_view bytes, const std::function<bool()>& is_wanted,
-                                Pack& pack) const {
+void PackExchange::add_objects(std::string_view bytes, const IsWanted& is_wanted,
+                               Pack& pack) const {
+  Counters& counters = exchange_.parts.counters;
   const auto objects = remote::read_pack(bytes);
   if (!objects) {
-    count(parts_.counters.remote_untrusted);
+    ++counters.remote_untrusted;
     pack.why = "the pack is damaged";
     return;
   }
   std::size_t unusable = 0;
   for (const remote::PackedObject& packed : *objects) {
-    if (!is_wanted()) break;
-    const auto added = add_packed(packed);
+    if (!is_still_wanted(is_wanted)) break;
+    const auto added = add(packed);
     if (added.outcome == remote::Adoption::kAdopted) ++pack.added;
     if (added.outcome == remote::Adoption::kPresent) ++pack.present;
     if (!added.why.empty() && ++unusable <= kMostLogged)
       spdlog::warn("an entry of a pack is not used: {}", added.why);
     pack.units.emplace_back(packed.unit);
   }
-  count(parts_.counters.remote_prefetched, pack.added);
+  counters.remote_prefetched += pack.added;
   std::ranges::sort(pack.units);
   pack.units.erase(std::unique(pack.units.begin(), pack.units.end()), pack.units.end());
   if (unusable > 0)
     pack.why = fmt::format("{} of its entries are not usable; see the log", unusable);
 }
 
-remote::AdoptionResult RemoteExchange::add_packed(const remote::PackedObject& packed) const {
+remote::AdoptionResult PackExchange::add(const remote::PackedObject& packed) const {
   const std::string unit(packed.unit);
-  if (!remote::is_exchanged(parts_.entries, unit)) {
+  if (!remote::is_exchanged(exchange_.parts.entries, unit)) {
     return {remote::Adoption::kUntrusted,
             fmt::format("'{}': no profile allows to exchange it", unit),
             {}};
   }
-  if (sys::open_beneath(parts_.store.base(), unit, O_PATH | O_NOFOLLOW))
+  if (sys::open_beneath(exchange_.parts.store.base(), unit, O_PATH | O_NOFOLLOW))
     return {remote::Adoption::kPresent, "", {}};
-  return adopt(unit, packed.object);
+  return add_object(exchange_, unit, packed.object);
 }
 
-void RemoteExchange::push_pack(const Pack& pack, std::function<bool(std::string_view path)> is_used,
-                               bool has_succeeded) {
-  if (!packs_) return;
-  PushQueue::Item item{.key = remote::pack_key(settings_, remote::pack_name(pack.uid, pack.name)),
+// ---- Sending
+
+void PackExchange::push(const Pack& pack, std::function<bool(std::string_view path)> is_used,
+                        bool has_succeeded) {
+  if (!queue_) return;
+  PushQueue::Item item{.key = key_of(pack, exchange_.settings),
                        .name = fmt::format("the pack of '{}'", pack.name),
                        .replaces = true};
-  item.make = [this, previous = pack.units, is_used = std::move(is_used), has_succeeded] {
-    auto used = find_base_units(parts_.store, parts_.entries, is_used);
-    std::erase_if(
-        used, [&](const std::string& unit) { return !remote::is_exchanged(parts_.entries, unit); });
-    const auto chosen = choose_packed(used, previous, has_succeeded);
-    if (!chosen) return UniqueFd();
-    return make_pack(maker(), *chosen, [this] { return !packs_->is_given_up(); });
+  item.make = [this, is_used = std::move(is_used), previous = pack.units, has_succeeded] {
+    return make(is_used, previous, has_succeeded);
   };
   item.on_done = [name = item.name](PushQueue::Sent sent) {
     if (sent == PushQueue::Sent::kStored) spdlog::info("{} was sent to the remote tier", name);
   };
-  (void)packs_->add(std::move(item));  // a full queue: the next job of this name sends it
+  (void)queue_->add(std::move(item));  // a full queue: the next job of this name sends it
+}
+
+// Returns a file with the next pack; an empty descriptor if the previous one is still right.
+UniqueFd PackExchange::make(const std::function<bool(std::string_view path)>& is_used,
+                            const std::vector<std::string>& previous, bool has_succeeded) const {
+  const RemoteParts& parts = exchange_.parts;
+  const IsWanted is_wanted = [this] { return !queue_->is_given_up(); };
+  auto used = find_base_units(parts.store, parts.entries, is_used, is_wanted);
+  if (!used) return {};
+  std::erase_if(
+      *used, [&](const std::string& unit) { return !remote::is_exchanged(parts.entries, unit); });
+  const auto chosen = choose_packed(*used, previous, has_succeeded);
+  return chosen ? make_pack(exchange_, *chosen, is_wanted) : UniqueFd();
 }
 
 }  // namespace cacheshim

@@ -93,7 +93,7 @@ PushQueue::Sent PushQueue::send(const Item& item, const UniqueFd& object) {
       return Sent::kFailed;
     }
     counters_.remote_errors.fetch_add(1, std::memory_order_relaxed);
-    spdlog::warn("'{}' is not sent to the remote tier: {}", item.name, error->text);
+    spdlog::warn("{} is not sent to the remote tier: {}", item.name, error->text);
     const MutexLock lock(mutex_);
     send_after_ = Clock::now() + kPause;
     return Sent::kDropped;

@@ -24,7 +24,7 @@ class PushQueue {
   enum class Sent { kStored, kPresent, kDropped, kFailed };
   struct Item {  // the functions are called on the queue's thread, with no lock held
     std::string key;
-    std::string name;       // for messages
+    std::string name;       // for messages, such as "'triton/KEY'"
     bool replaces = false;  // removes the engine's object with this key first
     std::function<UniqueFd()>
         make{};  // returns a sealed file with the object; empty: sends nothing

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "remote/engine_keys.h"
 #include "store/threads/guard.h"
 
 namespace cacheshim {
@@ -32,7 +33,6 @@ constexpr std::size_t kMostNeverBuilt = 4;
 // The objects that are being added to the base at the same time have at most this many times the size of the largest one.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
 constexpr std::size_t kMostUnsent = 4096;
-constexpr std::size_t kMostUnsentPacks = 64;
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -66,18 +66,17 @@ RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
       owner_(std::move(owner)),
       parts_(parts),
       most_object_bytes_(remote::most_object_bytes({.content_bytes = settings_.most_bytes})),
-      pushes_(make_queue(kMostUnsent)),
-      packs_(make_queue(kMostUnsentPacks)),
+      pushes_(!keys_.signing ? nullptr
+                             : std::make_unique<PushQueue>(
+                                   kMostUnsent, parts_.counters, settings_, client_,
+                                   [this](const RemoteError& error) { note_error(error); })),
+      packs_(exchange(), client_,
+             {.why_unused = [this] { return state().why; },
+              .on_failed = [this](const RemoteError& error) { note_error(error); }}),
       task_(loop, "tending the remote tier", [this](const auto&) { return tend(); }),
       client_(std::move(start),
               {.on_started = [this] { task_.wake(); },
                .on_ended = [this](const RemoteError& error) { note_unusable(error); }}) {}
-
-std::unique_ptr<PushQueue> RemoteExchange::make_queue(std::size_t most_unsent) {
-  if (!keys_.signing) return nullptr;
-  return std::make_unique<PushQueue>(most_unsent, parts_.counters, settings_, client_,
-                                     [this](const RemoteError& error) { note_error(error); });
-}
 
 RemoteExchange::~RemoteExchange() {
   finish_within(std::chrono::seconds(0));
@@ -199,7 +198,7 @@ void RemoteExchange::on_object(const std::string& unit, std::uint64_t serial,
   }
   adopters_.post([this, unit, serial, size, object = *std::move(object)] {
     (void)run_guarded("adding an entry of the remote tier", [&] {
-      if (!is_finishing_) adopt_for_search(unit, object);
+      if (!is_finishing_) adopt(unit, object);
     });
     const MutexLock lock(mutex_);
     adopting_bytes_ -= size;
@@ -262,29 +261,8 @@ void RemoteExchange::on_waited(const std::string& unit, std::uint64_t serial,
   task_.wake();
 }
 
-remote::AdoptionResult RemoteExchange::adopt(const std::string& unit,
-                                             std::string_view object) const {
-  auto adopted = remote::adopt_object(parts_.store, parts_.publisher, parts_.entries, unit, object,
-                                      keys_, settings_);
-  switch (adopted.outcome) {
-    case remote::Adoption::kAdopted:
-      parts_.on_added(adopted.paths);
-      break;
-    case remote::Adoption::kPresent:
-      break;
-    case remote::Adoption::kFailed:
-      count(parts_.counters.remote_errors);
-      break;
-    case remote::Adoption::kUntrusted:
-    case remote::Adoption::kDamaged:
-      count(parts_.counters.remote_untrusted);
-      break;
-  }
-  return adopted;
-}
-
-void RemoteExchange::adopt_for_search(const std::string& unit, std::string_view object) {
-  const auto adopted = adopt(unit, object);
+void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
+  const auto adopted = add_object(exchange(), unit, object);
   if (adopted.outcome == remote::Adoption::kAdopted) count(parts_.counters.remote_hits);
   if (!adopted.why.empty())
     spdlog::warn("an entry of the remote tier is not used: {}", adopted.why);
@@ -349,7 +327,7 @@ RemoteEntries::State RemoteExchange::state() const {
           .why = is_used ? "" : why_unused_,
           .unused_since = is_used ? 0 : unused_since_,
           .known = catalogue_.size(),
-          .unsent = pushes_ ? pushes_->unsent() + packs_->unsent() : 0};
+          .unsent = (pushes_ ? pushes_->unsent() : 0) + packs_.unsent()};
 }
 
 void RemoteExchange::note_published(const std::vector<std::string>& units) {
@@ -357,8 +335,9 @@ void RemoteExchange::note_published(const std::vector<std::string>& units) {
   const MutexLock lock(mutex_);
   for (const std::string& unit : units) {
     if (!remote::is_exchanged(parts_.entries, unit)) continue;
-    PushQueue::Item item{.key = remote::object_key(settings_, unit), .name = unit};
-    item.make = [this, unit] { return make_unit_object(maker(), unit); };
+    PushQueue::Item item{.key = remote::object_key(settings_, unit),
+                         .name = fmt::format("'{}'", unit)};
+    item.make = [this, unit] { return make_unit_object(exchange(), unit); };
     item.on_done = [this, unit](PushQueue::Sent sent) { on_pushed(unit, sent); };
     if (!pushes_->add(std::move(item))) {
       count(parts_.counters.remote_dropped);
@@ -383,15 +362,15 @@ void RemoteExchange::finish_within(std::chrono::seconds time) {
     const MutexLock lock(mutex_);
     is_finishing_ = true;
   }
-  if (!pushes_) return;
-  pushes_->finish_within(time);
-  packs_->finish_within(std::chrono::seconds(0));  // the next job of the name sends what is lost
+  const auto end = Clock::now() + time;
+  if (pushes_) pushes_->finish_within(time);
+  const auto left = std::chrono::duration_cast<std::chrono::seconds>(end - Clock::now());
+  packs_.finish_within(std::max(left, std::chrono::seconds(0)));
 }
 
 void RemoteExchange::set_usable(bool is_usable) {
-  if (!pushes_) return;
-  pushes_->set_usable(is_usable);
-  packs_->set_usable(is_usable);
+  if (pushes_) pushes_->set_usable(is_usable);
+  packs_.set_usable(is_usable);
 }
 
 // ---- Recurring work

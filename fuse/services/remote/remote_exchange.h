@@ -11,18 +11,19 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fuse/requests/remote_entries.h"
 #include "fuse/services/remote/breaker.h"
 #include "fuse/services/remote/catalogue.h"
+#include "fuse/services/remote/entry_objects.h"
 #include "fuse/services/remote/make_remote_entries.h"
+#include "fuse/services/remote/pack_exchange.h"
 #include "fuse/services/remote/push_queue.h"
-#include "fuse/services/remote/pushed_objects.h"
 #include "remote/async_client.h"
 #include "remote/entry_exchange.h"
 #include "remote/key_filter.h"
-#include "remote/object_pack.h"
 #include "remote/settings.h"
 #include "store/threads/event_loop.h"
 #include "store/threads/mutex.h"
@@ -58,9 +59,13 @@ class RemoteExchange final : public RemoteEntries {
   void await_first_answer(std::chrono::milliseconds time) override EXCLUDES(mutex_);
   void finish_within(std::chrono::seconds time) override EXCLUDES(mutex_);
   Pack fetch_pack(unsigned uid, const std::string& name,
-                  const std::function<bool()>& is_wanted) override EXCLUDES(mutex_, pack_mutex_);
+                  const std::function<bool()>& is_wanted) override EXCLUDES(mutex_) {
+    return packs_.fetch(uid, name, is_wanted);
+  }
   void push_pack(const Pack& pack, std::function<bool(std::string_view path)> is_used,
-                 bool has_succeeded) override;
+                 bool has_succeeded) override {
+    packs_.push(pack, std::move(is_used), has_succeeded);
+  }
   State state() const override EXCLUDES(mutex_);
 
  private:
@@ -107,20 +112,15 @@ class RemoteExchange final : public RemoteEntries {
   void await_builder(const std::string& unit, std::uint64_t serial) EXCLUDES(mutex_);
   void on_waited(const std::string& unit, std::uint64_t serial, const Outcome& outcome)
       EXCLUDES(mutex_);
-  remote::AdoptionResult adopt(const std::string& unit, std::string_view object) const;
-  void adopt_for_search(const std::string& unit, std::string_view object) EXCLUDES(mutex_);
-  void receive_pack(const std::function<bool()>& is_wanted, Pack& pack) REQUIRES(pack_mutex_);
-  void add_packed(std::string_view bytes, const std::function<bool()>& is_wanted, Pack& pack) const;
-  remote::AdoptionResult add_packed(const remote::PackedObject& packed) const;
+  void adopt(const std::string& unit, const std::string& object) EXCLUDES(mutex_);
   void settle(Search& search) REQUIRES(mutex_);
   void fail(const remote::RemoteError& error) REQUIRES(mutex_);
   void fail_late() REQUIRES(mutex_);
   void note_error(const remote::RemoteError& error) EXCLUDES(mutex_);  // of a request
   void note_unusable(const remote::RemoteError& error) EXCLUDES(mutex_);
 
-  std::unique_ptr<PushQueue> make_queue(std::size_t most_unsent);
   void set_usable(bool is_usable);
-  ObjectMaker maker() const { return {parts_, settings_, *keys_.signing}; }
+  Exchange exchange() const { return {parts_, settings_, keys_}; }
   void on_pushed(const std::string& unit, PushQueue::Sent sent) EXCLUDES(mutex_);
 
   Clock::time_point tend() EXCLUDES(mutex_);
@@ -139,7 +139,6 @@ class RemoteExchange final : public RemoteEntries {
   const RemoteParts parts_;
   const std::size_t most_object_bytes_;
 
-  Mutex pack_mutex_{LockRank::kPack};  // held while a pack is in memory, so that only one is
   mutable Mutex mutex_{LockRank::kRemote};
   CondVar answered_;  // has_answered_
   Breaker breaker_ GUARDED_BY(mutex_);
@@ -159,9 +158,8 @@ class RemoteExchange final : public RemoteEntries {
   Clock::time_point updated_at_ GUARDED_BY(mutex_);  // when the last page was asked for
 
   std::atomic<bool> is_finishing_{false};
-  std::unique_ptr<PushQueue> pushes_;    // null if this machine pushes nothing
-  std::unique_ptr<PushQueue> packs_;     // as pushes_, for packs: no entry waits for a pack
-  std::atomic<unsigned> prefetches_{0};  // calls of fetch_pack()
+  std::unique_ptr<PushQueue> pushes_;  // null if this machine pushes nothing
+  PackExchange packs_;
   TaskQueue adopters_{2};
   EventLoop::Task task_;
   remote::AsyncClient client_;  // keep last: its thread uses all the others

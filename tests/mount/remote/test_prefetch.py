@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import subprocess
 import time
 
 import mounts
@@ -316,6 +317,30 @@ def test_refused_entries_of_a_pack_are_still_fetched_one_by_one(prefetching, dir
     process = two.job_of(two.mount, "4711", UID)
     assert process("create_and_look_up", process.path(KEYS[2]), NAME)
     assert two.count("remote_hits") == 1
+
+
+def test_unmounting_sends_the_last_jobs_pack(prefetching, directory_url):
+    one = prefetching("one", directory_url)
+    for key in KEYS:
+        make_entry(one.store, key)
+    one.run(KEYS)
+    assert one.mount.unmount().returncode == 0
+    assert "fetched 5 entries " in prefetching("two", directory_url).start()
+
+
+def test_unmounting_does_not_wait_for_a_pack(prefetching, redis_server):
+    make_pack(prefetching, redis_server.url)
+    two = prefetching("two", redis_server.url, timeout_ms=60_000)
+    two.machine.await_use()
+    redis_server.stop()
+    command = [mounts.PROGRAM, "job", "start", "4711", "--uid", str(UID), "--prefetch", "train", "--mount",
+               two.mount.path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starting:
+        assert starting.stdout.readline() == "job 4711 started\n"
+        began = time.monotonic()
+        assert two.mount.unmount().returncode == 0
+        assert time.monotonic() - began < 20  # 1 s on an idle machine; a pack may take 60 s
+        assert starting.wait(timeout=20) == 0
 
 
 def test_a_broken_helper_harms_no_job(prefetching, program, scratch, monkeypatch):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "fuse/services/remote/pushed_objects.h"
+#include "fuse/services/remote/pack_exchange.h"
 
 namespace cacheshim {
 namespace {

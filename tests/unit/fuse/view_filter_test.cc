@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "common/direct_page.h"
-#include "common/used_names.h"
 #include "fuse/jobs/view_filter.h"
 #include "store/overlay/changes.h"
 #include "store/overlay/common_names.h"
@@ -173,67 +172,6 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   filter_.open(::geteuid(), ::getegid());
   ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), 0), 0);
   EXPECT_EQ(filter_.counts().opens, 7U);
-}
-
-// Marks names as the job's processes do.
-void mark_as_process(const std::string& counters, std::string_view path) {
-  const UniqueFd fd(::open(counters.c_str(), O_RDWR));
-  std::vector<std::uint64_t> words(kUsedWords);
-  ASSERT_EQ(::pread(fd.get(), words.data(), kUsedBytes, kCountersBytes), ssize_t{kUsedBytes});
-  mark_used(words.data(), path);
-  ASSERT_EQ(::pwrite(fd.get(), words.data(), kUsedBytes, kCountersBytes), ssize_t{kUsedBytes});
-}
-
-TEST_F(ViewFilterTest, RecordsTheNamesThatTheDaemonAndTheProcessesUse) {
-  const std::string counters = scratch_ / "counters/j";
-  EXPECT_EQ(std::filesystem::file_size(counters), kCountersBytes);
-  filter_.note_use("fam/early/x");
-  EXPECT_EQ(filter_.take_uses().size(), 0U);
-  reader_.may_be_shadowed("fam");
-  filter_.record_uses();
-  reader_.may_be_shadowed("fam");
-  EXPECT_EQ(reader_.maps(), 2);  // the processes map the counters anew, too
-  filter_.note_use("fam/K/x");
-  mark_as_process(counters, "fam/L/deep/y");
-  const auto used = filter_.take_uses();
-  ASSERT_EQ(used.size(), kUsedWords);
-  for (const char* path : {"fam/K", "fam/K/x", "fam/L", "fam/L/deep", "fam/L/deep/y"})
-    EXPECT_TRUE(is_marked_used(used.data(), path)) << path;
-  for (const char* path : {"fam", "fam/early", "fam/M", "fam/K/y", "L/deep", "deep"})
-    EXPECT_FALSE(is_marked_used(used.data(), path)) << path;
-  EXPECT_EQ(filter_.take_uses().size(), 0U);
-}
-
-TEST_F(ViewFilterTest, EachRecordingBeginsWithNoName) {
-  filter_.record_uses();
-  filter_.note_use("fam/K");
-  filter_.close();
-  filter_.open(::geteuid(), ::getegid());
-  filter_.record_uses();
-  filter_.note_use("fam/L");
-  const auto used = filter_.take_uses();
-  EXPECT_FALSE(is_marked_used(used.data(), "fam/K"));
-  EXPECT_TRUE(is_marked_used(used.data(), "fam/L"));
-}
-
-// A job's user can shorten the file.
-TEST_F(ViewFilterTest, NamesThatAreGoneAreNotUsed) {
-  filter_.record_uses();
-  filter_.note_use("fam/K");
-  ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), kCountersBytes), 0);
-  EXPECT_TRUE(is_marked_used(filter_.take_uses().data(), "fam/K"));
-}
-
-TEST_F(ViewFilterTest, FewNamesThatWereNotUsedSeemUsed) {
-  filter_.record_uses();
-  constexpr int kNames = 1000;
-  const auto name = [](int i) { return "fam/K" + std::to_string(i); };
-  for (int i = 0; i < kNames; ++i) filter_.note_use(name(i) + "/kernel.json");
-  const auto used = filter_.take_uses();
-  int falsely = 0;
-  for (int i = 0; i < 200 * kNames; ++i)
-    falsely += is_marked_used(used.data(), name(i)) && i >= kNames;
-  EXPECT_LT(falsely, 200 * kNames / 2000);
 }
 
 // The daemon marks a name as shadowed before it changes the name. So every reader that knows of the change must see the

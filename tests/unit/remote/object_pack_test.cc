@@ -68,16 +68,5 @@ TEST(ObjectPack, APackHasLimits) {
   EXPECT_FALSE(read_pack(large.bytes() + std::string(16, '\0')));
 }
 
-TEST(ObjectPack, JobsOfOtherUsersAndGenerationsHaveOtherPacks) {
-  const Settings settings;
-  Settings next;
-  next.generation = 1;
-  EXPECT_EQ(pack_key(settings, pack_name(7, "train")), "packs/0/7/train");
-  EXPECT_EQ(pack_key(next, pack_name(8, "a/b")), "packs/1/8/a/b");
-  EXPECT_EQ(pack_of_key(next, "packs/1/8/a/b"), "8/a/b");
-  for (const char* key : {"packs/0/8/a/b", "entries/1/triton/K", "packs/1", ""})
-    EXPECT_EQ(pack_of_key(next, key), std::nullopt) << key;
-}
-
 }  // namespace
 }  // namespace cacheshim::remote
