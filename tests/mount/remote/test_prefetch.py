@@ -2,6 +2,7 @@
 """`job start --prefetch NAME`: the entries that the last job of this name used come as one pack."""
 
 import json
+import os
 import pathlib
 import subprocess
 import time
@@ -62,10 +63,10 @@ class Prefetching:
         return {path.rpartition("/")[0] for path in files_of(self.store)}
 
 
-def make_entry(store, key):
-    """Adds an entry to a store. Its content depends only on its name."""
+def make_entry(store, key, content=None):
+    """Adds an entry to a store. Without `content`, its content depends only on its name."""
     (store / key).mkdir(parents=True)
-    (store / key / NAME).write_bytes(key.encode() * 1000)
+    (store / key / NAME).write_bytes(content or key.encode() * 1000)
 
 
 @pytest.fixture
@@ -322,7 +323,7 @@ def test_refused_entries_of_a_pack_are_still_fetched_one_by_one(prefetching, dir
 def test_unmounting_sends_the_last_jobs_pack(prefetching, directory_url):
     one = prefetching("one", directory_url)
     for key in KEYS:
-        make_entry(one.store, key)
+        make_entry(one.store, key, os.urandom(30 << 20))  # takes longer to pack than unmounting takes to begin
     one.run(KEYS)
     assert one.mount.unmount().returncode == 0
     assert "fetched 5 entries " in prefetching("two", directory_url).start()
