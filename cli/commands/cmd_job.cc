@@ -82,8 +82,10 @@ std::string published(const json& answer) {
   return text;
 }
 
-// Prints what became of a job's prefetching. A failure is no error: the job fetches what it needs later.
+// Fetches the entries of the last job `name`, and prints the result. A failure is no error: the job fetches what it needs
+// later.
 void prefetch(const JobArguments& arguments, const std::string& id, const std::string& name) {
+  (void)std::fflush(stdout);  // the caller sees at once that the job has started; main() reports errors
   json answer;
   try {
     answer = connect(arguments).request({{"op", "job-prefetch"}, {"job", id}, {"name", name}});
