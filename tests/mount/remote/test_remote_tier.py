@@ -104,6 +104,20 @@ def test_eight_machines_build_an_entry_once(machine, redis_url):
     assert len(digests) == 1
 
 
+def test_s3_keeps_what_is_pushed_first(machine, s3_url):
+    """S3 has no leases: two machines that miss an entry at the same time both build it."""
+    one, two = machine("one", s3_url), machine("two", s3_url)
+    assert not one.look() and not two.look()
+    one.build(content=b"first")
+    one.await_count("remote_pushed")
+    two.build(content=b"second")
+    wait_until(lambda: two.tier()["unsent"] == 0 and two.count("remote_bytes_out"), 20, "the second push")
+    assert two.job.read(f"{KEY}/{NAME}") == b"second" and two.count("remote_pushed") == 0
+    three = machine("three", s3_url)
+    assert three.look() and three.job.read(f"{KEY}/{NAME}") == b"first"
+    assert [each.count("remote_errors") for each in (one, two, three)] == [0, 0, 0]
+
+
 def test_a_machine_without_a_key_only_fetches(machine, redis_url):
     push_one(machine, redis_url)
     two = machine("two", redis_url, signing_key=None)
