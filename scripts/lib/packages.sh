@@ -26,14 +26,15 @@ test_packages=(
     zsh fish                                                       # complete the commands, as bash does
     clang                                                          # checks the lock annotations; builds the fuzzers
     redis-server                                                   # an engine of the remote tier; the names of JuiceFS
+    iproute2                                                       # networks between namespaces that stand for machines
 )
 long_test_packages=(python3-gdbm
     slurm-wlm munge                   # a SLURM cluster on this machine
     libclang-rt-dev                   # libFuzzer
     debootstrap                       # to test the library in other distributions
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
-node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux iproute2  # NFS: a server, and two kernels
-    glusterfs-server)                                                          # GlusterFS
+node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux  # NFS: a server, and two kernels
+    glusterfs-server)                                                # GlusterFS
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h

@@ -43,14 +43,16 @@ def cpu_seconds_of(name: str) -> float:
 
 
 class Machine:
-    """A mount namespace that stands for a machine: it has its own /ci-cache and /run. The processes of all machines see
-    the same disk."""
+    """A mount namespace that stands for a machine: it has its own /ci-cache and /run, and with `has_network` its own
+    network namespace. The processes of all machines see the same disk."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, has_network: bool = False) -> None:
         self.name = name
+        self._namespaces = ["--mount", *(["--net"] if has_network else [])]
         script = "mount -t tmpfs -o mode=0755 tmpfs /run && echo && exec sleep infinity"
         self._holder = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script],
+            ["setpriv", "--pdeathsig", "KILL", "--", "unshare", *self._namespaces, "--propagation", "private"]
+            + ["--", "sh", "-c", script],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )
@@ -59,7 +61,7 @@ class Machine:
 
     def enter(self) -> list[str]:
         """Returns the words before a command that runs on the machine."""
-        return ["nsenter", f"--mount={self.proc}/ns/mnt", "--wd=/", "--"]
+        return ["nsenter", f"--target={self.proc.name}", *self._namespaces, "--wd=/", "--"]
 
     def has(self, pid: int) -> bool:
         try:

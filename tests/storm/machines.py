@@ -23,38 +23,76 @@ SLOW_MS = 5000  # for engines that are to answer: the machine is busy with the j
 
 
 class Redis:
-    """A Redis server on a Unix socket."""
+    """A Redis server on a machine that only `connect`ed machines reach, over TCP."""
+
+    ADDRESS = "10.99.0.1"
 
     def __init__(self, lab: Lab) -> None:
         directory = lab.fresh("redis")
-        self.socket = directory / "socket"
+        self._socket = directory / "socket"  # for this class
         program = shutil.which("redis-server", path="/usr/bin:/usr/sbin")
         if program is None:
             raise OSError("needs redis-server (Debian package redis-server)")
+        self.machine = Machine("redis", has_network=True)
+        self._connected: list[str] = []
+        self._ip("link", "add", "bridge", "type", "bridge")
+        self._ip("address", "add", f"{self.ADDRESS}/24", "dev", "bridge")
+        self._ip("link", "set", "bridge", "up")
         self._process = subprocess.Popen(
-            [program, "--port", "0", "--unixsocket", self.socket, "--unixsocketperm", "777", "--save", "", "--dir", directory],
+            [*self.machine.enter(), program, "--bind", self.ADDRESS, "--protected-mode", "no", "--unixsocket", self._socket]
+            + ["--save", "", "--dir", directory],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 20
-        while not self.socket.exists():
+        while not self._socket.exists():
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise OSError("redis-server does not start")
             time.sleep(0.01)
 
+    @property
+    def url(self) -> str:
+        return f"redis://{self.ADDRESS}:6379"
+
+    def connect(self, machine: Machine) -> None:
+        """Connects the machine, which must have its own network namespace, with this one."""
+        port = f"port{len(self._connected)}"
+        self._connected.append(port)
+        self._ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", machine.proc.name)
+        self._ip("link", "set", port, "master", "bridge", "up")
+        address = f"10.99.0.{1 + len(self._connected)}/24"
+        _ip(machine, "address", "add", address, "dev", "eth0")
+        _ip(machine, "link", "set", "eth0", "up")
+
+    def disconnect(self) -> None:
+        """Makes the network drop all packets without a reply. The machines' own links stay up."""
+        for port in self._connected:
+            self._ip("link", "set", port, "nomaster")
+
     def stop(self) -> None:
-        """As a machine that no longer answers."""
+        """Stops the server. The kernel of its machine still accepts data for it."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def end(self) -> None:
+    def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def end(self) -> None:
+        self.kill()
+        self.machine.end()
 
     def fill(self) -> None:
         self._command("CONFIG", "SET", "maxmemory", "1")
 
     def _command(self, *words: str) -> None:
-        subprocess.run(["redis-cli", "-s", self.socket, *words], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["redis-cli", "-s", self._socket, *words], check=True, stdout=subprocess.DEVNULL)
+
+    def _ip(self, *words: str) -> None:
+        _ip(self.machine, *words)
+
+
+def _ip(machine: Machine, *words: str) -> None:
+    subprocess.run([*machine.enter(), "ip", *words], check=True)
 
 
 class Site:
@@ -67,13 +105,14 @@ class Site:
         directory = lab.fresh("site")
         key, self._config = directory / "key", directory / "cacheshim.toml"
         subprocess.run([lab.cacheshim, "remote", "keygen", key], check=True, stdout=subprocess.DEVNULL)
-        values = {"url": f"redis+unix://{self.redis.socket}", "sign_with": str(key), "wait_ms": wait_ms}
+        values = {"url": self.redis.url, "sign_with": str(key), "wait_ms": wait_ms}
         self._config.write_text("[remote]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
 
     def mount(self, name: str, with_tier: bool = True) -> CacheMount:
         """Mounts a new store on a new machine."""
-        machine = Machine(name)
+        machine = Machine(name, has_network=True)
         self._stack.callback(machine.end)
+        self.redis.connect(machine)
         options = ("--config", self._config) if with_tier else ()
         return self._stack.enter_context(
             CacheMount(self.lab, self.lab.fresh(f"store-{name}"), machine=machine, options=options)
@@ -132,7 +171,7 @@ def _break_after(redis: Redis, trouble: str, logs: list[PtxasLog], kernels: int)
     TROUBLES[trouble](redis)
 
 
-TROUBLES = {"killed": Redis.end, "stopped": Redis.stop, "full": Redis.fill}
+TROUBLES = {"killed": Redis.kill, "stopped": Redis.stop, "full": Redis.fill, "blackholed": Redis.disconnect}
 
 
 def engine_fails(lab: Lab, verdict: Verdict, *, trouble: str, jobs: int, kernels: int) -> None:
