@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what `job start --prefetch` saves: how long a job takes to find its entries on a machine whose store is
-empty, if it fetches each one when it needs it, and if they come as one pack before. The remote tier is a directory on
-this machine, so a fetch takes the shortest time possible; with a distant engine, it takes a round trip longer. Needs
-root, and creates its own mounts.
+"""Measures how much time `job start --prefetch` saves. Times how long a job on a machine with an empty store takes to
+open its entries: if the daemon fetches each entry on demand, and if `job start` has fetched all of them as one pack.
+The remote tier is a directory on this machine; with a distant engine, each fetch takes a round trip longer. Needs root,
+and creates its own mounts.
 
 bench/prefetch.py --area DIRECTORY [--entries N] [--bytes N] [--rounds N]; uses build/dist.
 """
@@ -25,7 +25,7 @@ import mounts  # noqa: E402
 UID = 25001
 NAME = "stub.so"  # of class flight in the profile triton
 DEADLINE_S = 120
-# Reads each entry as Triton does, and prints how long that took.
+# Creates each entry's directory and opens its file, as Triton does. Prints the seconds that this took.
 VISIT = f"""
 import os, sys, time
 began = time.monotonic()
@@ -53,7 +53,7 @@ class Machine:
         jobs.wait_until(lambda: self.mount.status()["remote"]["used"], DEADLINE_S, "the use of the tier")
 
     def start(self, job, *words):
-        """Starts a job; returns how long that took."""
+        """Starts a job. Returns how many seconds that took."""
         began = time.monotonic()
         self.mount.cli("job", "start", job, "--uid", UID, *words)
         return time.monotonic() - began
@@ -82,7 +82,7 @@ def make_pack(scratch, entries, size):
 
 
 def measure(scratch, name, entries, *words):
-    """Returns the seconds that the start of a job with these options takes on a new machine, and the visit after it."""
+    """Returns the seconds that `job start` with these options takes on a new machine, and those of the next visit."""
     machine = Machine(scratch, name)
     try:
         start = machine.start("2", *words)

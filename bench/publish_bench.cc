@@ -47,7 +47,7 @@ class Hooks final : public PublishHooks {
   bool is_being_written(dev_t, ino_t) override { return false; }
   bool wait_until_closed(dev_t, ino_t) override { return true; }
   bool note_conflict(const std::string&) override { return true; }
-  bool note_kept(const std::string&, const std::string&) override { return true; }
+  bool note_why_unpublished(const std::string&, const std::string&) override { return true; }
   std::string why_refused() const override { return ""; }
   PublishingJob identity() const override { return {"bench", "0", std::nullopt}; }
   void published(const std::string&, const struct stat&) override {}

@@ -14,9 +14,9 @@
 
 #include "remote/engines/redis_tier.h"
 
-// Measures how long a Redis server takes to answer many daemons. Each daemon is a thread with its own connection. At each
-// interval, it asks for the new keys of the catalogue, and takes and releases the lease of a key of its own. Then all daemons claim the same keys at the same moment; exactly one of them must get
-// each lease.
+// Measures how long a Redis server takes to answer many daemons. Each daemon is a thread with its own connection. At
+// each interval, it asks for the new keys of the catalogue, and acquires and releases the lease of a key that no other
+// daemon uses. At the end, all daemons claim the same keys simultaneously, and exactly one of them must get each lease.
 namespace cacheshim::remote {
 namespace {
 

@@ -78,7 +78,7 @@ int run_child(const std::function<int()>& body, int death_signal, OrphanPolicy o
   while (!has_ended(child, status)) {
     const siginfo_t info = signals.wait();
     if (info.si_signo == SIGCHLD) continue;
-    // The kernel sends a terminal's signals to the whole foreground process group, including the child.
+    // The kernel has sent this signal of the terminal to the whole foreground process group, including the child.
     if (info.si_code == SI_KERNEL) continue;
     const bool orphaned = orphan == OrphanPolicy::kKillChild && ::getppid() != parent;
     (void)::kill(child, orphaned ? SIGKILL : info.si_signo);

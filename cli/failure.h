@@ -17,8 +17,8 @@ class Failure : public std::runtime_error {
   int exit_code_;
 };
 
-// Prints "cacheshim: MESSAGE" to stderr, made printable (common/printable.h): messages name files and
-// may come from daemons.
+// Prints "cacheshim: MESSAGE" to stderr. Makes the message printable (common/printable.h), because it may contain names
+// of files and text from a daemon.
 void print_line(const std::string& message);
 
 }  // namespace cacheshim::cli

@@ -40,8 +40,8 @@ UserNamespace own_namespace() {
   return parse_uid_map(text.str());
 }
 
-// Returns the resolved path of a mount that root may use. Another user could replace a symlink in
-// the given path after the check.
+// Checks that root may use the mount, and returns its resolved path: another user could replace a symlink in the given
+// path after the check. Throws Failure (unavailable).
 std::string find_mount_for_root(const std::string& given) {
   const std::string path = resolve_path(given);
   const auto mount = find_mount(read_mounts(), path);

@@ -33,7 +33,9 @@ bool parse_cuda_policy(std::string_view name, CudaPolicy& out);
 
 struct CudaDefault {
   CudaPolicy policy = CudaPolicy::kAuto;
-  std::string_view match;  // a POSIX extended regular expression; points into the text
+  // Only for kSelect: a POSIX extended regular expression for the names of kernels. Points into the text that
+  // find_cuda_default() was called with.
+  std::string_view match;
 };
 
 // Returns the setting that `text` has for `program`, or the default if no line matches. Skips

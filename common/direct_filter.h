@@ -23,20 +23,22 @@
 // daemon writes a new file and retires the old filter when the filter becomes too small, when the
 // view's owner changes, and when the layer is emptied.
 //
-// To check a listing, a process needs only the directory's own key. If the filter lacks this key, the view shows the
-// base's names in the directory, except for names that no view shows. This holds because the daemon adds a directory's
-// key in two cases: (1) before it creates the directory in the layer, in order to put a name, a whiteout or an opaque
-// marker into it, and (2) if the view hides a lock file that the base has in the directory, for which the layer has no
-// whiteout.
+// To check a listing, a process checks only the keys of the directory's path, not the keys of the names in it. If the
+// filter lacks the keys of the path, the view shows the base's names in the directory, except for names that no view
+// shows. This holds because the daemon adds a directory's own key in two cases: (1) before it creates the directory in
+// the layer, in order to put a name, a whiteout or an opaque marker into it, and (2) if the view hides a lock file that
+// the base has in the directory, for which the layer has no whiteout.
 //
-// Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key before it begins the
-// change that the key describes, and does not wait in between. It retires a filter before it sets a bit that only a
-// newer filter gets. A reader uses the base's answer only if it (1) has made its call on the base and (2) has then
-// found that the filter is not retired and lacks the keys of its path. If a change that shadows the path had begun
-// before (1), its bits would have been set before (1) and would still be set at (2). So at (1) no such change had
-// begun, and the base's answer was also the view's answer. (The reader also checks the filter before (1), but only to
-// avoid the call.) A change that has returned has set its bits, whichever process made it, so a reader that begins
-// later uses the mount. Bits that are set by a collision also lead to the mount, whose answer is always correct.
+// A reader never uses a wrong answer from the base:
+// 1. The daemon sets the bits of a key before it begins the change that the key describes, and does not wait in
+//    between. It retires a filter before it sets a bit that only a newer filter gets.
+// 2. A reader makes its call on the base. (It also checks the filter before this step, but only to avoid the call.)
+// 3. The reader then checks the filter. It uses the base's answer only if the filter is not retired and lacks the keys
+//    of the path.
+// If a change that shadows the path had begun before step 2, its bits would have been set before step 2 and would still
+// be set in step 3. So in step 2 no such change had begun, and the base's answer was also the view's answer. A change
+// that has returned has set its bits, whichever process made it, so a reader that begins later uses the mount. Bits
+// that are set by a collision also lead to the mount, whose answer is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has up to
 // kBitsPerKey bits, all in one word, so that one access sets or reads them.
@@ -155,7 +157,7 @@ class ShadowProbes {
   // Returns the key of the path's first two components: a cache's directory, and a directory or
   // file in it; kRootKey for a path with fewer components.
   FilterKey entry() const { return entry_; }
-  // Returns true if the caller must not read the base, or must discard its answer.
+  // Returns true if the caller must not read the base, or must discard the answer that it got from the base.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;
     for (std::size_t i = 0; i < count_; ++i) {

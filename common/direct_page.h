@@ -47,8 +47,8 @@ struct MountPage {
   // Not 0 if no other machine can change the base. Otherwise, only the daemon may list directories, and only the daemon
   // may report that a name is absent, because another machine may have created the name on the server.
   std::uint64_t is_base_local;
-  // Incremented after each change to a name in the base. While the value is unchanged, a process
-  // need not check a name again. 0 if the daemon is not notified of all changes.
+  // Incremented after each change to a name in the base. While the value is unchanged, a process that opens a name
+  // again need not check the opened file again. 0 if the daemon is not notified of all changes.
   std::uint64_t base_changes;
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK

@@ -27,7 +27,8 @@ class JobId {
 
   bool empty() const { return length_ == 0; }
   std::string_view view() const { return {text_.data(), length_}; }
-  void append(std::string_view text);  // the text is converted as above, and truncated at kMaxJobId
+  // Converts the text as above; truncates the id to kMaxJobId bytes.
+  void append(std::string_view text);
 
  private:
   std::array<char, kMaxJobId> text_{};
@@ -68,18 +69,17 @@ class EnvironmentBlock final : public Environment {
   std::string_view block_;
 };
 
-// Returns the job that the environment names, or an empty id. Uses the first of these variables that is set:
-// CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. If the id is from
-// GITHUB_RUN_ID, appends the values of GITHUB_JOB and RUNNER_NAME, if set, each after a '-'.
+// Returns the job that the environment names, or an empty id. Uses the first of these variables that is set and not
+// empty: CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID. If the id is from
+// GITHUB_RUN_ID, appends the values of GITHUB_JOB and RUNNER_NAME that are set and not empty, each after a '-'.
 JobId job_from_environment(const Environment& environment);
 
 // Returns the SLURM job that the text of /proc/PID/cgroup names by a path component job_<digits>,
 // or an empty id.
 JobId slurm_job_from_cgroup(std::string_view cgroup_text);
 
-// Returns the attempt: the value of the first of CACHESHIM_CYCLE, SLURM_RESTART_COUNT,
-// GITHUB_RUN_ATTEMPT and TORCHELASTIC_RESTART_COUNT that is set, converted to a valid id; "0" if
-// none is set.
+// Returns the job's cycle (attempt): the value of the first of CACHESHIM_CYCLE, SLURM_RESTART_COUNT, GITHUB_RUN_ATTEMPT
+// and TORCHELASTIC_RESTART_COUNT that is set and not empty, converted to a valid id; "0" if there is none.
 JobId cycle_from_environment(const Environment& environment);
 
 }  // namespace cacheshim

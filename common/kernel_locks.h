@@ -16,8 +16,8 @@ struct KernelLock {
   pid_t process = 0;
 };
 
-// Returns the locks on a file, and the requests that wait for a lock on it. `table` is the text of
-// /proc/locks, which shows only locks of this machine and of visible PID namespaces.
+// Returns the locks on a file, and the requests that wait for a lock on it. `table` is the text of /proc/locks, which
+// shows only this machine's locks whose owners are visible in the PID namespace of the /proc mount.
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim

@@ -31,7 +31,7 @@ bool same(const char* a, const char* b) {
 }
 
 // Before glibc 2.34, the functions of LibcLoader were in libdl.so.2. musl's libc has one of several
-// sonames, or none.
+// sonames, or none, so this function recognizes it by __libc_start_main.
 bool is_libc(const LoadedObject& object) {
   constexpr SymbolName kStart("__libc_start_main");
   return object.is_called(kLibcName) || object.is_called("libdl.so.2") ||
@@ -86,9 +86,9 @@ bool is_vdso(const dl_phdr_info& listed) {
          listed.dlpi_phdr;
 }
 
-// Returns 1 for an object without the hash table that this file reads, because such an object may
-// define any name. The vDSO, which lacks the table on some machines, does not count: dlsym does not
-// search it.
+// Returns 1 also for an object without the hash table that this file reads, because the object may
+// define any name. Returns 0 for the vDSO, which lacks the table on some machines: dlsym does not
+// search the vDSO.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
   if (object.l_ld == own_dynamic || object.l_ld == nullptr || is_vdso(*listed)) return 0;

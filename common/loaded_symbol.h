@@ -10,17 +10,17 @@
 // dlsym and dlvsym has no other way to find libc's functions of these names: a search by name would find the library's
 // own functions.
 //
-// When a sanitizer starts, it calls dlsym to find the functions that it interposes. Its interceptors do not work yet,
-// so code that runs in this dlsym call must not call an interposed function. If the loader's list exists, only
-// may_be_defined() calls one (dl_iterate_phdr).
+// When a sanitizer starts, it calls dlsym to find the functions that it interposes. The sanitizer's interceptors do not
+// work yet, so code that runs in this dlsym call must not call an interposed function. If the loader's list exists,
+// may_be_defined() is the only function here that calls an interposed function (dl_iterate_phdr).
 namespace cacheshim {
 
 // Returns the first object of the loader's list; l_next leads to the others. Returns null if the program does not
 // expose the list, because it is static or was linked with -z rodynamic.
 const link_map* first_loaded();
 
-// Returns the object that contains this code; null if the list is missing, or if the object is in
-// another namespace (dlmopen).
+// Returns the object that contains this code; null if the program does not expose the loader's list, or
+// if the object is in another link-map namespace (dlmopen).
 const link_map* own_object();
 
 // A name and its hash, computed at compile time.
@@ -79,9 +79,9 @@ bool is_glibc_loaded();
 // fails overwrites an error that the application has not yet fetched by dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
-// libc's own functions for dynamic loading, never those of an interposer. All members are null if libc has no dlsym;
-// this is so with a glibc before 2.34, until an object loads libdl.so.2. A single member is null if libc lacks that
-// function. Thread-safe; may be called before any constructor.
+// libc's own functions for dynamic loading, never those of an interposer. All members are null if libc has no dlsym: a
+// glibc before 2.34 has none until libdl.so.2 is loaded. A single member is null if libc lacks that function.
+// libc_loader() is thread-safe, and may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);     // dlsym
   void* (*open)(const char* path, int flags);        // dlopen

@@ -93,7 +93,7 @@ std::vector<MountEntry> read_mounts() {
 
 bool is_dead_mount(const std::string& path) {
   // Does not call stat(2), which the kernel may answer from its cache. statfs(2) fails with
-  // ECONNABORTED while the kernel is aborting the daemon's requests.
+  // ECONNABORTED while the kernel is aborting the requests to the daemon.
   struct statfs status {};
   return ::statfs(path.c_str(), &status) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }

@@ -48,13 +48,13 @@ const char* skip_to(const char* at, const char* end, const char* text, const cha
 
 }  // namespace
 
-// Uses no recursion: of several stars, only the last one needs backtracking.
+// Uses no recursion: only the last star that has been reached needs backtracking.
 bool may_match_pattern(std::string_view pattern, std::string_view name) {
   const char* at = pattern.data();
   const char* const end = at + pattern.size();
   const char* text = name.data();
   const char* const text_end = text + name.size();
-  const char* star = nullptr;  // the part of the pattern after the last star
+  const char* star = nullptr;  // the part of the pattern after the last star that has been reached
   const char* tried = nullptr;
   for (;;) {
     if (at == end && text == text_end) return true;

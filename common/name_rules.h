@@ -19,34 +19,34 @@ enum class NameRule : std::uint32_t {
   kAwaited = 2,
 };
 
-// Layout: `count` FamilyRecords, then the rules, then the strings, which end with a NUL. Offsets
-// are relative to the table's start.
+// Layout: `family_count` FamilyRecords, then the NameRuleRecords, then the strings, each ended by a
+// NUL. Offsets are relative to the table's start.
 struct FamilyRecord {
   std::uint32_t name;  // the family's directory
   std::uint32_t name_length;
-  std::uint32_t rules;  // the offset of the first of its NameRuleRecords
+  std::uint32_t rules;  // the offset of the family's first NameRuleRecord
   std::uint32_t rule_count;
-  // Not 0: the family's entries are directories, so recording the use of one file of an entry is
-  // enough.
+  // Not 0: the entries are the directories directly in the family's directory, so recording the use of
+  // one file of an entry is enough.
   std::uint32_t entries_are_directories;
 };
 struct NameRuleRecord {
   std::uint32_t pattern;  // a pattern of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // The first and the last character that all matching names share; NUL if there is none. Comparing them first avoids
-  // fnmatch(3) for most names that do not match.
+  // The character with which every matching name begins, and the one with which every matching name ends; NUL if there
+  // is none. Comparing these first avoids may_match_pattern() for most names that do not match.
   char first;
   char last;
 };
 
-// A view of a table in memory, which over() has checked. Does not own the table's bytes, which must outlive it. If they
-// change later, the answers are arbitrary, but no function reads outside of the table.
+// Reads a table in memory that over() has checked. Does not own the table's bytes, which must outlive this object. If
+// the bytes change later, the answers are arbitrary, but no function reads outside of the table.
 class NameRules {
  public:
   NameRules() = default;
-  // Returns an empty table if the given one is invalid: a record or a string is not completely inside the table, a
-  // record is misaligned, or records or strings overlap so much that a search would be slow.
+  // Returns an empty table if the table in `bytes` is invalid: a record or a string is not completely inside the table,
+  // a record is misaligned, or records or strings overlap so much that a search would be slow.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
   // Returns the record of one family; nothing if the table does not have the family.
@@ -74,7 +74,7 @@ class NameRules {
 // any byte. If the expression contains another '[' or '\', or has no end, it and the rest of the pattern match any
 // text. Does not allocate memory and does not depend on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
-// Return the first or the last character that all matching names share; NUL if there is none.
+// Return the character with which all matching names begin or end; NUL if there is none.
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);
 

@@ -18,7 +18,7 @@ inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 inline constexpr std::string_view kRunBase = "/run";
 inline constexpr std::string_view kRunDirName = "cacheshim";
 inline constexpr std::string_view kRoutesFile = "routes";
-// A running daemon holds an flock(2) on this file.
+// A running daemon holds an flock(2) lock on this file.
 inline constexpr std::string_view kRunLockFile = "lock";
 
 inline constexpr std::string_view kMountVariable = "CACHESHIM_MOUNT";
@@ -28,8 +28,8 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// Programs without HOME use the value of this variable instead of HOME in default paths. When the library restores
-// LD_PRELOAD in a child's environment, it also adds this variable, with the value of HOME.
+// If HOME is unset or empty, the library uses the value of this variable for the ~ in default paths. When the library
+// restores LD_PRELOAD in a child's environment, it also adds this variable, with the value of HOME.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 

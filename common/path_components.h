@@ -6,7 +6,7 @@
 
 namespace cacheshim {
 
-// Removes the first component of a relative path, and the '/' behind it, and returns the component. Unlike substr(),
+// Removes the first component of a relative path, and the '/' after it, and returns the component. Unlike substr(),
 // cannot throw: the preloaded library has no exceptions.
 inline std::string_view take_component(std::string_view& path) {
   const std::size_t slash = path.find('/');

@@ -27,7 +27,7 @@ bool is_printable(char32_t code) {
 struct Lead {
   std::size_t bytes;
   char32_t bits;
-  char32_t smallest;  // a smaller code in this form is overlong
+  char32_t smallest;  // with this number of bytes, a smaller code is an overlong encoding
 };
 
 Lead lead_of(unsigned char byte) {

@@ -4,9 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
-// Makes text printable: names of files and jobs, and replies of daemons, may come from other users. A
-// printable text cannot control a terminal, cannot end a line, and cannot change the order in which the characters of a
-// line are shown.
+// Makes text printable: names of files and jobs, and replies of daemons, may come from other users. A printable text
+// cannot control a terminal, cannot end a line, and cannot change the order in which a line's characters are shown.
 namespace cacheshim {
 
 struct Character {

@@ -36,7 +36,7 @@ struct RouteRecord {
   std::uint32_t default_path;  // such as "~/.triton/cache"; ~ stands for HOME
 };
 
-// Reads a table that it has checked. Owns nothing; the bytes must outlive it.
+// Reads a table that parse() has checked. Owns nothing; the bytes must outlive the object.
 class RouteTable {
  public:
   // Errors: EINVAL for anything except a complete table of a known version that is aligned for

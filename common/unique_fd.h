@@ -24,7 +24,8 @@ class [[nodiscard]] UniqueFd {
   // Passes the descriptor to the caller, who must close it.
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0) (void)::close(fd_);  // ignores errors: a descriptor buffers no unwritten data
+    // Ignores errors: code that needs its data on disk calls fsync(2) first.
+    if (fd_ >= 0) (void)::close(fd_);
     fd_ = fd;
   }
 

@@ -8,9 +8,10 @@
 #include "common/direct_filter.h"
 #include "common/path_components.h"
 
-// The names of the base that a job has used: a Bloom filter of kUsedWords words, which only the job's prefetching needs
+// The names of the base that a job has used: a Bloom filter of kUsedWords words. Only prefetching needs it
 // (docs/remote.md). Each path that is read adds its own key and the keys of the directories above it, except for the
-// cache's directory at the top. So the filter has the key of every used entry, be it a file or a directory.
+// cache's directory at the top. So the filter has the key of every used entry, whether the entry is a file or a
+// directory.
 //
 // The job's processes write to the filter, and may write anything. With 1,000 used entries, about 1 of 20,000 other
 // names is a false positive.

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym and dlvsym as the program sees them.
+ * The entry points of dlsym and dlvsym.
  *
  * For RTLD_DEFAULT and RTLD_NEXT the result depends on the caller, which libc identifies by the
  * return address. If a C wrapper called libc, libc would use the wrapper's address: dlsym(RTLD_NEXT, "malloc")
  * in a library that wraps malloc would find that library's own function again, and RTLD_DEFAULT would
- * not find what a library opened with RTLD_LOCAL can see. So for these two handles the code jumps
- * to libc, with the stack and the argument registers as the caller left them. For all other handles
- * the caller does not matter: a C function handles them.
+ * not find the symbols that only a caller opened with RTLD_LOCAL can see. So for these two handles the
+ * code jumps to libc, with the stack and the argument registers as the caller left them. For all other
+ * handles the result does not depend on the caller, so a C function handles them.
  *
  * cacheshim_next_dlsym and cacheshim_next_dlvsym hold the next functions of these names in the search order. Each is
  * null until the first call that needs it.

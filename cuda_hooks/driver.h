@@ -53,7 +53,8 @@ class Driver {
   friend int find_slot(void* function, void* handle);
   void* find_call(Call call);
   void* base();
-  // Assigns a free slot to the image at `base`. Returns false if another thread has taken the slot.
+  // Assigns this slot to the image at `base`. Returns false if the slot is not free, because another thread has taken
+  // it.
   bool take(void* base, void* handle);
 
   std::atomic<void*> base_{nullptr};  // the image's address; null for slot 0, and if the slot is free

@@ -54,7 +54,8 @@ void say_what_is_set() {
   }
 }
 
-// Records the driver's loading mode. Drivers before CUDA 11.7 lack the query, and never load lazily.
+// Records the driver's loading mode, and reports a driver that is lazy although the plan is EAGER. Drivers before CUDA
+// 11.7 lack the query, and never load lazily.
 void check_driver(Driver& driver) {
   CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
   const auto get_mode = driver.cuModuleGetLoadingMode();
@@ -108,9 +109,9 @@ CUresult hook_Library(Target<Function> target, CUlibrary* library, Rest... rest)
   return result;
 }
 
-// The CUDA runtime registers all kernels early if the loading mode is EAGER; otherwise it registers
-// each kernel at its first launch. `select` needs the kernels early, so this hook returns EAGER to
-// the runtime although the driver is lazy.
+// The CUDA runtime registers all kernels early if the loading mode is EAGER; otherwise it registers each kernel at its
+// first launch. The policy `select` needs the kernels early, so this hook returns EAGER to the runtime although the
+// driver is lazy.
 template <class Function>
 CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   const Function real = target.find();

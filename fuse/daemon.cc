@@ -58,7 +58,8 @@ unsigned worker_count(unsigned wanted) {
 constexpr rlim_t kFewFiles = 4096;
 
 // Each file that a process opens on the mount takes a descriptor of the daemon, so the daemon raises its limit to the
-// maximum. Once the daemon reaches the limit, the opens of all processes fail; hence the warning if the maximum is low.
+// maximum. Once the daemon reaches the limit, the opens of all processes fail, so this function warns if the maximum is
+// low.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
@@ -118,8 +119,7 @@ void record_mount_path(Store& store, const std::string& shown) {
                  shown);
   } else if (!before.empty()) {
     spdlog::warn(
-        "this store was mounted at '{}' before: entries that hold paths below it are built "
-        "anew",
+        "this store was mounted at '{}' before: entries that hold paths below it are rebuilt",
         before);
   }
 }

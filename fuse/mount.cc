@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kFirstSearchInterval{100};
 constexpr std::chrono::seconds kAnswerDeadline{1};
 constexpr std::chrono::seconds kFinishDeadline{10};
 
-// Descriptors that the daemon needs for itself, and for files for which no user is charged: the lock files of the base
-// (HeldObjects), watches, the store's directories.
+// Returns how many of `all` descriptors the daemon reserves for itself, and for files for which no user is charged: the
+// lock files of the base (HeldObjects), watches, the store's directories.
 std::uint64_t own_descriptors(std::uint64_t all) {
   constexpr std::uint64_t kMostOwn = 2048;
   return std::min(kMostOwn, all / 8);
@@ -159,7 +159,7 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   batons.start(loop, std::move(reap));
   prompt_loop.start();
   loop.start();
-  // The first jobs find the entries of other machines.
+  // Waits, so that the first jobs already find the entries of other machines.
   if (remote) remote->await_first_answer(options.remote.wait);
 }
 
@@ -190,7 +190,7 @@ void Mount::connected(const Protocol& agreed) {
   uses_io_uring_ = agreed.uses_io_uring;
 }
 
-PendingReplies Mount::refuse_waits() {
+PendingReplies Mount::end_waits() {
   const Status recorded =
       options.cycle.empty() ? Status() : record_closing(options.run_dir, options.cycle);
   if (!recorded) {
@@ -201,7 +201,7 @@ PendingReplies Mount::refuse_waits() {
   is_closing_ = true;
   PendingReplies replies = locks.close();
   replies += single_flight.close();
-  for (const auto& job : jobs.all()) replies += job->life.refuse_waits();
+  for (const auto& job : jobs.all()) replies += job->life.end_waits();
   return replies;
 }
 
@@ -210,7 +210,7 @@ void Mount::fail_waits() {
   {
     const MutexLock lock(closing_mutex_);
     is_closed_for_good_ = true;
-    replies += refuse_waits();
+    replies += end_waits();
   }
   replies.give();
   ticker.wait_until_answered(kAnswerDeadline);
@@ -220,7 +220,7 @@ void Mount::close_waits_for(std::chrono::seconds time) {
   PendingReplies replies;
   {
     const MutexLock lock(closing_mutex_);
-    replies += refuse_waits();
+    replies += end_waits();
     reopen_at_ = EventLoop::Clock::now() + time;
   }
   reopening_.wake();
@@ -302,7 +302,7 @@ LockSystem Mount::lock_system() {
 }
 
 PendingUnlinks::Invalidate Mount::name_invalidation() {
-  return [this](Notice name, std::function<void(bool)> done) {
+  return [this](Notification name, std::function<void(bool)> done) {
     invalidation.notifier().invalidate_name(std::move(name), std::move(done));
   };
 }

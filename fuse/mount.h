@@ -77,9 +77,9 @@ class Mount {
   // Call if the mount stays after all: allows waits again. Does nothing after fail_waits().
   void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
-  // Finishes queued tasks and their invalidations, except publishing that would take more than 10 s. Call while
-  // requests are still served: a request may wait for a task, and an invalidation for the reply to a request. Later
-  // tasks are dropped.
+  // Finishes queued tasks and their invalidations, except publishing that would take more than 10 s, and then sends
+  // entries to the remote tier for at most another 10 s. Call while requests are still served: a request may wait for a
+  // task, and an invalidation for the reply to a request. Later tasks are dropped.
   void finish_tasks();
   // Call after the last request. The records of active jobs stay for the next daemon.
   void stop();
@@ -112,9 +112,9 @@ class Mount {
   OpenFiles open_files;
   IoModes io_modes;
   std::atomic<int> releases{0};  // RELEASE requests in progress whose locks are not released yet
-  // Runs the tasks that must not be delayed: those for lock requests and control files, for which clients wait, for
-  // invalidation, and for the watch of the base. `loop` is separate, because its tasks may wait for a job's lock or for
-  // a disk.
+  // Runs the tasks that must not be delayed: the tasks for lock requests and control files, because clients wait for
+  // them, and the tasks for invalidation and for the watch of the base. `loop` is separate, because its tasks may wait
+  // for a job's lock or for a disk.
   EventLoop prompt_loop;
   EventLoop loop;  // runs the tasks of all other services
   LockTable locks{counters, prompt_loop, lock_system()};
@@ -153,7 +153,7 @@ class Mount {
   void note_published(Job& job, const PublishReport& report) const;
   void note_ending(Job& job, Outcome outcome) const;
   PendingUnlinks::Invalidate name_invalidation();
-  PendingReplies refuse_waits() REQUIRES(closing_mutex_);
+  PendingReplies end_waits() REQUIRES(closing_mutex_);
   void allow_waits() REQUIRES(closing_mutex_);
   EventLoop::Clock::time_point reopen_if_due() EXCLUDES(closing_mutex_);
   std::chrono::milliseconds idle_interval() const;

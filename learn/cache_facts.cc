@@ -106,8 +106,8 @@ class Finder {
     }
   }
 
-  // Requires that the name contain "lock". A failed open with O_EXCL would be better evidence, but the daemon gets no
-  // request for it, because the kernel itself answers such an open.
+  // Requires that the name contain "lock". A failed open with O_EXCL would be better evidence, but the kernel itself
+  // answers it, without a request to the daemon.
   bool is_baton(const History::Gone& gone) const {
     const std::string name = name_of(gone.path);
     return gone.is_exclusive && gone.to.empty() && !first_.locked.contains(gone.path) &&

@@ -46,7 +46,8 @@ struct Evidence {
   std::vector<FileEvent> first;
   // The events of a second run of the command, which began with the files that the first run had left.
   std::optional<std::vector<FileEvent>> second;
-  // The mode and text of a file that exists at the end. The text of a large file is left empty.
+  // The mode and text of a file that exists at the end. Only the text of a .json file is used, so the text of any other
+  // file, and of a large file, may be left empty.
   struct Content {
     unsigned mode = 0;
     std::string text;

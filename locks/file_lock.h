@@ -172,7 +172,8 @@ class FileLock {
   void close() noexcept {
     locked_ = false;
     if (fd_ == -1) return;
-    (void)::close(std::exchange(fd_, -1));  // releases the lock even if it reports an error
+    // close(2) releases the lock even if it reports an error.
+    (void)::close(std::exchange(fd_, -1));
   }
 
   std::string path_;

@@ -15,7 +15,7 @@
 namespace cacheshim::remote {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{100};  // whether to go on waiting for a reply
+constexpr std::chrono::milliseconds kPoll{100};  // how often call() checks whether to stop waiting
 
 RemoteError helper_has_ended() {
   return {RemoteError::Kind::kUnavailable, "cacheshim-remote has ended"};
@@ -59,7 +59,7 @@ bool AsyncClient::send(nlohmann::json request, OnReply on_reply, int file) {
   if (!helper_ || stopping_) return false;
   const std::uint64_t id = ++last_id_;
   request["id"] = id;
-  // The reply cannot be handled before this lock is released.
+  // take() needs this lock, so it finds the request even if the reply arrives immediately.
   if (!send_message(helper_->socket(), request, file, WhenFull::kFail)) return false;
   requests_.emplace(id, std::move(on_reply));
   return true;
@@ -144,7 +144,7 @@ AsyncClient::OnReply AsyncClient::take(const Message& reply) {
 }
 
 void AsyncClient::end_helper() {
-  std::optional<HelperProcess> ended;  // destroyed last, because that may take a while
+  std::optional<HelperProcess> ended;  // destroyed last: its destructor may block for 2 s
   bool is_stopping = false;
   std::map<std::uint64_t, OnReply> unanswered;
   {

@@ -27,15 +27,17 @@ class AsyncClient {
   using OnReply = std::function<void(Outcome<Message>)>;
   struct Events {
     std::function<void()> on_started;  // a helper is running
-    // It could not be started, or has ended by itself.
+    // A helper could not be started, or has ended, also after restart(). Not called if stop() ends the helper.
     std::function<void(const RemoteError&)> on_ended;
   };
-  static constexpr std::chrono::seconds kFirstRestart{1};  // doubles with each restart, up to:
+  // The pause before a restart is kFirstRestart, and doubles with each restart up to kLastRestart.
+  static constexpr std::chrono::seconds kFirstRestart{1};
   static constexpr std::chrono::seconds kLastRestart{60};
   // After a helper has run for this time, the next one starts after kFirstRestart again.
   static constexpr std::chrono::seconds kLongRun{60};
 
-  // The caller should restart() a helper that has not answered for this time longer than the engine's timeout.
+  // If a helper has not replied within the engine's timeout and this additional time, the caller of send() should call
+  // restart().
   static constexpr std::chrono::seconds kAnswerMargin{5};
 
   // Starts the client's thread, which calls `start` and the events. Throws std::system_error.
@@ -44,19 +46,20 @@ class AsyncClient {
   AsyncClient(const AsyncClient&) = delete;
   AsyncClient& operator=(const AsyncClient&) = delete;
 
-  // Returns false, and will not call `on_reply`, if no helper is running or it does not read its requests. `file` is
-  // only borrowed; -1: none.
+  // Returns false, and never calls `on_reply`, if the request cannot be sent: no helper is running, its socket is full,
+  // or the request is too long. `file` is only borrowed; -1: none.
   [[nodiscard]] bool send(nlohmann::json request, OnReply on_reply, int file = -1) EXCLUDES(mutex_);
-  // As send(), but waits for the reply. If there is none `timeout` and kAnswerMargin later, restarts the helper. Gives
-  // up, with an error, soon after `is_given_up` has returned true. Do not call this on the client's thread.
+  // Sends a request as send() does, and blocks until the reply. If there is no reply after `timeout` and kAnswerMargin,
+  // restarts the helper and returns an error. Polls `is_given_up`, and returns an error once that returns true. Must
+  // not be called on the client's thread.
   Outcome<Message> call(nlohmann::json request, std::chrono::milliseconds timeout,
                         const std::function<bool()>& is_given_up, int file = -1) EXCLUDES(mutex_);
   bool is_running() const EXCLUDES(mutex_);
   // Whether the engine of the running helper has leases.
   bool has_leases() const EXCLUDES(mutex_);
-  // Ends the helper; the client starts another one.
+  // Ends the helper; the client starts another one after a pause.
   void restart() EXCLUDES(mutex_);
-  // Ends the helper, calls the functions of the requests without reply, and ends the thread. Idempotent.
+  // Ends the helper, calls `on_reply` of each request that has no reply yet, and ends the thread. Idempotent.
   void stop() EXCLUDES(mutex_);
 
  private:
@@ -75,7 +78,7 @@ class AsyncClient {
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::optional<HelperProcess> helper_ GUARDED_BY(mutex_);
   std::uint64_t last_id_ GUARDED_BY(mutex_) = 0;
-  std::map<std::uint64_t, OnReply> requests_ GUARDED_BY(mutex_);  // those without reply
+  std::map<std::uint64_t, OnReply> requests_ GUARDED_BY(mutex_);  // those without a reply, by id
   std::thread thread_;
 };
 

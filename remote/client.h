@@ -16,8 +16,9 @@
 
 namespace cacheshim::remote {
 
-// Starts the helper with the settings' URLs and secrets. `program`: the path of cacheshim-remote. Errors: also those of
-// reading the file with the secrets, which only its owner may be able to read.
+// Starts the helper with the settings' URLs and secrets. `program`: the path of cacheshim-remote. Errors: those of
+// HelperProcess::start(); kRefused if the file with the secrets cannot be read or parsed, or if exposure_of_secret()
+// returns a reason.
 std::variant<HelperProcess, RemoteError> start_helper(const Settings& settings,
                                                       const std::string& program);
 

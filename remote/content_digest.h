@@ -10,12 +10,12 @@
 
 namespace cacheshim::remote {
 
-// The digest of a file's content, as digest_of() computes it, but of a content that is added in parts. Not thread-safe.
+// Computes the same digest as digest_of(), but of content that the caller adds in parts. Not thread-safe.
 class ContentDigest {
  public:
   ContentDigest() {
     (void)XXH3_128bits_reset(&state_);
-  }  // fails only without a state, as does an update
+  }  // this and an update fail only for a null state
   void add(std::string_view bytes) {
     (void)XXH3_128bits_update(&state_, bytes.data(), bytes.size());
   }

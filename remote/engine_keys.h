@@ -7,7 +7,7 @@
 
 #include "remote/settings.h"
 
-// The keys of the objects in the engine. Objects of other generations have other keys. All functions are thread-safe.
+// The keys of the objects in the engine. Each key contains the generation of its object. All functions are thread-safe.
 namespace cacheshim::remote {
 
 // The key of an entry's object. `unit`: EntryRef::unit().

@@ -40,15 +40,16 @@ class Compressor {
   std::string archive_;
 };
 
-// Reads the content of an archive, which may be malformed, with a window of at most 2 MiB. Not thread-safe. The
-// constructor throws std::bad_alloc.
+// Decompresses an archive, which may be malformed. Refuses an archive whose window is larger than 2 MiB, to bound the
+// memory. Not thread-safe. The constructor throws std::bad_alloc.
 class Decompressor {
  public:
   // `archive` must stay valid.
   explicit Decompressor(std::string_view archive);
-  // Fills `buffer`. Errors: EBADMSG if the archive is malformed or ends before.
+  // Fills `buffer` with the next bytes of the content. Errors: EBADMSG if the archive is malformed, or ends before the
+  // buffer is full.
   Status read(std::span<char> buffer);
-  // Whether the archive ends here.
+  // Returns true if all content has been read and no bytes follow the frame. Reads on, so call it last.
   bool is_at_end();
 
  private:

@@ -16,7 +16,7 @@
 namespace cacheshim::remote {
 namespace {
 
-constexpr const char* kJob = "remote";  // stands for the publishing job in the records
+constexpr const char* kJob = "remote";  // the publishing job in the audit records
 
 ObjectLimits limits_of(const Settings& settings) { return {.content_bytes = settings.most_bytes}; }
 
@@ -45,7 +45,7 @@ class Staging {
         directory_(std::move(other.directory_)) {}
   Staging& operator=(Staging&& other) = delete;
   ~Staging() {
-    // What cannot be removed goes with the daemon's staging directory (Store::open()).
+    // If this fails, a later Store::open() sweeps the leftovers with this daemon's staging directory.
     if (!name_.empty()) (void)sys::remove_tree(parent_, name_);
   }
   int directory() const { return directory_.get(); }

@@ -16,18 +16,19 @@
 #include "store/profiles/entry_map.h"
 #include "store/publish/publisher.h"
 
-// Entries of a store as objects of the remote tier, independent of the engine.
+// Makes objects of the remote tier from entries of a store, and adds the entries of objects to a store. Does not access
+// the engine.
 namespace cacheshim::remote {
 
 struct ExchangeKeys {
   std::optional<SecretKey> signing;  // empty: nothing is pushed
-  std::vector<PublicKey> allowed;    // whose entries are accepted, including those of `signing`
+  std::vector<PublicKey> allowed;    // the keys whose entries are accepted, with that of `signing`
 };
 // Reads the keys that the settings name.
 std::variant<ExchangeKeys, RemoteError> load_keys(const Settings& settings);
 
-// Whether entries of this unit may leave this machine, and may come from others: only those of a profile that may be
-// published early (docs/profiles.md), and not files of class `shared`, which change.
+// Returns whether machines may exchange this unit. They exchange only units of a profile that may be published early
+// (docs/profiles.md), and no files of class `shared`, because those change.
 bool is_exchanged(const EntryMap& entries, std::string_view unit);
 
 // Returns the object of a unit of the base. `build_ms`: how long its build took; 0: unknown.
@@ -52,7 +53,8 @@ AdoptionResult adopt_object(const Store& store, Publisher& publisher, const Entr
                             const std::string& unit, std::string_view object,
                             const ExchangeKeys& keys, const Settings& settings);
 
-// Verifies an object as adopt_object() does, and adds nothing. Returns "" or what is wrong.
+// Verifies an object with open_object(), which does not decompress the archive. Returns "", or a text that says what is
+// wrong.
 std::string fault_of_object(const EntryMap& entries, const std::string& unit,
                             std::string_view object, const ExchangeKeys& keys,
                             const Settings& settings);

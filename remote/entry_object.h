@@ -36,9 +36,9 @@
 // Both arrays are sorted by path, in the order in which '/' comes before all other characters. A manifest has
 // one form: if it differs in any byte from what to_text() writes, readers refuse it.
 //
-// A reader must not trust the engine, or the network. So it verifies the signature before it parses the manifest, and
-// the archive's digest before it decompresses anything. All functions are thread-safe. They throw only std::bad_alloc,
-// and std::runtime_error if libsodium cannot start.
+// A reader must trust neither the engine nor the network. So it verifies the signature before it parses the manifest,
+// and the archive's digest before it decompresses anything. All functions are thread-safe. They throw only
+// std::bad_alloc, and std::runtime_error if libsodium cannot start.
 namespace cacheshim::remote {
 
 inline constexpr std::size_t kObjectHeaderBytes = 84;
@@ -59,7 +59,7 @@ std::uint64_t most_object_bytes(const ObjectLimits& limits);
 struct EntryFacts {
   std::uint64_t generation = 0;  // an administrator raises it to invalidate all older objects
   std::string node;     // the machine that built the entry; printable UTF-8 of at most 255 bytes
-  std::string profile;  // the profile's name; as `node`
+  std::string profile;  // the profile's name; the limits of `node` apply
   std::uint64_t published = 0;  // seconds since 1970
   std::uint64_t build_ms = 0;   // how long the build took; 0: unknown
 };
@@ -101,9 +101,9 @@ struct EntrySource {
 // Returns the object of an entry. With the same version of libzstd, equal files, facts and keys give equal objects:
 // owners, times and the order of the directories' entries do not matter. Follows no symlinks. Keeps the permission bits
 // of files, and not those of directories. Does not change access times if this process may open the files with
-// O_NOATIME. Needs memory for about twice the archive. Errors: ESTALE, or that of a system call such as ENOENT, if a
-// file changes during the call; EFBIG over a limit; EINVAL for an object that is not a file, a directory or a symlink,
-// and for paths, targets and facts that open_object() would refuse; otherwise those of the system calls.
+// O_NOATIME. Needs memory for about twice the archive. Errors: ESTALE, or a system call's error such as ENOENT, if a
+// file changes during the call; EFBIG over a limit; EINVAL if the entry contains anything but files, directories and
+// symlinks, or if open_object() would refuse a path, a target or a fact; otherwise those of the system calls.
 std::variant<std::string, ObjectError> pack(const EntrySource& source, const EntryFacts& facts,
                                             const SecretKey& key, const ObjectLimits& limits = {});
 
@@ -139,9 +139,9 @@ std::variant<Manifest, ObjectRefusal> open_object(std::string_view object,
 
 // Creates the entry's files below `target`, an empty directory that no other process changes: a file `triton/KEY/a` of
 // the manifest is then `triton/KEY/a` below `target`. Directories get mode 0755, and files the mode in the manifest,
-// for any umask. Does not sync. Needs about 3 MiB of memory, independent of the entry. After an error, has removed what
-// it made. Requires: open_object() has returned `manifest` for the same bytes; otherwise fails, but writes nothing
-// outside `target`, and to each file no more than its size in the manifest.
+// whatever the umask is. Does not sync. Needs about 3 MiB of memory, whatever the size of the entry. If it fails,
+// removes what it has created. Requires: open_object() has returned `manifest` for the same bytes. With another
+// manifest, it still writes nothing outside `target`, and to no file more than the file's size in the manifest.
 // Errors: ENOTEMPTY; EBADMSG if the archive does not contain what the manifest states; otherwise those of the system
 // calls, for example ENOSPC.
 [[nodiscard]] std::optional<ObjectError> unpack(std::string_view object, const Manifest& manifest,

@@ -27,13 +27,14 @@ int errno_of(const ObjectRefusal& problem) {
   return problem.reason == Refusal::kTooLarge ? EFBIG : EINVAL;
 }
 
-// An object of the entry, as it was when it was listed.
+// A file, a symlink or an empty directory of the entry, with its attributes when it was listed.
 struct Listed {
   std::string path;
   struct stat st {};
   std::string link;
 
-  // Whether nothing has changed. No process can set the change time (inode(7)).
+  // Returns whether nothing has changed between two lists. No process can set the change time (inode(7)), so a change
+  // is detected even if the modification time is set back.
   friend bool operator==(const Listed& one, const Listed& other) {
     return one.path == other.path && one.link == other.link && one.st.st_dev == other.st.st_dev &&
            one.st.st_ino == other.st.st_ino && one.st.st_mode == other.st.st_mode &&
@@ -186,7 +187,8 @@ class Packer {
     return digest.text();
   }
 
-  // Reads `count` bytes, so that the parts that the compressor gets depend only on the sizes of the files.
+  // Fills `count` bytes of buffer_ even if read(2) returns fewer, because the compressor's output depends on how the
+  // content is divided, and equal files must give equal archives.
   Status fill(int file, std::size_t count) {
     for (std::size_t at = 0; at < count;) {
       const ssize_t got = ::read(file, buffer_.data() + at, count - at);
@@ -201,8 +203,8 @@ class Packer {
   const EntrySource& source_;
   const ObjectLimits& limits_;
   std::string buffer_ = std::string(kBufferBytes, '\0');
-  std::string at_;   // the path at which the packer works
-  std::string why_;  // why it failed, unless errno says it
+  std::string at_;   // the path that is being packed, for error texts
+  std::string why_;  // why packing failed; "" if errno says it
 };
 
 }  // namespace

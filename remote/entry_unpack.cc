@@ -30,7 +30,7 @@ class Unpacker {
   Unpacker& operator=(const Unpacker&) = delete;
   ~Unpacker() {
     for (const std::string& name : made_)
-      (void)sys::remove_tree(target_, name);  // the caller learns the first error
+      (void)sys::remove_tree(target_, name);  // the caller gets the error of run()
   }
 
   Status run(const Manifest& manifest) {
@@ -51,7 +51,7 @@ class Unpacker {
   const std::string& at() const { return at_; }
 
  private:
-  // Sets directory_ to the directory `path`, which it creates.
+  // Creates the directory `path` and its parents, unless they exist, and sets directory_ to it.
   Status enter(std::string_view path) {
     if (directory_ && path == path_) return {};
     CACHESHIM_TRY(directory, sys::open_beneath(target_, "", O_PATH | O_DIRECTORY));

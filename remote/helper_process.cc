@@ -72,7 +72,7 @@ class Spawn {
   posix_spawnattr_t attributes_;
 };
 
-// 0: receive_message() waits for an unlimited time.
+// Limits how long receive_message() waits. 0: no limit.
 void set_deadline(int socket, time_t seconds) {
   const timeval time{seconds, 0};
   (void)::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
@@ -137,9 +137,10 @@ std::variant<HelperProcess, RemoteError> HelperProcess::start(const Options& opt
 
 HelperProcess::~HelperProcess() {
   if (pid_ < 0) return;
-  socket_.reset();  // the helper ends by itself, if this process may not kill it
+  socket_.reset();  // the helper then exits even if this process may not kill it
   (void)::kill(pid_, SIGKILL);
-  // A process that waits for a dead file system does not end. It stays a zombie, at most until this process ends.
+  // A process that waits for a dead file system does not exit. If it exits after kEndTime, it stays a zombie until this
+  // process exits.
   for (auto left = kEndTime; left.count() > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0;
        left -= kEndPoll)
     std::this_thread::sleep_for(kEndPoll);

@@ -28,18 +28,19 @@ struct RemoteError {
 // Returns the error that a reply contains; `text` is "" if it contains none.
 RemoteError error_of(const nlohmann::json& reply);
 
-// A running process `cacheshim-remote` (wire.h). The destructor kills it. Not thread-safe.
+// A running process `cacheshim-remote` (wire.h). The destructor kills it, and blocks up to 2 s until it has exited. Not
+// thread-safe.
 class HelperProcess {
  public:
   struct Options {
     std::string program;  // the path of cacheshim-remote
-    uid_t uid = 0;        // the process's user and group, if this process is root
+    uid_t uid = 0;        // the helper's user and group, if the caller is root
     gid_t gid = 0;
     std::vector<std::string> urls;
     nlohmann::json secrets = nlohmann::json::object();
     std::chrono::milliseconds timeout{0};  // for each request to the engine
   };
-  // Starts the process, and waits until it has accepted the URLs. Does not connect to the engine.
+  // Starts the process, and blocks up to 5 s until it has accepted the URLs. Does not connect to the engine.
   static std::variant<HelperProcess, RemoteError> start(const Options& options);
   HelperProcess(HelperProcess&& other) noexcept
       : pid_(std::exchange(other.pid_, -1)),

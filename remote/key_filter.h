@@ -13,8 +13,8 @@
 
 namespace cacheshim::remote {
 
-// A set of texts that stores only a 64-bit hash of each: about 8 bytes, so that a million keys need 8 to 16 MB. Among a
-// million keys, one of 2^44 absent texts is wrongly reported as present. Not thread-safe.
+// A set of texts that stores only a 64-bit hash of each: a million keys need 8 to 16 MB. With a million keys, has()
+// wrongly returns true for one of 2^44 absent texts. Not thread-safe.
 class KeyFilter {
  public:
   void add(std::string_view key) {

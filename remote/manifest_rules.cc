@@ -70,8 +70,7 @@ Problem problem_of_sizes(const Manifest& manifest, const ObjectLimits& limits) {
   return std::nullopt;
 }
 
-// In the order of is_before(), the first path after an object is below the object, if any path is. So it is enough to
-// compare neighbors.
+// In the order of is_before(), the paths below a path directly follow it. So it is enough to compare neighbors.
 Problem problem_of_order(const Manifest& manifest) {
   std::vector<std::string_view> paths(manifest.directories.begin(), manifest.directories.end());
   if (!std::is_sorted(manifest.files.begin(), manifest.files.end(), is_file_before) ||

@@ -14,7 +14,7 @@
 // no reader accepts, so both use these functions. They are thread-safe and throw only std::bad_alloc.
 namespace cacheshim::remote {
 
-// The mode bits of a file in a manifest.
+// The mode bits that a file in a manifest may have.
 inline constexpr mode_t kPermissions = 0777;
 
 // Returns whether a path belongs to the entry.
@@ -26,8 +26,8 @@ Problem problem_of(const Manifest& manifest, const IsPart& is_part, const Object
 // As problem_of(), for a path or the target of a symlink.
 Problem problem_of_path(const std::string& path, const ObjectLimits& limits);
 
-// The order of paths in a manifest, in which '/' comes first, so that an object directly precedes what is below it. No
-// path contains a NUL byte.
+// The order of paths in a manifest. '/' comes before all other characters, so that the paths below a path directly
+// follow it. No path contains a NUL byte.
 bool is_before(std::string_view left, std::string_view right);
 
 // Returns the name in single quotes and without characters that are not printable, for error messages.

@@ -38,7 +38,7 @@ std::string digest_of_archive(std::string_view archive) {
   std::array<unsigned char, crypto_generichash_BYTES> digest;
   const void* bytes = archive.data();
   (void)::crypto_generichash(digest.data(), digest.size(), static_cast<const unsigned char*>(bytes),
-                             archive.size(), nullptr, 0);  // fails only for other lengths
+                             archive.size(), nullptr, 0);  // fails only for an invalid length
   std::string text;
   append_bytes(text, digest);
   return to_hex(text);

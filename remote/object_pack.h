@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
-// A pack: the objects of several entries in one, which one request to the engine fetches (docs/remote.md).
-// A pack is not signed: a reader verifies each object in it as if the object had come alone.
+// A pack holds the objects of several entries, so that one request to the engine fetches all of them (docs/remote.md).
+// A pack is not signed: a reader verifies each object in it as if the object had been fetched alone.
 //
 //   offset  bytes
 //        0      8  "CSHIMPK1"
 //        8         for each entry: the length U of its name and the length S of its object, both as 8 bytes,
 //                  little-endian; the name (U bytes); the object (S bytes)
 //
-// All functions are thread-safe and throw only std::bad_alloc.
+// All functions throw only std::bad_alloc. read_pack() is thread-safe.
 namespace cacheshim::remote {
 
 // The limits for writers and readers.
@@ -27,7 +27,7 @@ struct PackedObject {
   std::string_view object;
 };
 
-// Collects objects for a pack.
+// Collects objects for a pack. Not thread-safe.
 class PackWriter {
  public:
   PackWriter();

@@ -33,7 +33,7 @@ constexpr std::size_t kKeyTextBytes = 44;  // base64 of 32 bytes
 constexpr std::size_t kMostKeyFileBytes = std::size_t{1} << 20;
 constexpr mode_t kOfOthers = S_IRWXG | S_IRWXO;
 
-// Starts libsodium, which its other functions require.
+// Initializes libsodium, as its other functions require.
 void start_sodium() {
   static const bool is_started = ::sodium_init() >= 0;  // 1: already started
   if (!is_started) throw std::runtime_error("libsodium cannot start");
@@ -49,7 +49,7 @@ struct Wiped {
   Wiped& operator=(const Wiped&) = delete;
   ~Wiped() { ::sodium_memzero(bytes.data(), sizeof bytes); }
 };
-// A little more than a secret key file may contain.
+// More than the 68 bytes of a secret key file, so that read_secret_text() detects a longer file.
 using SecretText = Wiped<char, 128>;
 
 const unsigned char* bytes_of(std::string_view text) {
@@ -63,7 +63,7 @@ std::string signed_text(std::string_view domain, std::string_view message) {
   return text;
 }
 
-// Decodes `text` into the 32 bytes at `bytes`. Returns false for any other text than the base64 of 32 bytes.
+// Decodes `text` into `bytes`. Returns false if `text` is not the base64 of 32 bytes.
 bool decode_key(std::string_view text, std::array<unsigned char, 32>& bytes) {
   std::size_t length = 0;
   return ::sodium_base642bin(bytes.data(), bytes.size(), text.data(), text.size(), nullptr, &length,
@@ -76,7 +76,8 @@ std::string_view without_line_end(std::string_view text) {
   return text;
 }
 
-// Reads the file into `text`. Does not use sys::read_all(), whose buffers are not wiped. Returns the number of bytes.
+// Reads the file into `text`, and returns the number of bytes. Does not use sys::read_all(), because nothing wipes the
+// buffers of that function. Errors: EFBIG if the file does not fit.
 Result<std::size_t> read_secret_text(int file, SecretText& text) {
   std::size_t length = 0;
   for (;;) {
@@ -89,7 +90,8 @@ Result<std::size_t> read_secret_text(int file, SecretText& text) {
   }
 }
 
-// Returns the path for an error text. A user may confuse the name of a secret key file with its content.
+// Returns the path for an error text. A user may by mistake pass the content of a secret key file instead of its path;
+// no error text may contain that content.
 std::string shown(const std::string& path) {
   return path.starts_with(kSecretStem) ? "(the text of a secret key)" : printable(path);
 }
@@ -102,7 +104,7 @@ KeyError cannot_read(std::string_view kind, const std::string& path, Errno error
   return cannot_read(kind, path, std::strerror(error.code()));
 }
 
-// Appends the keys of the lines of `text`, the content of the file `path`.
+// Parses the lines of `text`, the content of the file `path`, and appends their keys to `keys`.
 std::optional<KeyError> add_lines(std::string_view text, const std::string& path,
                                   std::vector<PublicKey>& keys) {
   const std::size_t before = keys.size();
@@ -152,7 +154,7 @@ KeyId PublicKey::id() const {
   start_sodium();
   std::array<unsigned char, crypto_generichash_BYTES> digest;
   (void)::crypto_generichash(digest.data(), digest.size(), bytes.data(), bytes.size(), nullptr,
-                             0);  // fails only for other lengths
+                             0);  // fails only for an invalid length
   KeyId id;
   std::copy_n(digest.begin(), id.size(), id.begin());
   return id;
@@ -217,7 +219,7 @@ std::optional<KeyError> write_secret_key(const std::string& path, const SecretKe
   if (written) written = sys::sync_file(file->get());
   if (written) return std::nullopt;
   if (file)
-    (void)::unlink(path.c_str());  // a file without a complete key is refused by read_secret_key()
+    (void)::unlink(path.c_str());  // if this fails, read_secret_key() refuses an incomplete file
   return KeyError{fmt::format("cannot write the secret key '{}': {}", shown(path),
                               std::strerror(written.error().code()))};
 }

@@ -41,8 +41,8 @@ struct PublicKey {
 
 inline constexpr std::size_t kMostCommentBytes = 256;
 
-// Move-only. The key is in memory that is never written to swap or to a core dump, as far as the limits of the process
-// allow, and that is wiped when the object ends (sodium_malloc(), sodium_free()).
+// Move-only. The key is in memory that the kernel never writes to swap or to a core dump, as far as the limits of the
+// process allow. The destructor wipes this memory (sodium_malloc(), sodium_free()).
 class SecretKey {
  public:
   using Seed = std::array<unsigned char, 32>;
@@ -53,7 +53,7 @@ class SecretKey {
 
   PublicKey public_key(const std::string& comment = "") const;
   // Signs `domain`, a NUL byte and `message`. Each kind of message has its own domain, so that no signature is valid
-  // for two kinds. `domain` has no NUL byte.
+  // for two kinds. Requires: `domain` contains no NUL byte.
   Signature sign(std::string_view domain, std::string_view message) const;
 
  private:
@@ -67,13 +67,13 @@ class SecretKey {
       bytes_;  // the seed and the public key, as libsodium keeps them
 };
 
-// Whether `signature` is the signature by `key` for `domain` and `message`.
+// Returns whether `signature` is valid: the owner of `key` has signed `domain` and `message` (SecretKey::sign()).
 bool is_signed_by(const PublicKey& key, std::string_view domain, std::string_view message,
                   const Signature& signature);
 
-// Returns why a file with these attributes must not contain secrets, for an error text: it is not a regular file, a user
-// other than root and the user of this process owns it, or its group or others may read, write or execute it. Returns ""
-// if it may.
+// Returns why a file with these attributes must not contain secrets, for an error text; "" if it may contain them. A
+// reason is that it is not a regular file, that neither root nor the user of this process owns it, or that its group or
+// others may read, write or execute it.
 std::string exposure_of_secret(const struct stat& st);
 
 // Creates the secret key file `path`, which must not exist. If the file cannot be written completely, it is removed.

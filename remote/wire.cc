@@ -43,7 +43,7 @@ bool is_valid_key(std::string_view key) {
 }
 
 Status send_message(int socket, const nlohmann::json& json, int file, WhenFull when_full) {
-  // Names in keys may be invalid UTF-8 only by mistake; the peer then refuses the key.
+  // dump() would throw for a key that is not valid UTF-8. With `replace`, the peer gets a different key.
   std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (text.size() > kMostMessageBytes) return Errno(EMSGSIZE);
   iovec part{text.data(), text.size()};

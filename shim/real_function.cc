@@ -3,9 +3,9 @@
 
 #include <array>
 
-// Replaces dlsym(RTLD_NEXT). dlsym locks and may allocate, so with it every name would have to be
-// resolved when the process starts, at 0.4 µs each. Objects that are loaded with the program are
-// never unloaded, so their symbol tables can be read at any time, even in a signal handler.
+// Replaces dlsym(RTLD_NEXT). dlsym takes a lock and may allocate, so a library that used it would have to resolve every
+// name when the process starts, at 0.4 µs each. Objects that are loaded with the program are never unloaded, so their
+// symbol tables can be read at any time, even in a signal handler.
 namespace cacheshim {
 namespace {
 

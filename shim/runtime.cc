@@ -75,8 +75,8 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
 }
 
 // Routes a relative path with "..". Such a path may lead into a route from outside, or out of the route that contains
-// its directory. For a directory in the view, the kernel's parent directory is not the one that the application
-// expects.
+// the directory of `at`. If this directory is in the view, the kernel resolves ".." within the mount, whereas the
+// application expects the parent in the path that it knows.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;

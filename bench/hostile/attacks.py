@@ -55,7 +55,7 @@ def limits(mount, prefix):
 
 
 def leases(mount, prefix):
-    """Looks up the names that the victim is going to build, each in a process that builds nothing."""
+    """Takes the leases of names that the victim is going to build: looks each up in a process that builds nothing."""
     for number in itertools.count():
         child = os.fork()
         if child == 0:

@@ -113,8 +113,8 @@ def cpu_seconds(pid):
 
 
 def undisturbed(ground, seconds):
-    """Runs the victim alone. Returns the number of cores that the daemon uses, divided by the number of entries that the
-    victim publishes in `seconds`."""
+    """Runs the victim alone. Returns the number of cores that the daemon uses, divided by the number of entries that
+    the victim publishes in `seconds`."""
     daemon = ground.mount.daemon_pid()
     began, before = time.monotonic(), cpu_seconds(daemon)
     times = ground.run_victim(seconds)

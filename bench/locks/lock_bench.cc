@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures locks. lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters N] [--pid P] [--descriptors N] prints one JSON
-// object. All values are in microseconds, except `cpu`: percent of a core.
+// lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters W] [--pid P] [--descriptors D]
+//
+// Measures locks. Prints one JSON object. All values are in microseconds, except `cpu`, which is in percent of a core.
 //   pair FILE                 an uncontended LOCK_EX and LOCK_UN
-//   handover FILE OTHER       from LOCK_UN of OTHER to the return of a LOCK_EX of FILE that waits
-//   crowd FILE OTHER          N processes wait for FILE, which this process holds: the time to read and write OTHER
-//                             meanwhile; the CPU use of process P; the time until each has held the lock once,
-//                             divided by N
-//   refused FILE OTHER        a process with N other descriptors holds FILE: F_SETLK and LOCK_NB of FILE; stat(2)
+//   handover FILE OTHER       from LOCK_UN of OTHER to the return of a waiting LOCK_EX of FILE; OTHER is a path of the
+//                             same file
+//   crowd FILE OTHER          W processes wait for the lock of FILE, which this process holds: the time to read and
+//                             write OTHER, before and meanwhile; the CPU use of process P; the time until each of
+//                             them has held the lock once, divided by W
+//   refused FILE OTHER        a process with D other descriptors holds the lock of FILE: F_SETLK, LOCK_NB and stat(2)
 //                             of FILE; creating and removing OTHER, alone and while a process polls for the lock
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares locks through a mount with those in a plain directory of the same file system, and lists many jobs. Needs
-root, and creates its own mounts.
+"""Compares locks through a mount with locks in a plain directory of the same file system, and times `cacheshim job
+list` with many jobs. Needs root, and creates its own mounts.
 
 bench/locks/main.py [--rounds N] [--waiters N] [--jobs N] [--json]; uses build/dist and build/bench/lock_bench.
 """
@@ -93,7 +93,7 @@ def refused_of(native, point, rounds):
 
 
 def list_jobs(mount, jobs):
-    """Returns the time of `cacheshim job list`, including the program's start, in a mount with `jobs` jobs."""
+    """Returns the times of `cacheshim job list` in µs, including the program's start, in a mount with `jobs` jobs."""
     for number in range(jobs):
         fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
         os.write(fd, json.dumps({"op": "job-start", "job": f"job-{number}"}).encode())
@@ -111,7 +111,7 @@ def list_jobs(mount, jobs):
 
 def idle_share(mount):
     """Returns the daemon's CPU use in percent of a core. With fanotify, the daemon also receives the events of other
-    files on the same file system: compare the result with the share while nobody waits."""
+    files on the same file system: compare the result with the share while no process waits for a lock."""
     time.sleep(1)
     pid, span = mount.daemon_pid(), 5
     began = ticks(pid)

@@ -12,12 +12,13 @@ namespace cacheshim::race {
 
 struct Terms {
   unsigned processes = 1;
-  double seconds = 0.4;  // the duration of a row without Row::to_the_end
+  double seconds = 0.4;  // the longest duration of a row without Row::to_the_end
   uint64_t seed = 0;
   std::vector<pid_t> daemons;  // the daemons that serve the tree
 };
 
-// All times are in seconds and cover the steps only.
+// All times are in seconds. `wall` and `own_cpu` cover only the steps. The other times also cover the start and the
+// exit of the runners.
 struct Outcome {
   uint64_t operations = 0;
   double wall = 0;

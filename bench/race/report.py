@@ -48,7 +48,8 @@ def _cpu_model() -> str:
 
 
 def short(value: float) -> str:
-    """Returns three significant digits, with k or M."""
+    """Returns the value with three significant digits, and k from 10,000 or M from 1,000,000. From 1,000 to 10,000,
+    returns the value as an integer."""
     for limit, factor, unit in ((1e6, 1e6, " M"), (1e4, 1e3, " k")):
         if value >= limit:
             return f"{value / factor:.3g}{unit}"

@@ -27,7 +27,7 @@ struct Row {
   // Prepares the row, once for all runners. The preparation is not measured.
   void (*warm_up)(const Tree&);
   Step (*make_step)(const Runner&);
-  // If true, the row runs until its work is done; otherwise for a fixed time.
+  // If true, the row runs until its steps have nothing left to do; otherwise, a fixed time also ends it.
   bool to_the_end;
 };
 

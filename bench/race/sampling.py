@@ -23,7 +23,7 @@ class Sample:
     rate: float  # operations per second
     own_cpu_us: float  # CPU time per operation in the measured processes
     daemon_cpu_us: float  # CPU time per operation in the daemon
-    other_cores: float  # used by other processes during the sample
+    other_cores: float  # the cores that other processes used during the sample
 
     @property
     def quiet(self) -> bool:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shim_bench calls PATH       prints the least CPU time of an open and of a stat of PATH, in nanoseconds
+// shim_bench calls PATH       prints the lowest CPU time of an open and of a stat of PATH, in nanoseconds
 // shim_bench start N COMMAND  prints the medians of the CPU and wall times of N starts of COMMAND in this environment,
 //                             in microseconds
 //

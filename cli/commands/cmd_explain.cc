@@ -49,7 +49,8 @@ std::string time_text(const json& event) {
 
 std::string publisher_text(const json& published) {
   const bool has_user = published.contains("uid") && published["uid"].is_number();
-  if (!has_user && text_of(published, "job") == "remote") {  // every job has a user
+  // Every job has a user, so this is no job.
+  if (!has_user && text_of(published, "job") == "remote") {
     return fmt::format("{}, from the remote tier, to {}", time_text(published),
                        text_of(published, "node"));
   }

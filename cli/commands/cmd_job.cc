@@ -82,10 +82,11 @@ std::string published(const json& answer) {
   return text;
 }
 
-// Fetches the entries of the last job `name`, and prints the result. A failure is no error: the job fetches what it needs
-// later.
+// Fetches the entries of the last job `name`, and prints the result. A failure is not an error: the job can still fetch
+// each entry when it needs it.
 void prefetch(const JobArguments& arguments, const std::string& id, const std::string& name) {
-  (void)std::fflush(stdout);  // the caller sees at once that the job has started; main() reports errors
+  // Shows immediately that the job has started; main() reports a failure.
+  (void)std::fflush(stdout);
   json answer;
   try {
     answer = connect(arguments).request({{"op", "job-prefetch"}, {"job", id}, {"name", name}});

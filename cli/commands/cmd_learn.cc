@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// COMMAND runs on an empty overlay over its cache directory, in a private mount namespace (as with `run --store`), and
-// the daemon records the requests (RequestTrace). Rejected alternatives: the preloaded library does not see raw system
-// calls or the calls of static programs, and many containers deny ptrace(2). The daemon cannot record calls that the
-// kernel answers itself, such as a second stat of a file or a failed open with O_EXCL.
+// `profile learn` runs COMMAND on an empty overlay that covers its cache directory, in a private mount namespace (as
+// with `run --store`), and the daemon records the requests (RequestTrace). Rejected alternatives: the preloaded library
+// does not see raw system calls or the calls of static programs, and many containers deny ptrace(2). The daemon cannot
+// record calls that the kernel answers itself, such as a second stat of a file or a failed open with O_EXCL.
 //
-// The second run gets a new mount over the files of the first run, because the kernel has cached
-// nothing for a new mount.
+// The second run gets a new mount, with the files of the first run. The kernel has cached nothing for a new mount, so
+// the daemon also sees the lookups of the second run.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -45,7 +45,7 @@ std::string choose_mount_point(const MountArguments& arguments, const DaemonOpti
   const std::string path = resolve_path(arguments.mount_point);
   check_apart(path, "store", options.store_dir);
   if (!options.layers_dir.empty()) check_apart(path, "directory of layers", options.layers_dir);
-  // A standby takes over unattended, at a path that was already a mount point.
+  // A standby takes over unattended, at a path that has been a mount point before, so the directory need not be empty.
   const bool may_be_nonempty =
       arguments.standby || parse_mount_options(arguments.daemon.options).may_be_nonempty;
   return check_mount_point(arguments.mount_point, may_be_nonempty);

@@ -63,8 +63,8 @@ bool is_of_store(const std::string& path) {
   return ::access(fmt::format("{}/{}/version", path, kControlName).c_str(), F_OK) == 0;
 }
 
-// mount(8) merges the given options with those of the fstab line or of the mount, and passes all of them to the helper.
-// This function ignores options that cannot change for an existing mount.
+// mount(8) merges the given options with the options of the fstab line or of the mount, and passes all of them to the
+// helper. This function ignores options that cannot change for an existing mount.
 unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store) {
   MountOptions options = default_mount_options();
   if (!is_store && is_real_root()) options.flags = 0;  // the defaults of mount.fuse.cacheshim

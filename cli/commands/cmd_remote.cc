@@ -50,7 +50,7 @@ struct RemoteArguments {
   std::string key_file;
   std::string comment;
   bool as_json = false;
-  bool are_packs = false;  // not entries
+  bool are_packs = false;  // the command concerns packs, not entries
 };
 
 [[noreturn]] void fail(const remote::RemoteError& error) {
@@ -78,7 +78,8 @@ struct Tier {
     return settings;
   }
 
-  // Returns what the keys in the tier name, sorted: `name_of` returns nothing for a key of another kind.
+  // Returns the names of the entries or packs in the tier, sorted. `name_of` returns the name that a key stands for, or
+  // nothing for a key of the other kind.
   using NameOfKey = std::optional<std::string>(const remote::Settings&, std::string_view key);
   std::vector<std::string> names(NameOfKey* name_of) {
     std::set<std::string> found;
@@ -99,7 +100,7 @@ struct Tier {
   remote::Client client;
 };
 
-// The store that the entries come from or go to, without its daemon.
+// The store whose entries are pushed, or into which entries are fetched. Opened without its daemon.
 struct LocalStore {
   explicit LocalStore(const RemoteArguments& arguments)
       : profiles(load_all_profiles(find_installation().profiles, arguments.config)),
@@ -139,7 +140,8 @@ class Tally {
     print_line(why);
   }
 
-  // Returns the exit code. `texts`: the outcomes and the words for them.
+  // Prints the number of entries for each outcome, or all entries as JSON. Returns the exit code. `texts`: the outcomes
+  // and the words for them.
   int print(const std::vector<std::pair<const char*, const char*>>& texts) {
     if (as_json_) {
       json all = json::object();
@@ -212,7 +214,8 @@ int push(const RemoteArguments& arguments) {
   return tally.print({{"pushed", "pushed"}, {"present", "there already"}, {"failed", "failed"}});
 }
 
-// Calls `use` for each of the entries' objects in the tier.
+// Calls `use` with the object of each unit. If an object is missing, or the request for it is refused, adds a failure
+// to `tally` instead.
 void for_each_object(
     Tier& tier, const std::vector<std::string>& units, Tally& tally,
     const std::function<void(const std::string& unit, const std::string& object)>& use) {

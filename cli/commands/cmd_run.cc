@@ -99,7 +99,7 @@ void fail_if_required(const Run& run, const std::string& why) {
   }
 }
 
-// Also sets CACHESHIM_DISABLE, because the job's script may preload the library.
+// Runs the command with CACHESHIM_DISABLE=1, because the job's script may preload the library.
 int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
   fail_if_required(run, why);
   print_line(why + "; running the command without the cache");

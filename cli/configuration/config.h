@@ -36,7 +36,8 @@ struct Config {
   std::optional<bool> io_uring;  // whether to use io_uring, if the kernel allows it
 };
 
-// Throws Failure (usage) with "FILE:LINE: reason".
+// Parses the text of a configuration file. If it is invalid, throws Failure (usage) with "FILE:LINE: reason"; `origin`
+// is FILE.
 Config parse_config(std::string_view text, std::string_view origin);
 
 // Reads `file`, which must exist. If `file` is empty, reads cacheshim.toml in config_dir(); returns the defaults if

@@ -68,8 +68,8 @@ void check_store(DoctorContext& context, Findings& findings);
 // Checks configuration, profiles and library.
 void check_installation(const DoctorContext& context, Findings& findings);
 #if CACHESHIM_HAS_REMOTE
-// Checks the keys of the remote tier, and whether its engine answers; does nothing if the configuration names no engine.
-// Waits at most for the timeout in the configuration.
+// Checks the keys of the remote tier, and whether its engine answers. Does nothing if the configuration names no
+// engine. Waits at most for the timeout in the configuration.
 void check_remote(const DoctorContext& context, Findings& findings);
 #endif
 // Checks the variables and default cache directories of a job that is started in this environment.

@@ -57,9 +57,9 @@ void check_profiles(const DoctorContext& context, Findings& findings) {
   }
 }
 
-// Runs /bin/true with this LD_PRELOAD and returns the messages that the dynamic loader prints to stderr. If the program
-// fails without printing anything, returns a message with its exit status or signal. Returns "" if there is no error, or
-// if the program cannot be run.
+// Runs /bin/true with this LD_PRELOAD, and returns the messages that the dynamic loader prints to stderr. If the
+// program fails without printing anything, returns a message with its exit status or signal. Returns "" if there is no
+// error, or if the program cannot be run.
 std::string loader_complaint(const std::string& preload) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";

@@ -33,10 +33,10 @@ constexpr uid_t kNobody = 65534;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// Runs `body` in a child process and returns the child's exit status. Returns nothing if the child does not exit within
-// kReplyTimeoutMs. A child that waits for a file system may survive SIGKILL until it gets a reply, so this function
-// does not wait for its end. The child closes its standard streams first, so that it does not keep this program's
-// output open.
+// Runs `body` in a child process and returns the child's exit status, or 0 if a signal killed the child. Returns
+// nothing if no child can be created, or if the child does not exit within kReplyTimeoutMs. A child that waits for a
+// file system may survive SIGKILL until it gets a reply, so this function does not wait for its end. The child closes
+// its standard streams first, so that it does not keep this program's output open.
 std::optional<int> run_in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -61,7 +61,7 @@ void check_engine(const remote::Settings& settings, Findings& findings) {
   findings.ok(kCheck, where, "the engine answers");
 }
 
-// Only root can read the keys and secrets of a daemon that root starts.
+// Whether this user can read the key and the secrets. If root starts the daemon, usually only root can.
 bool may_check(const remote::Settings& settings) {
   for (const std::string& file : {settings.sign_with, settings.secrets}) {
     if (!file.empty() && ::access(file.c_str(), R_OK) != 0 && errno == EACCES) return false;

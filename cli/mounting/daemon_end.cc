@@ -51,8 +51,9 @@ DaemonEnd::DaemonEnd(const std::string& run_dir) {
   process_ = open_holder(lock_.get(), holder_);
 }
 
-// A process becomes a zombie when its main thread exits. So a killed daemon is a zombie while its other threads are
-// still exiting, but it keeps its locks until the last of them has exited.
+// Whether the daemon is a zombie that no longer holds its lock. A process becomes a zombie when its main thread exits,
+// so a killed daemon may be a zombie while its other threads are still exiting. But it then keeps its lock until the
+// last of them has exited.
 bool DaemonEnd::has_released_all() const {
   if (holder_ <= 0) return false;
   std::ostringstream text;

@@ -13,7 +13,8 @@ namespace cacheshim::cli {
 // mount --standby`). The lock of the run directory identifies it. Returns 0 if there is none, or if
 // /proc/locks does not show it (another PID namespace).
 pid_t find_successor(const std::string& mount_point);
-// As find_successor(), for a mount whose daemon is alive and holds the lock.
+// As find_successor(), but returns only a process that waits for the lock. Use it while the daemon is alive and holds
+// the lock.
 pid_t find_standby(const std::string& mount_point);
 
 // Return advice to the user about a mount whose daemon is dead, and about one whose daemon hangs.

@@ -12,9 +12,8 @@ namespace cacheshim::cli {
 // components of the mount point are missing. Call from a process with one thread.
 void enter_private_namespace(const std::string& mount_point);
 
-// Covers the directory above `run_dir`, so that this namespace's mount does not use the run
-// directory of the system's mount at the same path. Returns false if `run_dir` is empty or the
-// directory cannot be covered.
+// Covers the directory above `run_dir` with a tmpfs, so that this namespace's mount does not use the run directory of
+// the system's mount at the same path. Returns false if `run_dir` is empty or the directory cannot be covered.
 bool cover_run_dir(const std::string& run_dir);
 
 }  // namespace cacheshim::cli

@@ -71,7 +71,7 @@ std::vector<pid_t> children_of(pid_t pid) {
 
 // Returns the processes that the command left running.
 std::vector<MountUser> leftovers(pid_t daemon) {
-  std::vector<pid_t> own = children_of(daemon);  // ConnectionGuard
+  std::vector<pid_t> own = children_of(daemon);  // the process of its ConnectionGuard
   own.push_back(daemon);
   std::vector<MountUser> left = processes_of_this_namespace();
   std::erase_if(left, [&](const MountUser& one) {

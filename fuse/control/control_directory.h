@@ -28,9 +28,9 @@ class ControlDirectory final : public ControlFiles {
 };
 
 nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
-// Appends the JSON of describe_job() to `text`. If `with_layer` is false, omits the path of the job's layer, and the
-// reason why the job may not publish: it may name the job's files. For ten thousand jobs, appending takes a tenth of
-// the time that building JSON trees takes.
+// Appends the JSON of describe_job() to `text`. If `with_layer` is false, omits the path of the job's layer, the name
+// of its pack, and the reason why the job may not publish, which may name the job's files. For ten thousand jobs,
+// appending takes a tenth of the time that building JSON trees takes.
 void append_job(const JobTable::State& state, const std::string& layers_dir, bool with_layer,
                 std::string& text);
 

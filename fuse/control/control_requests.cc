@@ -20,9 +20,9 @@ namespace {
 
 // How a request is carried out.
 enum class Kind {
-  kShort,  // at once, on the thread that has received it
+  kShort,  // immediately, on the thread that has received it
   kLong,  // in its user's turn; dropped when its client no longer waits or the mount is being closed
-  kLongMust,  // in its user's turn, whether or not its client waits
+  kLongUncancelable,  // in its user's turn, whether or not its client waits
 };
 
 struct Operation {
@@ -48,13 +48,20 @@ void run_operation(const Operation& operation, const ControlRequest& request) {
 
 const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> kOperations = {
-      {"job-list", {list_jobs, Kind::kShort}},     {"job-show", {show_job, Kind::kShort}},
-      {"job-start", {start_job, Kind::kShort}},    {"job-end", {end_job, Kind::kLongMust}},
-      {"job-publish", {publish_job, Kind::kLong}}, {"job-discard", {discard_job, Kind::kLongMust}},
-      {"job-wait", {wait_for_job, Kind::kShort}},  {"close", {close_mount, Kind::kLongMust}},
-      {"reopen", {reopen_mount, Kind::kShort}},    {"waiting", {list_waiting, Kind::kShort}},
-      {"explain", {explain, Kind::kLong}},         {"gc", {collect_garbage, Kind::kLong}},
-      {"job-prefetch", {prefetch, Kind::kLong}},   {"verify", {verify, Kind::kLong}},
+      {"job-list", {list_jobs, Kind::kShort}},
+      {"job-show", {show_job, Kind::kShort}},
+      {"job-start", {start_job, Kind::kShort}},
+      {"job-end", {end_job, Kind::kLongUncancelable}},
+      {"job-publish", {publish_job, Kind::kLong}},
+      {"job-discard", {discard_job, Kind::kLongUncancelable}},
+      {"job-wait", {wait_for_job, Kind::kShort}},
+      {"close", {close_mount, Kind::kLongUncancelable}},
+      {"reopen", {reopen_mount, Kind::kShort}},
+      {"waiting", {list_waiting, Kind::kShort}},
+      {"explain", {explain, Kind::kLong}},
+      {"gc", {collect_garbage, Kind::kLong}},
+      {"job-prefetch", {prefetch, Kind::kLong}},
+      {"verify", {verify, Kind::kLong}},
       {"job-layer", {show_layer, Kind::kLong}},
   };
   return kOperations;
@@ -80,7 +87,7 @@ void run_control_request(Mount& mount, const Caller& caller, const nlohmann::jso
     return session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
   }
   Operation operation = found->second;
-  const bool changes_nothing = operation.kind == Kind::kLongMust && request.flag("dry_run");
+  const bool changes_nothing = operation.kind == Kind::kLongUncancelable && request.flag("dry_run");
   if (changes_nothing) operation.kind = Kind::kLong;
   if (operation.kind == Kind::kShort) return run_operation(operation, request);
   FairTask task{user_of(request), [operation, request] { run_operation(operation, request); }};

@@ -69,7 +69,7 @@ std::string why_not_published(const Mount& mount, const Job& job,
   }
   if (job.policy.effective() == PublishPolicy::kNever)
     return "the job publishes nothing: its policy is never";
-  const std::string kept = job.publishing.why_kept(ref ? ref->unit() : path);
+  const std::string kept = job.publishing.why_unpublished(ref ? ref->unit() : path);
   if (!kept.empty()) return kept;
   if (!ref) return "it belongs to no entry of a known cache: published if the job succeeds";
   const std::string reason = mount.publishing.publisher().why_not_due(job.overlay, *ref, false);
@@ -136,7 +136,8 @@ void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
   json["rejected"] = describe(*summary);
 }
 
-// Adds the builders and waiters of this path; if the path is the entry itself, adds those of all names of the entry.
+// Adds the builders and waiters of this path. If the path is the entry itself, adds the builders and waiters of all
+// names of the entry.
 void add_flights(Json& json, Mount& mount, const std::string& path, const std::string& unit,
                  uid_t uid) {
   if (mount.single_flight.flights() == nullptr) return;

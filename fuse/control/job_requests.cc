@@ -316,7 +316,7 @@ void start_job(const ControlRequest& request) {
   request.session->answer(answer);
 }
 
-// Fetches the entries that the last job of a name used, and records those that this one uses.
+// Fetches the entries that the last job of the same name used, and starts to record the entries that this job uses.
 void prefetch(const ControlRequest& request) {
   const auto job = require_job(request);
   if (job == nullptr) return;
@@ -412,7 +412,7 @@ void wait_for_job(const ControlRequest& request) {
   });
   // Check this after on_end(): Mount::fail_waits() refuses only the waits that it finds, and may have run before
   // on_end().
-  if (request.mount.is_closing()) job->life.refuse_waits().give();
+  if (request.mount.is_closing()) job->life.end_waits().give();
 }
 
 void explain(const ControlRequest& request) {

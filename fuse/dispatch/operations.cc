@@ -48,8 +48,8 @@ std::optional<std::uint64_t> handle_of(const fuse_file_info* fi) {
   return fi == nullptr ? std::nullopt : std::optional(fi->fh);
 }
 
-// Throws if the request names an unknown node. The kernel should never send such a request, but the
-// operations and the tables would use the node without a check.
+// Throws if the request names an unknown node. The kernel should never send such a request, but this check is
+// necessary, because the operations and the tables use a node without checking it.
 void require_known_nodes(const Filesystem& fs) {
   const auto require = [&](std::uint64_t id) {
     if (!fs.mount.nodes.is_known(decode(id).node)) throw std::out_of_range("unknown node");
@@ -59,8 +59,8 @@ void require_known_nodes(const Filesystem& fs) {
   if (second != first) require(second);
 }
 
-// Runs `answer`, which replies to the request. If `answer` throws, replies with EIO. If `replies_itself` is true,
-// leaves this to the request's completion, which replies with EIO when it is destroyed unused.
+// Runs `answer`, which replies to the request. If `answer` throws, the caller gets EIO. This function sends that reply,
+// unless `replies_itself` is true: then the request's completion sends it when it is destroyed unused.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {

@@ -21,7 +21,8 @@ void opened(fuse_req_t req, const Result<OpenedFile>& result);
 void opened_directory(fuse_req_t req, const Result<OpenedFile>& result);
 void created(fuse_req_t req, const Result<CreatedFile>& result);
 void written(fuse_req_t req, const Result<std::size_t>& bytes);
-// Replies to an xattr request: with the length of the value if `size` is 0, otherwise with the value.
+// Replies to an xattr request: with the length of the value if `size` is 0, otherwise with the value, or with ERANGE if
+// the value is longer than `size`.
 void xattr(fuse_req_t req, const Result<std::string>& value, std::size_t size);
 void text(fuse_req_t req, const Result<std::string_view>& result);
 // Replies with up to `size` bytes of a file, starting at `offset`.

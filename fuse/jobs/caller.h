@@ -66,7 +66,7 @@ std::vector<gid_t> groups_of(pid_t tid);
 // Determines the claims of callers, and caches the claim of each thread together with the thread's start time, its uid
 // and the address of its environment. A cached claim is valid if all three are unchanged: a later thread with the same
 // id has another start time, and an exec, which may change the environment, changes the address. The id cannot be
-// reused while the thread waits for the daemon's reply. Does not cache a claim if it could not read an environment in
+// reused while the thread waits for the daemon's reply. A claim is not cached if an environment could not be read in
 // time (EnvironmentReader). Thread-safe.
 class CallerJobs {
  public:
@@ -79,7 +79,7 @@ class CallerJobs {
  private:
   struct Image {
     std::uint64_t start_time;         // in clock ticks since boot
-    std::uint64_t environment_start;  // its address; 0 if the daemon may not see it
+    std::uint64_t environment_start;  // the environment's address; 0 if the daemon may not see it
     uid_t uid;                        // a thread may become another user without an exec
     friend bool operator==(const Image&, const Image&) = default;
   };
@@ -92,7 +92,8 @@ class CallerJobs {
     bool is_complete;  // false if an environment could not be read in time
   };
   static std::optional<Image> image_of(const Caller& caller);
-  // Return the cached claim of the thread, or of its process's main thread; nothing if no valid claim is cached.
+  // known_claim() returns the thread's cached claim, and claim_of_main_thread() the cached claim of the process's main
+  // thread. Both return nothing if no valid claim is cached.
   std::optional<JobClaim> known_claim(pid_t tid, const Image& image) const;
   std::optional<JobClaim> claim_of_main_thread(const Caller& caller, const Image& image) const;
   Found find_claim(const Caller& caller);

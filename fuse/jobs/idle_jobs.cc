@@ -29,13 +29,13 @@ bool IdleJobs::may_end(const Job& job) const {
 }
 
 void IdleJobs::tick() {
-  if (!asked_.empty()) finish_pass();
+  if (!searched_.empty()) finish_pass();
   keep_living();
   std::vector<std::shared_ptr<Job>> idle;
   for (const auto& job : jobs_.all()) {
     if (may_end(*job)) idle.push_back(job);
   }
-  if (idle.empty() || !asked_.empty() || Clock::now() < next_pass_) return;
+  if (idle.empty() || !searched_.empty() || Clock::now() < next_pass_) return;
   begin_pass(idle);
 }
 
@@ -60,10 +60,10 @@ void IdleJobs::begin_pass(const std::vector<std::shared_ptr<Job>>& jobs) {
       job->use.touch();
     } else {
       users.push_back({job->id, job->views.owners()});
-      asked_.push_back(job);
+      searched_.push_back(job);
     }
   }
-  if (asked_.empty()) return;
+  if (searched_.empty()) return;
   std::packaged_task<std::optional<Pass>()> pass(
       [users = std::move(users), environments = environments_,
        proc = proc_]() -> std::optional<Pass> {
@@ -79,18 +79,18 @@ void IdleJobs::begin_pass(const std::vector<std::shared_ptr<Job>>& jobs) {
   try {
     std::thread(std::move(pass)).detach();
   } catch (const std::system_error&) {
-    asked_.clear();  // the system is out of threads: the next tick tries again
+    searched_.clear();  // the system is out of threads: the next tick tries again
   }
 }
 
 void IdleJobs::finish_pass() {
-  if (asked_.empty()) return;
+  if (searched_.empty()) return;
   if (pass_.wait_for(0s) != std::future_status::ready) return;
-  const auto asked = std::exchange(asked_, {});
+  const auto searched = std::exchange(searched_, {});
   const std::optional<Pass> pass = pass_.get();
   if (!pass) return;
   next_pass_ = Clock::now() + pass->took * kRestFactor;
-  for (const auto& job : asked) {
+  for (const auto& job : searched) {
     const auto living = pass->found.find(job->id);
     if (living != pass->found.end()) {
       living_.insert_or_assign(job, living->second);

@@ -15,10 +15,9 @@
 
 namespace cacheshim {
 
-// Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not
-// show that a job is over: a process may sleep or compute for hours between two requests. So this
-// class searches /proc for a job's processes before it ends the job, and only then. Not
-// thread-safe, except may_end().
+// Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not show that a job is
+// over: a process may sleep or compute for hours between two requests. So this class searches /proc for a job's
+// processes, but only when it is about to end the job. Not thread-safe, except may_end().
 //
 // Cost: at most one pass over /proc at a time, on a separate thread, which uses at most a twentieth
 // of one core. The class remembers one living process of each idle job that has any. Each tick()
@@ -35,7 +34,7 @@ class IdleJobs {
   // Call regularly, and more often while is_searching(). Does not block.
   void tick();
   // Whether a pass over /proc is in progress. Call only on the thread that calls tick().
-  bool is_searching() const { return !asked_.empty(); }
+  bool is_searching() const { return !searched_.empty(); }
 
   // Whether the job is active, has no open files and no runs, and has not been used for `job_idle`.
   // Always false for a job uid-<uid>. Does not check for living processes. Thread-safe.
@@ -54,7 +53,7 @@ class IdleJobs {
   // One living process of each idle job, if the daemon knows one.
   std::map<std::shared_ptr<Job>, Process> living_;
   // The jobs that the current pass over /proc searches for; empty if there is no pass.
-  std::vector<std::shared_ptr<Job>> asked_;
+  std::vector<std::shared_ptr<Job>> searched_;
   struct Pass {
     LivingProcesses found;
     Clock::duration took;

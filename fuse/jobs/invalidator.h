@@ -21,9 +21,9 @@ class Invalidator {
 
   virtual ~Invalidator() = default;
 
-  // Call before a request waits for a long operation of the daemon. `directories`: those that the kernel has locked for
-  // the request. While the result exists, the daemon does not hold the request's user responsible for invalidations
-  // that these locks block. Destroy the result once the request is answered.
+  // Call before a request waits for a long operation of the daemon. `directories`: the directories that the kernel has
+  // locked for the request. While the result exists, the daemon does not penalize the request's user (LateOwners) for
+  // invalidations that these locks block. Destroy the result once the request is answered.
   virtual std::shared_ptr<void> hold(std::vector<NodeId> directories) = 0;
   // First invalidates `publisher`'s published names in the other views, then calls `answer`, and last invalidates the
   // names of the base that the publisher's own view now shows. `held`: the directories that the kernel has locked for
@@ -42,9 +42,9 @@ class Invalidator {
   // Call when these files were added to the base, but not from a job's layer.
   virtual void added(const std::vector<std::string>& paths) = 0;
   // Call when these paths of the base, and everything below them, were removed.
-  virtual void gone(const std::vector<std::string>& paths) = 0;
-  // As gone(), but blocks until the kernel has processed the invalidations.
-  virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
+  virtual void removed(const std::vector<std::string>& paths) = 0;
+  // As removed(), but blocks until the kernel has processed the invalidations.
+  virtual void removed_and_wait(const std::vector<std::string>& paths) = 0;
   // Call when the job has dropped its layer, before the names of the job's nodes are dropped. Requires:
   // Overlay::mutex() held exclusively. Returns a function that invalidates the nodes and blocks until the kernel has
   // processed the invalidations. Call that function once the mutex is released.

@@ -23,7 +23,7 @@ JobViews::Settings view_settings(const std::string& id, const JobSettings& setti
 
 }  // namespace
 
-// Does not charge for a user's job uid-UID, because all processes that name no other job use this one.
+// Does not charge for a user's own job, uid-<uid>, because all of the user's processes that name no other job use it.
 Result<JobPayment> JobPayment::take(UserAccount& account, const std::string& job) {
   constexpr std::uint64_t kDescriptors = 8;  // for the layer and the filter
   if (job == JobId::for_uid(account.uid()).view()) return JobPayment();
@@ -161,7 +161,7 @@ void Job::share_locks() {
 }
 
 Status Job::refuse_publishing(const std::string& why) {
-  // Waits for publishing in progress, which has already checked whether the layer may be published.
+  // The lock waits for publishing in progress, which has already checked whether the layer may be published.
   const WriterLock lock(overlay.mutex());
   const Status recorded = policy.refuse(why, layer ? &*layer : nullptr);
   share_locks();

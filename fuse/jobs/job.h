@@ -41,11 +41,12 @@ struct JobSettings {
   // A descriptor of the base's directory, through which a job that may publish uses the base's lock files; -1 if the
   // base is not writable.
   int lock_base = -1;
-  int lock_staging = -1;                    // passed to LockDirectory::share()
+  // The store's staging directory, for LockDirectory::share(); -1: none.
+  int lock_staging = -1;
   const LockAccess* lock_access = nullptr;  // which users may lock the base's lock files outside the mount
   // The data that direct answers use; null if the mount gives no direct answers.
   const DirectAccess* direct = nullptr;
-  // The number of beginnings and ends of all jobs; null: not counted.
+  // Counts the beginnings and ends of all jobs; null: they are not counted.
   std::atomic<std::uint64_t>* changes = nullptr;
   const LayerQuota* quota = nullptr;  // for all layers; null: the layers have no limits
   // Whether only some users may publish: the daemon then checks the writers of each layer.
@@ -55,7 +56,7 @@ struct JobSettings {
 
 // The charges to the user whose process has begun a job.
 struct JobPayment {
-  // Charges `account` for a job. A user's own job, uid-<uid>, is not charged. Errors: EDQUOT, EMFILE.
+  // Charges `account` for a job, unless the job is the user's own, uid-<uid>. Errors: EDQUOT, EMFILE.
   static Result<JobPayment> take(UserAccount& account, const std::string& job);
   Charge job;
   Charge descriptors;

@@ -35,7 +35,7 @@ PendingReplies JobLife::take_waiting(std::optional<Outcome> outcome) {
   return replies;
 }
 
-PendingReplies JobLife::refuse_waits() {
+PendingReplies JobLife::end_waits() {
   const MutexLock lock(mutex_);
   return take_waiting(std::nullopt);
 }

@@ -33,12 +33,12 @@ class JobLife {
   std::time_t started() const { return started_.load(); }
   std::string cycle() const EXCLUDES(mutex_);
 
-  // Calls `then` once: when the job ends, or immediately if the job is not active. Passes no outcome if refuse_waits()
-  // comes first: the job continues, but no process may wait for its end any more. May drop `then` once `waiter` has
-  // been destroyed.
+  // Calls `then` once: when the job ends, or immediately if the job is not active. Passes no outcome if end_waits()
+  // comes first, which ends the wait although the job continues. May drop `then` once `waiter` has been destroyed.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
   void on_end(std::weak_ptr<const void> waiter, OnEnd then) EXCLUDES(mutex_);
-  PendingReplies refuse_waits() EXCLUDES(mutex_);
+  // Ends all present waits without an outcome, and returns their replies. Does not prevent later waits.
+  PendingReplies end_waits() EXCLUDES(mutex_);
 
  private:
   PendingReplies take_waiting(std::optional<Outcome> outcome) REQUIRES(mutex_);

@@ -13,9 +13,9 @@
 
 namespace cacheshim {
 
-// A job's publish policy, and whether its layer may be published. Once a user who may not publish changes the layer, it
-// may never be published. The daemon records this refusal before it makes the change. The record exists as long as the
-// layer does, no matter which job, daemon or users use the layer later. Thread-safe.
+// A job's publish policy, and whether its layer may be published. Once a user who may not publish changes the layer,
+// the layer may never be published. The daemon records this refusal before it makes the change. The record exists as
+// long as the layer does, no matter which job, daemon or users use the layer later. Thread-safe.
 class JobPolicy {
  public:
   struct Settings {

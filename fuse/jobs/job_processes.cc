@@ -39,7 +39,7 @@ class ProcessPass {
     for (const JobUsers& users : jobs) {
       wanted_.emplace(users.job, &users);
       if (const std::string_view named = named_id(users.job); !named.empty()) {
-        instead_.emplace(named, users.job);
+        separate_jobs_.emplace(named, users.job);
       }
     }
   }
@@ -104,13 +104,14 @@ class ProcessPass {
     const auto add = [&](const JobId& id) {
       const std::string text(id.view());
       if (wanted_.contains(text)) ids.insert(text);
-      for (auto [at, end] = instead_.equal_range(text); at != end; ++at) ids.insert(at->second);
+      for (auto [at, end] = separate_jobs_.equal_range(text); at != end; ++at)
+        ids.insert(at->second);
       if (text.size() + kLongestUserPart <= kMaxJobId) return;
-      for (const auto& [named, instead] : instead_) {  // the job's id may be truncated
-        if (text.starts_with(named)) ids.insert(instead);
+      for (const auto& [named, separate_job] : separate_jobs_) {  // the job's id may be truncated
+        if (text.starts_with(named)) ids.insert(separate_job);
       }
     };
-    // A file that cannot be read adds nothing: the process has exited, or the daemon may not see the file.
+    // A file that cannot be read adds no job: the process has exited, or the daemon may not read the file.
     const uid_t uid = real_uid_of(pid, proc_).value_or(0);
     const auto environment = environments_.read(pid, uid, proc_);
     if (environment) add(job_from_environment(EnvironmentBlock(*environment)));
@@ -131,7 +132,7 @@ class ProcessPass {
   const pid_t own_;
   std::map<std::string, const JobUsers*> wanted_;
   // Maps each <id> that processes name to the jobs uid-<uid>.<id> that the processes' users get instead.
-  std::multimap<std::string, std::string, std::less<>> instead_;
+  std::multimap<std::string, std::string, std::less<>> separate_jobs_;
   std::unordered_map<pid_t, JobIds> known_;
   LivingProcesses found_;
 };

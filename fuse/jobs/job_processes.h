@@ -43,8 +43,8 @@ bool is_living(const Process& process, const std::string& proc = "/proc");
 // The processes that are known to use a job. A process stays known after an exec. Not thread-safe.
 class KnownProcesses {
  public:
-  // Notes the process of a thread; does nothing if /proc does not show it. Every READLINK in the mount's root calls
-  // note(), so note() is fast for a known thread.
+  // Notes the process of a thread; does nothing if /proc does not show it. Fast for a known thread, because every
+  // READLINK in the mount's root calls note().
   void note(pid_t tid);
   // Returns a known process that lives, if there is any. Forgets the processes that have exited.
   std::optional<Process> find_living(const std::string& proc = "/proc");

@@ -26,7 +26,7 @@ JobPublishing::Total JobPublishing::total() const {
   return total_;
 }
 
-std::string JobPublishing::why_kept(const std::string& unit) const {
+std::string JobPublishing::why_unpublished(const std::string& unit) const {
   const MutexLock lock(mutex_);
   const std::string* const kept = kept_.find(unit);
   return kept == nullptr ? "" : *kept;
@@ -43,7 +43,7 @@ bool JobPublishing::note_conflict(const std::string& unit) {
   return conflicts_.find(unit) == nullptr && conflicts_.find_or_add(unit) != nullptr;
 }
 
-bool JobPublishing::note_kept(const std::string& unit, const std::string& reason) {
+bool JobPublishing::note_why_unpublished(const std::string& unit, const std::string& reason) {
   const MutexLock lock(mutex_);
   if (reason.empty()) return kept_.erase(unit);
   std::string* const known = kept_.find_or_add(unit);

@@ -35,7 +35,8 @@ class JobPublishing final : public PublishHooks {
     EntryReads& reads;
     NodeTable& nodes;
     const NodeIndex& view_root;
-    std::function<void(const std::string& path)> attributes_changed;  // Job::attributes_changed()
+    // Makes the kernel request the attributes of the object at `path`, and of its directory, again.
+    std::function<void(const std::string& path)> attributes_changed;
   };
   explicit JobPublishing(const Parts& parts) : parts_(parts) {}
 
@@ -51,7 +52,7 @@ class JobPublishing final : public PublishHooks {
 
   // Returns the reason why the last attempt did not publish the unit; "" if there was no attempt, if the unit is
   // published, or if more units than kMostBytes allows stay in the layer.
-  std::string why_kept(const std::string& unit) const EXCLUDES(mutex_);
+  std::string why_unpublished(const std::string& unit) const EXCLUDES(mutex_);
   // Call when the job has dropped its layer. Forgets the units that stayed in the layer.
   void forget_layer() EXCLUDES(mutex_);
 
@@ -59,7 +60,7 @@ class JobPublishing final : public PublishHooks {
   bool is_being_written(dev_t device, ino_t inode) override;
   bool wait_until_closed(dev_t device, ino_t inode) override;
   bool note_conflict(const std::string& unit) override;
-  bool note_kept(const std::string& unit, const std::string& reason) override;
+  bool note_why_unpublished(const std::string& unit, const std::string& reason) override;
   std::string why_refused() const override;
   PublishingJob identity() const override;
   bool has_one_user() const override;
@@ -72,7 +73,7 @@ class JobPublishing final : public PublishHooks {
   mutable Mutex mutex_;
   Total total_ GUARDED_BY(mutex_);
   // The units that conflict with the base. Each counts once, however often the publisher tries to publish it. Units
-  // beyond kMostBytes are not counted, because they could count several times.
+  // beyond kMostBytes are not counted, because without a record each attempt would count.
   NameTable<std::monostate> conflicts_ GUARDED_BY(mutex_){kMostBytes};
   // The units that stay in the layer, with the reasons. Units beyond kMostBytes are neither counted as refused nor
   // logged.

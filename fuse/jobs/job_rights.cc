@@ -21,8 +21,8 @@ bool is_open_to(const Job& job, uid_t uid, const JobClaim& claim) {
                                      claim.proof == SlurmProof::kGiven);
 }
 
-// Whether the user is already in the job, or the job is shared. The user who shared a job has given the proof, or is
-// root.
+// Whether the user is already in the job, or the job is shared. A shared job needs no further proof, because the user
+// who shared it has given the proof, or is root.
 bool needs_no_proof(const Job* job, uid_t uid) {
   return job != nullptr && (is_user_of(*job, uid) || job->views.shares_uids());
 }

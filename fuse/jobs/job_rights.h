@@ -9,21 +9,20 @@
 
 namespace cacheshim {
 
-// Decides which job a process gets when it names a job's id, in its environment or in a request.
-// Anybody can name any id, so an id alone gives no right to a job:
+// Decides which job a process gets when it names a job's id, in its environment or in a request. Any process can name
+// any id, so an id alone gives no right to a job:
 //
 // - An id that belongs to a user by construction (owner_of_id()) is that user's alone.
 // - A job belongs to the user whom root has named at its start, or else to the first user other than
 //   root who uses it. If the job is not shared, every other user gets a separate job instead,
 //   uid-<uid>.<id>. So if a stranger uses an id first, the rightful user loses only the name.
-// - A job that a user shares (--shared-uids) admits another user only in three cases: the other
-//   user's process names the job by CACHESHIM_JOB, the other user's request shares the job too, or
-//   SLURM's cgroup proves that the process belongs to the job. A scheduler's variable does not
-//   suffice, because a process that has it did not choose to work in a stranger's layer. A job that
-//   root shares admits everybody who names it.
-// - Where SLURM's cgroups exist, a number is the id of a SLURM job. A user who is not in this job yet, and with whom
-//   nobody shares it, gets the job only if a cgroup proves that the process belongs to it, or if root names the user
-//   (claim_for()). Otherwise the user gets uid-<uid>.<id>.
+// - A job that a user shares (--shared-uids) admits another user only in three cases: the other user's process names
+//   the job by CACHESHIM_JOB, the other user's request shares the job too, or SLURM's cgroup proves that the process
+//   belongs to the job. A scheduler's variable does not suffice, because a process that has it did not choose to work
+//   in a stranger's layer. A job that root shares admits every user who names it.
+// - Where SLURM's cgroups exist, a number is the id of a SLURM job. A user who is not in this job yet gets it only if
+//   the job is shared, if a cgroup proves that the process belongs to the job, or if root names the user (claim_for()).
+//   Otherwise the user gets uid-<uid>.<id>.
 // - Root gets root's own job, uid-0, in place of another user's, because file modes do not keep root
 //   out of the other user's view.
 //

@@ -43,15 +43,15 @@ class JobTable {
   };
   std::vector<State> states() const;
   // Forgets the ended jobs of each user beyond kMostEnded, the least recently used ones first. Keeps a job whose nodes
-  // the kernel knows, or to which another object has a shared_ptr. Returns the jobs that it keeps beyond kMostEnded.
-  // The caller must then make the kernel forget the nodes of these jobs. If the next call returns one of them again, it
-  // charges the user for that job as for an active one.
+  // the kernel knows, or to which another object has a shared_ptr. Returns the jobs beyond kMostEnded that it keeps.
+  // The caller must then make the kernel forget the nodes of these jobs. If the next call still keeps one of them, that
+  // call charges the user for the job as for an active one.
   std::vector<std::shared_ptr<Job>> forget_ended(UserLimits& limits);
   // The number of direct opens, which bypass the mount, by all jobs since the table was made.
   std::uint64_t direct_opens() const;
   PublishPolicy policy() const { return policy_; }
-  // For a mount where only some users may publish: makes its jobs check the writers of each layer.
-  // Call before there are jobs.
+  // For a mount where only some users may publish: the daemon then checks the writers of each job's layer. Call before
+  // there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
   // `access`, `quota` and `invalidator` must outlive the table. Call before there are jobs.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }

@@ -60,7 +60,8 @@ void JobViews::begin(bool shared_uids, std::optional<uid_t> recorded_owner) {
   }
   if (shared_uids) return;
   const View& view = views_.front();
-  // The kernel may still know the other views from an earlier cycle. From now on they belong to the owner.
+  // The kernel may still know the other views from an earlier cycle. From now on, these views belong to the owner of
+  // the first view.
   std::fill(views_.begin() + 1, views_.end(), view);
   filter_.open(view.uid.value_or(sys::own_uid()), view.uid ? view.gid : sys::own_gid());
 }

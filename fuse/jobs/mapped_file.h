@@ -12,7 +12,8 @@
 
 namespace cacheshim {
 
-// A file in shared memory, mapped for writing. Move-only; unmapped by the destructor.
+// A file that this process has mapped for reading and writing, shared with other processes. Move-only; unmapped by the
+// destructor.
 class MappedFile {
  public:
   // Creates a file of zeros in the open directory `dir`, under a temporary name that begins with

@@ -13,7 +13,7 @@ using Rules = std::vector<std::pair<NameRule, std::string>>;
 
 constexpr std::string_view kAnyDepth = "**";
 
-bool has_letter(std::string_view component) {
+bool has_literal_character(std::string_view component) {
   return component.find_first_not_of("*?") != component.npos;
 }
 
@@ -24,7 +24,7 @@ std::string last_literal_component(std::string_view pattern) {
   std::string_view found = "*";
   while (!pattern.empty()) {
     const std::string_view component = take_component(pattern);
-    if (has_letter(component)) found = component;
+    if (has_literal_character(component)) found = component;
   }
   return std::string(found);
 }

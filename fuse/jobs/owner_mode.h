@@ -13,12 +13,12 @@ struct OwnerMode {
   // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
   // to the view's user.
   bool keep = false;
-  // With `keep`: the owner and the group that the mount shows for all objects instead of the real ones. Nobody can
+  // With `keep`: the owner and the group that the mount shows for all objects instead of the real ones. No user can
   // change them. New objects get this owner and group. The daemon sets no set-id bit on a file whose real owner or
   // group differs: a process could use the bit to run as that owner or group.
   std::optional<uid_t> shown_uid;
   std::optional<gid_t> shown_gid;
-  // Whether the mount uses, with `keep`, the POSIX ACLs of the backing files.
+  // With `keep`: whether the mount uses the POSIX ACLs of the backing files.
   bool acls = true;
 };
 

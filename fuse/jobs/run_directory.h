@@ -34,7 +34,8 @@ class RunDirectory {
   // the directories for filters and counters. Errors: EPERM without privilege over the mount
   // namespace.
   Status offer_base(int base, const std::vector<Profile>& profiles);
-  // Returns the result of offer_base(), or null. The result lives as long as this object.
+  // Returns the data that offer_base() has made for direct answers; null if it has made none. They live as long as this
+  // object.
   const DirectAccess* direct() const { return direct_ ? direct_.get() : nullptr; }
   // Announces the mount with this device number. Call in the thread that exits last: the library
   // treats the exit of this thread as the exit of the daemon.

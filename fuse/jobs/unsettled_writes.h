@@ -27,8 +27,8 @@ class UnsettledWrites {
   void add_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   void remove_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   bool is_being_written(dev_t device, ino_t inode) const EXCLUDES(mutex_);
-  // Blocks up to the release delay until the file's last writer has closed it. Returns false if the
-  // file stays open.
+  // Blocks until the file's last writer has closed it, but at most for the release delay. Returns false if the file is
+  // still open then.
   bool wait_until_closed(dev_t device, ino_t inode) EXCLUDES(mutex_);
 
   // Call end_publishing() once for each call of begin_publishing().

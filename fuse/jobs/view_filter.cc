@@ -19,8 +19,8 @@ namespace cacheshim {
 namespace {
 
 // A key sets 4 of the 64 bits of one word. With as many words as keys, 1 of 6,000 other keys is a false positive
-// (measured). The first filter fits in one page. Most jobs need no larger filter, and each of their calls reads four
-// words of it.
+// (measured). The first filter fits in one page. Most jobs need no larger filter. A call on a path of three components
+// reads four words of it.
 constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
@@ -141,8 +141,8 @@ void ViewFilter::add(std::string_view path, bool tree) {
   if (tree) add_key(key_below(key));
 }
 
-// Relaxed memory order suffices: a process that reads the old value opens one more file of the base directly, and the
-// daemon does not see that open.
+// Relaxed memory order suffices: at worst, a process that reads the old value opens one more file of the base directly,
+// and the daemon does not see that open.
 void ViewFilter::set_building(bool is_building) {
   const MutexLock lock(mutex_);
   is_building_ = is_building;
@@ -163,7 +163,7 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
 }
 
 // Makes the file of counters. Only the view's user may write to it. This user may also truncate the file, which would
-// kill a process that reads it through a mapping. So the daemon reads it by pread(2).
+// kill a process that reads it through a mapping. So the daemon reads the file with pread(2).
 void ViewFilter::make_counters() {
   const std::size_t size = kCountersBytes + (records_uses_ ? kUsedBytes : 0);
   auto made = MappedFile::make(directories_->counters.get(), job_, size, 0600);
@@ -198,7 +198,7 @@ ViewFilter::Counts ViewFilter::counts() const {
   return read_counts();
 }
 
-// The processes map the counters anew after the filter is replaced.
+// Replaces the filter too, because the processes map the new counters only when they map a new filter.
 void ViewFilter::record_uses() {
   const MutexLock lock(mutex_);
   used_.assign(kUsedWords, 0);
@@ -216,7 +216,8 @@ void ViewFilter::note_use(std::string_view path) {
   if (!used_.empty()) mark_used(used_.data(), path);
 }
 
-// Adds the names that the processes have recorded. As for the counters, the file may be shorter than expected.
+// Adds the names that the processes have recorded. The file may be shorter than expected, because its owner can
+// truncate it (make_counters()).
 void ViewFilter::read_uses() {
   if (!records_uses_ || !counters_) return;
   std::vector<std::uint64_t> words(kUsedWords);

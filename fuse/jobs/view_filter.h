@@ -115,13 +115,13 @@ class ViewFilter {
   };
   Counts counts() const;
 
-  // Begins to record the names of the base that the job uses, from none.
+  // Starts a new, empty record of the names of the base that the job uses.
   void record_uses();
   bool records_uses() const { return records_uses_.load(std::memory_order_relaxed); }
   // Records a use that the daemon sees. Call with a path of the base.
   void note_use(std::string_view path);
   // Returns the names that the job has used since record_uses(), in the form of used_names.h, and stops recording.
-  // Returns nothing if no names were recorded.
+  // Returns an empty vector if record_uses() was not called.
   std::vector<std::uint64_t> take_uses();
 
  private:

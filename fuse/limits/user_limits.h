@@ -58,7 +58,7 @@ class UserAccount {
   std::array<std::atomic<std::uint64_t>, kLimitRows.size()> used_{};
 };
 
-// Units that are charged to an account, and given back by the destructor. Without an account, nobody is charged. Not
+// Units that are charged to an account, and given back by the destructor. Without an account, no user is charged. Not
 // thread-safe.
 class Charge {
  public:

@@ -34,10 +34,11 @@ struct FileHandle {
   bool writable = false;
   int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
   std::atomic<std::uint32_t> epoch{0};  // the node's epoch when fd was opened
-  // If not 0, the kernel reads and writes the backing file by itself, without requests to the daemon.
+  // If not 0, the kernel reads and writes the backing file by itself, without requests to the daemon. With `direct_io`,
+  // it does so only for mappings.
   std::uint32_t backing_id = 0;
-  // Whether every read(2) and write(2) is a request to the daemon. The kernel then uses neither its cache nor a backing
-  // file.
+  // Whether every read(2) and write(2) is a request to the daemon. For these calls, the kernel then uses neither its
+  // cache nor the backing file.
   bool direct_io = false;
   // Whether the handle counts as a writer of the file that `device` and `inode` identify. True for a writable handle,
   // unless its file is a common file. Also true for a handle whose file the kernel reads by itself: if this file were

@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// A descriptor for a node to hold, and the charge for it. Nobody is charged for the descriptor of a common file.
+// A descriptor that a node will hold, and the charge for it. No user is charged for the descriptor of a common file.
 struct ChargedFd {
   UniqueFd fd;
   Charge charge;
@@ -68,7 +68,7 @@ class HeldObjects {
     object.place.reset();
     released_.push_back(std::move(object.fd));
   }
-  // Releases the descriptor.
+  // Releases the object's descriptor, of whatever kind, and ends its charge.
   void release_object(HeldObject& object) {
     release_common(object);
     if (object.fd) released_.push_back(std::move(object.fd));

@@ -7,9 +7,9 @@
 
 namespace cacheshim {
 
-// A hash table of nonzero numbers. Each number has a key, which the caller can find out from the number; the table
-// stores only a part of the key's hash. Takes 8 bytes per slot and no allocation per entry. Uses open addressing with
-// linear probing; a removal moves the following entries back, so that there are no tombstones. Not thread-safe.
+// A hash table of nonzero numbers. Each number has a key, which the caller can derive from the number. The table stores
+// only a part of the key's hash. Takes 8 bytes per slot and no allocation per entry. Uses open addressing with linear
+// probing; a removal moves the following entries back, so that there are no tombstones. Not thread-safe.
 class NameIndex {
  public:
   // Returns the number under `hash` for which `is_it(number)` is true, or 0 if there is none.
@@ -36,7 +36,7 @@ class NameIndex {
     std::size_t hole = key & mask();
     while (slots_[hole].key != key || slots_[hole].number != number) hole = (hole + 1) & mask();
     for (std::size_t at = (hole + 1) & mask(); slots_[at].number != 0; at = (at + 1) & mask()) {
-      // An entry may move to the hole if the hole is not before the position of the entry's hash.
+      // An entry may move into the hole unless the hole lies before the slot to which the entry's hash leads.
       const std::size_t distance = (at - slots_[at].key) & mask();
       if (distance >= ((at - hole) & mask())) {
         slots_[hole] = slots_[at];

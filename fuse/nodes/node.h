@@ -41,7 +41,7 @@ struct Node {
   NodeIndex previous = 0;
   std::uint32_t children = 0;  // the number of names whose parent this node is
   [[no_unique_address]] NodeState state;
-  Common common = Common::kNone;
+  CommonKind common = CommonKind::kNone;
   InodeNumbers::Place device = 0;
   NodeKind kind = NodeKind::kObject;
   bool was_unlinked : 1 = false;

@@ -31,7 +31,7 @@ enum class NodeKind : std::uint8_t {
 };
 
 // The kinds of common files: files of the base whose inode all jobs share (LockFiles).
-enum class Common : std::uint8_t { kNone, kLock, kShared };
+enum class CommonKind : std::uint8_t { kNone, kLock, kShared };
 
 inline constexpr NodeIndex kRootNode = 1;
 
@@ -46,7 +46,7 @@ struct NodeInfo {
   bool removed = false;       // the node has no name
   bool was_unlinked = false;  // if removed: a request in this view has removed the last name
   bool in_upper = false;
-  Common common = Common::kNone;
+  CommonKind common = CommonKind::kNone;
   // An O_PATH descriptor of the object, if the node holds one: for a removed object, or for a common file that was
   // looked up recently. Otherwise null. The descriptor stays open as long as this struct exists.
   std::shared_ptr<const UniqueFd> object;
@@ -76,7 +76,7 @@ struct FileIdHash {
 
 // A common file that a lookup or a rename has found. `object`: an O_PATH descriptor of the file.
 struct CommonFile {
-  Common kind;
+  CommonKind kind;
   struct stat st;
   UniqueFd object;
 };

@@ -46,7 +46,8 @@ void NodeNames::replace_name_by_descriptor(NodeIndex index, ChargedFd object) {
   released = tree_.held.take_released();
 }
 
-void NodeNames::part(NodeIndex parent, std::string_view component, const struct stat& made) {
+void NodeNames::detach_stale(NodeIndex parent, std::string_view component,
+                             const struct stat& made) {
   const NodeName name{parent, component};
   {
     const ReaderLock lock(tree_.mutex);
@@ -94,7 +95,7 @@ std::size_t NodeNames::drop_all(const Job* job, NodeIndex view_root) {
   std::size_t count = 0;
   tree_.for_each_of(job, [&](NodeIndex index, const Node& node) {
     ++count;
-    const bool is_of_layer = !node.is_dir && node.common == Common::kNone;
+    const bool is_of_layer = !node.is_dir && node.common == CommonKind::kNone;
     if (is_of_layer && index != view_root) files.push_back(index);
   });
   for (const NodeIndex index : files) {

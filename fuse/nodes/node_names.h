@@ -17,8 +17,8 @@ namespace cacheshim {
 // Finds nodes by their names, and changes these names.
 //
 // Hold the job's Overlay::mutex() exclusively when you call a function that makes changes, so that a
-// path stays valid as long as another caller holds the mutex. For part() and replace_name_by_descriptor(), a shared
-// lock suffices. Thread-safe.
+// path stays valid as long as another caller holds the mutex. For detach_stale() and replace_name_by_descriptor(), a
+// shared lock suffices. Thread-safe.
 class NodeNames {
  public:
   explicit NodeNames(NodeTree& tree) : tree_(tree) {}
@@ -42,7 +42,7 @@ class NodeNames {
   void replace_name_by_descriptor(NodeIndex node, ChargedFd object);
   // Call before intern() for an object that was just created in the layer. If a node of another object has this name,
   // that node loses the name: another process has removed that object since the kernel's lookup.
-  void part(NodeIndex parent, std::string_view name, const struct stat& made);
+  void detach_stale(NodeIndex parent, std::string_view name, const struct stat& made);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
               std::string_view new_name);
   void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,

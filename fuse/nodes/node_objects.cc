@@ -95,7 +95,7 @@ void NodeObjects::become_own(NodeIndex index, const struct stat& st) {
   Node& node = tree_.at(index);
   tree_.ids.move(index, node, st);
   node.in_upper = true;
-  node.common = Common::kNone;
+  node.common = CommonKind::kNone;
   node.state.lock_by_inode();
   if (node.extra) tree_.held.release_common(node.extra->object);
   released = tree_.held.take_released();

@@ -27,7 +27,8 @@ class NodeObjects {
   // its copy in the layer.
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
 
-  // Makes the mount's root the root of this job's view. Its kind is then kObject, as for the nodes below it.
+  // Makes the mount's root the root of this job's view. The root's node then has the kind kObject, as the nodes below
+  // it do.
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
   // Call when the node's data have moved to another object, which has the attributes `st`.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
@@ -45,8 +46,8 @@ class NodeObjects {
   // has made it the job's own again. After become_own(), the file's locks remain those of its inode (locked_inode()).
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
-  // Returns the inode whose locks the node's file uses, if NodeState::lock_by_inode() was called for the node, that is,
-  // if the job has, or had, the file under the name of a lock file too. Returns nothing for all other nodes.
+  // If the file's locks are those of its inode (NodeState::locks_by_inode()), returns this inode; otherwise returns
+  // nothing. The locks are those of the inode if the job has, or had, the file under the name of a lock file too.
   std::optional<FileId> locked_inode(NodeIndex node) const;
 
   // Returns the inode number to show for `name`. `listed`: the inode number that the directory's

@@ -23,7 +23,8 @@ void NodeTable::charge_to(const Job& job, UserAccount& account) {
   tree_.charge_to(&job, account);
 }
 
-// The job table counts as one lookup of each view's root. The kernel knows the mount's root without a lookup.
+// The job table holds one lookup of each view's root, so only a further lookup comes from the kernel. The kernel knows
+// the mount's root without a lookup.
 bool NodeTable::is_looked_up(NodeIndex view_root) const {
   const ReaderLock lock(tree_.mutex);
   return view_root == kRootNode || std::atomic_ref(tree_.at(view_root).lookups) > 1;
@@ -90,7 +91,8 @@ NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, No
   const WriterLock lock(tree_.mutex);
   const NodeName name{parent, component};
   NodeIndex index = tree_.find(name);
-  if (index != 0 && tree_.at(index).kind != kind) {  // the job restarted with other shared_uids
+  // The job has restarted with another value of shared_uids.
+  if (index != 0 && tree_.at(index).kind != kind) {
     tree_.detach(index, name);
     index = 0;
   }
@@ -113,13 +115,13 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
     const ReaderLock lock(tree_.mutex);
     const NodeIndex index = tree_.find(name);
     const bool is_known = index != 0 && is_unchanged(tree_.at(index), found);
-    if (is_known && tree_.at(index).common == Common::kNone) {
+    if (is_known && tree_.at(index).common == CommonKind::kNone) {
       std::atomic_ref(tree_.at(index).lookups).fetch_add(1, std::memory_order_relaxed);
       return index;
     }
   }
   const WriterLock lock(tree_.mutex);
-  return intern_locked(name, job, found, Common::kNone);
+  return intern_locked(name, job, found, CommonKind::kNone);
 }
 
 NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component, Job* job,
@@ -140,12 +142,12 @@ NodeIndex NodeTable::find_linked(const NodeName& name, Job* job, const struct st
 }
 
 NodeIndex NodeTable::intern_locked(const NodeName& name, Job* job, const Found& found,
-                                   Common kind) {
+                                   CommonKind kind) {
   const struct stat& st = found.st;
   const bool is_dir = S_ISDIR(st.st_mode);
   // False for a common file: a process outside the mount may give the file a second name, and the job may copy the file
   // up under that name.
-  const bool has_links = !is_dir && st.st_nlink > 1 && kind == Common::kNone;
+  const bool has_links = !is_dir && st.st_nlink > 1 && kind == CommonKind::kNone;
   NodeIndex index = tree_.find(name);
   // Compares the kinds too: a name's kind changes when the job may no longer share files.
   const bool is_known = index != 0 && tree_.at(index).common == kind &&

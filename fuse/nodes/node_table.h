@@ -89,7 +89,7 @@ class NodeTable {
   bool is_unchanged(const Node& node, const Found& found) const REQUIRES_SHARED(tree_.mutex);
   NodeIndex find_linked(const NodeName& name, Job* job, const struct stat& st)
       REQUIRES(tree_.mutex);
-  NodeIndex intern_locked(const NodeName& name, Job* job, const Found& found, Common kind)
+  NodeIndex intern_locked(const NodeName& name, Job* job, const Found& found, CommonKind kind)
       REQUIRES(tree_.mutex);
 
   NodeTree tree_;

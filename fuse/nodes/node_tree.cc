@@ -125,7 +125,7 @@ void NodeTree::attach(NodeIndex index, const NodeName& name) {
     node.name = copy_of(name.component);
     node.named = true;
     node.was_unlinked = false;
-    if (node.extra && node.common == Common::kNone) node.extra->object = {};
+    if (node.extra && node.common == CommonKind::kNone) node.extra->object = {};
   } else {
     node.ensure_extra().names.emplace_back(name.parent, name.component);
   }

@@ -74,7 +74,8 @@ class NodeTree {
       for (std::size_t name = node.name_count(); name > 0; --name) function(index, node);
     }
   }
-  // The job's node that was made last; Node::next leads to the others, of all kinds. 0 if the job has none.
+  // Returns the job's node that was made last; 0 if the job has none. Node::next leads to the job's other nodes, of all
+  // kinds.
   NodeIndex first_of(const Job* job) const REQUIRES_SHARED(mutex) {
     const auto found = jobs_.find(job);
     return found == jobs_.end() ? 0 : found->second.first;

@@ -49,7 +49,7 @@ class ObjectIds {
     if (is_linked) add_linked(index, node);
   }
 
-  // Makes find_linked() return this node, which has all names of its file in its job.
+  // Makes find_linked() return this node for its file. The node has all names that its job gives the file.
   void add_linked(NodeIndex index, const Node& node) { linked_[{id_of(node), node.job}] = index; }
   void drop_linked(NodeIndex index, const Node& node) {
     if (const auto found = find(index, node); found != linked_.end()) linked_.erase(found);

@@ -34,7 +34,7 @@ class OpenFiles {
     Descriptors& fds = shard.files[node];
     return fds.insert(fds.end(), fd);
   }
-  // Call once with the result of add(). Takes the same time however many descriptors the node has.
+  // Call once with the result of add(). Takes constant time, however many descriptors the node has.
   void remove(NodeIndex node, Place place) {
     Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);

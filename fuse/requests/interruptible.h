@@ -6,8 +6,8 @@ namespace cacheshim {
 // A waiting request that may be interrupted.
 class Interruptible {
  public:
-  // Any thread may call this at any time, even with locks held. Implementations take no lock that
-  // is held while the request is completed.
+  // Any thread may call this at any time, even with locks held. Implementations must not take a lock that is held while
+  // the request is completed.
   virtual void interrupt() = 0;
 
  protected:

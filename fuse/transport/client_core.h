@@ -35,8 +35,8 @@ bool go_to_core(int core);
 // creates all of its threads when it starts.
 class ClientCore {
  public:
-  // One receiver's stays on its clients' cores. Only the receiver's thread may use this object. The destructor ends the
-  // current stay, if any.
+  // Manages one receiver's stays on the cores of its clients. Only the receiver's thread may use this object. The
+  // destructor ends the current stay, if any.
   class Guest {
    public:
     explicit Guest(ClientCore& core) : core_(core) {}

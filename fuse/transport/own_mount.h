@@ -9,7 +9,7 @@
 // System calls on the daemon's own mount. No thread of the daemon may make one, because the daemon might then never
 // exit:
 //   1. The thread is killed while it waits for an answer that only the daemon could give.
-//   2. The thread exists until the connection is aborted: until the last descriptor of /dev/fuse is closed.
+//   2. The thread exists until the connection is aborted, that is, until the last descriptor of /dev/fuse is closed.
 //   3. The daemon has that descriptor open as long as one of its threads exists. So the daemon never exits, and all
 //      users of the mount hang.
 //

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(1);
 constexpr unsigned kPatience = 50;  // ticks, while a receiver is blocked
-constexpr std::size_t kMostQuestions = 16;
+constexpr std::size_t kMostProbes = 16;
 constexpr unsigned kPause = 4;  // ticks per unanswered probe
 
 }  // namespace
@@ -76,10 +76,10 @@ bool QueueDrain::check_once() {
   return !queues_.empty();
 }
 
-// Returns true if no request is waiting for an entry. Returns false if one is, or if this is unknown. In that case,
-// also sends a request to the daemon's own mount, but only once all receivers of the core are idle: then there is a
-// free entry for the request, and no other request on this core takes the entry first. If a receiver stays blocked for
-// kPatience ticks, does not wait for it any longer.
+// Returns true if no request is waiting for an entry. If one is waiting, or if this is unknown, returns false, and also
+// sends a request to the daemon's own mount. It sends this request only once all receivers of the core are idle: then
+// there is a free entry for the request, and no other request on this core takes the entry first. If a receiver stays
+// blocked for kPatience ticks, this function no longer waits for it.
 bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.probes, [](const auto& probe) { return probe->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();
@@ -100,7 +100,7 @@ bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   queue.pause = kPause * static_cast<unsigned>(queue.probes.size());
   queue.arrivals_at_probe = arrivals;
   queue.held = held;
-  if (queue.probes.size() == kMostQuestions) queue.probes.pop_back();  // withdraws it
+  if (queue.probes.size() == kMostProbes) queue.probes.pop_back();  // withdraws it
   if (auto probe = start_probe_(core)) {
     queue.probes.push_back(std::move(probe));
   } else {

@@ -61,7 +61,8 @@ class QueueDrain {
   // Ends the thread. Call while the receivers still answer requests. Idempotent.
   void stop();
   // Checks each core that may have waiting requests, and sends the drain's own request on those that may still have
-  // some. Returns true if any such core is left. The thread calls this once per millisecond. Not thread-safe.
+  // some. Returns true if any such core is left. The drain's thread calls this function once per millisecond. Not
+  // thread-safe.
   bool check_once() EXCLUDES(mutex_);
 
  private:
@@ -83,7 +84,8 @@ class QueueDrain {
   CondVar news_;
   std::map<std::uint16_t, const Receivers*> noted_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::map<std::uint16_t, Queue> queues_;  // used only by the thread
+  // Used only by the drain's thread, and by stop() after that thread has ended.
+  std::map<std::uint16_t, Queue> queues_;
   std::thread thread_;
 };
 

@@ -233,9 +233,10 @@ int RingLoop::serve(Core& core, Receiver& self) {
   return self.ring->failure();
 }
 
-// So that no answer from another thread is left behind, the receiver first marks itself idle (later, busy), and then
-// checks for such answers. A thread that adds an answer after the check sees the mark. It wakes an idle receiver; if
-// all receivers are busy, each of them checks again after its work.
+// Waits for requests, and ensures that no answer from another thread is left behind. Before the wait, the receiver
+// marks itself idle and then checks for such answers. A thread that adds an answer after this check sees the mark, and
+// wakes the receiver. After the wait, the receiver marks itself busy and checks again. A thread that adds an answer
+// after the second check wakes no busy receiver, because each of them checks before its next wait.
 const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   if (self.is_at_work()) --self.progress;
   (void)send_answers_of_others(core, self);
@@ -258,17 +259,17 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   const RequestView request(entry.bytes(), entry.size());
   // Copied, because once the request is answered, the entry may hold another request, on another thread.
   CoreQueue& queue = entry.queue();
-  const Asked asked{entry.unique(), request.client()};
+  const RequestId id{entry.unique(), request.client()};
   if (request.may_take_long()) {
     note_held(core, self, queue);
     slow_requests_->post([this, &entry] { (void)handle(entry); });
     return;
   }
-  request.is_read_ahead() ? guest.leave() : guest.note_request(asked.client);
+  request.is_read_ahead() ? guest.leave() : guest.note_request(id.client);
   if (guest.is_in() && watcher_sleeps_) wake_watcher();
   if (handle(entry)) return;
   note_held(core, self, queue);
-  if (asked.client != 0 && !check_for_signal(asked)) recheck_later(asked);
+  if (id.client != 0 && !check_for_signal(id)) recheck_later(id);
 }
 
 // Interrupts the request if its client received a signal before the daemon received the request. Over /dev/fuse, the
@@ -276,17 +277,17 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
 // later signals. The client's state in /proc shows the signal: request_wait_answer() sleeps in TASK_INTERRUPTIBLE ('S')
 // until a signal arrives, and in TASK_KILLABLE ('D') from then on. A client in state 'R' may not have checked yet
 // whether the daemon has the request. Returns false if the state is 'R': the caller must check again.
-bool RingLoop::check_for_signal(const Asked& asked) {
-  const auto stat = stat_of(asked.client);
-  if (stat && stat->state == 'D') interrupt(asked.unique);
+bool RingLoop::check_for_signal(const RequestId& id) {
+  const auto stat = stat_of(id.client);
+  if (stat && stat->state == 'D') interrupt(id.unique);
   return !stat || stat->state != 'R';
 }
 
-void RingLoop::recheck_later(const Asked& asked) {
-  signal_checks_->post([this, asked] {
+void RingLoop::recheck_later(const RequestId& id) {
+  signal_checks_->post([this, id] {
     std::this_thread::sleep_for(kSignalRecheckDelay);
-    if (phase_ != Phase::kServing || find(asked.unique) == nullptr) return;
-    if (!check_for_signal(asked)) recheck_later(asked);
+    if (phase_ != Phase::kServing || find(id.unique) == nullptr) return;
+    if (!check_for_signal(id)) recheck_later(id);
   });
 }
 

@@ -34,9 +34,9 @@ class RingLoop final : public RequestSource {
   // Creates receivers for each core (`threads` divided by the number of cores, but at least two), one more such group
   // for the offline cores, and `threads` threads for requests that take a long time. Returns nullptr, with the reason
   // in `why`, in these cases: a thread or ring cannot be created (io_uring may be forbidden); the kernel's parameter
-  // fuse.enable_uring is off or does not exist (before Linux 6.14); the process may not use all cores, or cannot find
-  // out their number. If a ring fails later, the process exits, because it could no longer answer all requests. The
-  // session must outlive the loop.
+  // fuse.enable_uring is off or does not exist (before Linux 6.14); the process may not use all cores, or cannot
+  // determine their number. If a ring fails later, the process exits, because it could no longer answer all requests.
+  // The session must outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
   ~RingLoop() override;
@@ -83,7 +83,7 @@ class RingLoop final : public RequestSource {
   enum class Phase : std::uint8_t { kSetUp, kServing, kEnding, kAnswering, kOver };
 
   // Identifies a request that may already have been answered.
-  struct Asked {
+  struct RequestId {
     std::uint64_t unique;
     pid_t client;  // the thread that waits
   };
@@ -101,8 +101,8 @@ class RingLoop final : public RequestSource {
   bool handle(RingEntry& entry);
   void give_back(RingEntry& entry);
   void note_held(Core& core, Receiver& self, CoreQueue& queue) const;
-  bool check_for_signal(const Asked& asked);
-  void recheck_later(const Asked& asked);
+  bool check_for_signal(const RequestId& id);
+  void recheck_later(const RequestId& id);
   void interrupt(std::uint64_t unique);
   RingEntry* find(std::uint64_t unique) const;
   Core& core_of(const RequestRing& ring) const;

@@ -88,7 +88,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonO
   (*session)->mount_point_ = mount_point;
   (*session)->detached_ = false;
   struct statx st {};
-  // AT_STATX_DONT_SYNC: nobody answers requests yet.
+  // AT_STATX_DONT_SYNC: no thread answers requests yet.
   if (::statx(AT_FDCWD, mount_point.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0) {
     auto control = open_abort(::makedev(st.stx_dev_major, st.stx_dev_minor));
     if (control) {

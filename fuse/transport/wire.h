@@ -40,9 +40,9 @@ std::array<std::uint64_t, 2> nodes();
 void use_sources(std::span<const std::unique_ptr<RequestSource>> sources);
 // Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
-// Implements fuse_custom_io::writev: libfuse sends all replies and notifications by this function, except replies whose
-// data are sent by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and daemon have
-// agreed.
+// Implements fuse_custom_io::writev: libfuse sends all replies and notifications through this function, except replies
+// whose data are sent by splice(2). After the reply to FUSE_INIT, starts the sources on whose flags kernel and daemon
+// have agreed.
 ssize_t send(int device, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT

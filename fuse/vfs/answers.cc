@@ -32,7 +32,7 @@ Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
 Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   const NodeInfo info = mount_.nodes.info(ref.node);
   info.job->overlay.mutex().assert_held_shared();
-  if (info.common != Common::kNone) return attr_of_common(ref, info);
+  if (info.common != CommonKind::kNone) return attr_of_common(ref, info);
   if (info.removed) {
     if (info.object_fd() < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.object_fd()));
@@ -74,7 +74,7 @@ Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
 Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
   CACHESHIM_TRY(st, mount_.open_files.stat(ref.node));
   CACHESHIM_TRY(shown, show(ref, mount_.nodes.info(ref.node), st, true));
-  // If one name remains, it may be in the trash.
+  // The object has lost its name in this view. If it still has one name, that name may be in the trash.
   if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
   return Attributes{shown, 0, st.st_ino};
 }
@@ -82,7 +82,8 @@ Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
 Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                         bool in_upper) {
   {
-    // st_nlink must not count the staged copy's name in staging: show 1 if the file still has its own name, otherwise 0.
+    // st_nlink must not count the staged copy's name in staging. So show 1 if the file still has its own name,
+    // otherwise 0.
     const ReaderLock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
     CACHESHIM_TRY(opened, sys::stat_fd(object->get()));
@@ -149,7 +150,7 @@ Result<Entry> Answers::made_entry(Job& job, NodeRef parent, const std::string& n
   if (made.failed_with(ENOENT)) return Errno(EIO);  // another process has removed it from the layer
   if (!made) return made.error();
   if (made->lock) mount_.lock_removals.forget(job, made->st);
-  mount_.nodes.names().part(parent.node, name, made->st);
+  mount_.nodes.names().detach_stale(parent.node, name, made->st);
   return entry_of(job, parent, name, *std::move(made), lookup);
 }
 

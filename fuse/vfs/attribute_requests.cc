@@ -96,7 +96,7 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   }
   // The daemon usually learns from a lookup of the view's name that a user enters the view. The kernel sends no lookup
   // if the view or one of its directories is bind-mounted elsewhere, or is the working directory of a process that
-  // changed its uid. In these cases, the daemon records the user at this GETATTR. A GETATTR of a file records nobody,
+  // changed its uid. In these cases, the daemon records the user at this GETATTR. A GETATTR of a file records no user,
   // because the caller may have received an open descriptor from another process.
   Job& job = *info.job;
   if (info.is_view_root && !fh && own_tree_.needs_new_lookup(request.caller, job)) {
@@ -164,7 +164,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   // Ignores the change: the root of a private view always has mode 0700.
   if (info.is_view_root && info.job->views.are_private()) return {};
   if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
-  if (info.common != Common::kNone) return change_common(ref, info, attr, to_set);
+  if (info.common != CommonKind::kNone) return change_common(ref, info, attr, to_set);
   CACHESHIM_TRY(set_ids, set_ids_after(request, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
   to_set &= ~ignored_attrs(mount_.options.owners);
@@ -215,7 +215,7 @@ std::optional<Result<Attributes>> AttributeRequests::try_change_shared(
     NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
   if (handle != nullptr && handle->shared) return change_staged(ref, info, attr, to_set, *handle);
   if ((to_set & FATTR_SIZE) == 0) return std::nullopt;
-  if (info.common != Common::kShared || is_outdated(info)) return std::nullopt;
+  if (info.common != CommonKind::kShared || is_outdated(info)) return std::nullopt;
   const auto found = [&] {
     const ReaderLock lock(info.job->overlay.mutex());
     return std::pair(mount_.nodes.path(ref.node), objects_.common_object(ref.node, info));
@@ -249,7 +249,7 @@ Result<Attributes> AttributeRequests::setattr(const Request& request, NodeId ino
   CACHESHIM_CHECK(change_attr(request, ref, info, attr, to_set, handle));
   auto changed = answers_.object_attr(ref, info);
   return changed.failed_with(ESTALE) ? answers_.attr_of_open(ref)
-                                     : changed;  // ESTALE: another process has removed it
+                                     : changed;  // ESTALE: another process has removed the name
 }
 
 Result<std::string> AttributeRequests::readlink(const Request& request, NodeId ino) {
@@ -285,7 +285,7 @@ Status AttributeRequests::change_xattr(NodeId ino, const char* name,
   const NodeRef ref = decode(ino);
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
-  if (info.common != Common::kNone) return Errno(EOPNOTSUPP);
+  if (info.common != CommonKind::kNone) return Errno(EOPNOTSUPP);
   CACHESHIM_TRY(prepared, objects_.prepare_change(ref.node));
   const WriterLock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, objects_.open_for_change(*info.job, ref.node, kWholeFile));
@@ -313,8 +313,8 @@ Status AttributeRequests::removexattr(NodeId ino, const char* name) {
   return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
 }
 
-// Reads a directory's attribute by path, which saves an open, because the kernel reads the ACLs of a directory at each
-// step of a path walk. Opens and checks a file first, because its path may now lead to another file.
+// Reads a directory's attribute by path, without an open, to save time: the kernel reads the ACLs of a directory at
+// each step of a path walk. Opens and checks a file first, because the file's path may now lead to another file.
 Result<std::string> AttributeRequests::xattr_of(const Job& job, NodeIndex node, const char* name) {
   const NodeInfo info = mount_.nodes.info(node);
   if (!info.removed && info.is_dir && !is_user_xattr(name)) {

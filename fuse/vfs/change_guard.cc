@@ -31,7 +31,7 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.kind != NodeKind::kObject || info.job->policy.is_refused()) return {};
   const bool is_lock = [&] {
-    if (info.common != Common::kNone) return true;  // a common file may have lost its name
+    if (info.common != CommonKind::kNone) return true;  // a common file may have lost its name
     const ReaderLock lock(info.job->overlay.mutex());
     const auto path = mount_.nodes.path(ref.node);
     return path && info.job->overlay.locks().files.is_shared_name(*path);

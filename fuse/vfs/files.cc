@@ -22,8 +22,8 @@ constexpr off_t kLargeFile = 256 * 1024;
 // The caller may clear these flags by fcntl(F_SETFL), but the backing file keeps the flags that it was opened with.
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 
-// For O_TRUNC. Does not take the lock of `file`, which must not be taken under Overlay::mutex(): the file is new, so no
-// other thread can reach it.
+// For O_TRUNC. Does not take the lock of `file`, because that lock must not be taken under Overlay::mutex(). The lock
+// is not needed: `file` is new, so no other thread can reach it.
 Status stage_empty(SharedFile& file, int fd) NO_THREAD_SAFETY_ANALYSIS { return file.stage(fd, 0); }
 
 }  // namespace
@@ -91,9 +91,10 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
     mount_.layer_meter.silent_growth().add(handle, st);
     mount_.request_measuring();
   }
-  // A lock file needs direct I/O because other jobs write to it as well. A handle whose flags could not be changed later
-  // gets no backing file (keeps_flags). If another handle of the inode has one, this handle needs direct I/O too: without
-  // FOPEN_DIRECT_IO, the kernel would not send its reads and writes to the daemon.
+  // A lock file needs direct I/O because other jobs write to it as well. A handle with keeps_flags must not use
+  // passthrough, because the flags of its backing file could not be changed later. But if the inode is already in
+  // passthrough mode (IoModes), this handle must be opened with the inode's backing file. FOPEN_DIRECT_IO then makes
+  // the kernel send this handle's reads and writes to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   return {};
 }
@@ -140,7 +141,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
   job.use.touch();
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (is_outdated(info)) return Errno(ESTALE);
-  if (info.common != Common::kNone) return open_common(ref, info, flags);
+  if (info.common != CommonKind::kNone) return open_common(ref, info, flags);
   if (wants_write(flags)) return open_writable(ref, job, flags);
   auto opened = Objects::find_by_path(job.overlay, [&] {
     job.overlay.mutex().assert_held_shared();
@@ -172,7 +173,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeIn
   auto shared = mount_.shared_files.make(path ? *path : "", info.common, flags, /*is_new=*/false);
   CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
   CACHESHIM_TRY(fd, sys::reopen(object->get(), shared ? O_RDWR : backing_flags(flags)));
-  if (info.common == Common::kLock) mount_.lock_access.apply(fd.get());
+  if (info.common == CommonKind::kLock) mount_.lock_access.apply(fd.get());
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   if (!wants_write(flags)) mount_.keeper.note_use(fd.get(), st, flags);
   if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(stage_empty(*shared, fd.get()));
@@ -186,8 +187,8 @@ Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeIn
 // open(2) does.
 Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std::string& path,
                                             int flags) {
-  const Common kind = common_kind(mount_.entries, path);
-  const bool is_staged = kind == Common::kShared && wants_write(flags);
+  const CommonKind kind = common_kind(mount_.entries, path);
+  const bool is_staged = kind == CommonKind::kShared && wants_write(flags);
   auto made = create_lock(job.overlay, path,
                           (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
   // An object of another kind has the name. ESTALE makes the kernel look the name up again.
@@ -237,7 +238,7 @@ Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
                                            const NodeInfo& info, int flags) {
   // ESTALE makes the kernel look the name up again; that lookup fails, because the damaged entry is in the trash.
   if (const auto gone = objects_.trash_if_damaged(ref); !gone.empty()) {
-    mount_.invalidation.gone(gone);
+    mount_.invalidation.removed(gone);
     return Errno(ESTALE);
   }
   if (ChangeGuard::is_kept_from(request, info)) return Errno(EACCES);
@@ -273,7 +274,7 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
     const DirectoryLookup lookup = mount_.timeouts.begin(job, std::string(parent_path(path)));
-    mount_.nodes.names().part(parent.node, name, st);
+    mount_.nodes.names().detach_stale(parent.node, name, st);
     CACHESHIM_TRY(entry, answers_.entry_of(job, parent, name, {st, true, {}}, lookup));
     const NodeRef ref = decode(entry.ino);
     mount_.nodes.state(ref.node).set_lacks_capabilities(true);

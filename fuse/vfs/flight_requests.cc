@@ -33,7 +33,7 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   if (lease_request.lineage.empty()) return missed;
   Entry nothing{};  // with timeout 0, so that the kernel looks the name up each time
   if (lease_request.is_entry() && !can_wait_after_lookup(lease_request.thread)) return nothing;
-  const Flights::Answer answer = mount_.single_flight.flights()->look(lease_request);
+  const Flights::Answer answer = mount_.single_flight.flights()->request_lease(lease_request);
   if (answer.advice == Flights::Advice::kWait) {
     const mode_t mode = lease_request.is_entry() ? S_IFDIR | 0755 : S_IFREG | 0644;
     return placeholder_entry({answer.placeholder, parent.slot}, mode);

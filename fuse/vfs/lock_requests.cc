@@ -17,7 +17,8 @@
 namespace cacheshim {
 namespace {
 
-// Whether the end of the range is an offset. The kernel sends no other ranges, but libfuse passes on what it receives.
+// Whether the range is valid, and its end fits into off_t. The kernel sends only such ranges, but libfuse does not
+// check them.
 bool is_valid_range(const struct flock& lock) {
   constexpr off_t kMostOffset = std::numeric_limits<off_t>::max();
   return lock.l_start >= 0 && lock.l_len >= 0 && lock.l_len <= kMostOffset - lock.l_start;
@@ -45,21 +46,22 @@ class PendingLock final : public LockReply, public Interruptible {
   std::uint64_t ticket_ = 0;  // 0: the request is not waiting
 };
 
-// A lock request that runs `before` when the lock is granted. `before` must call its argument, which sends the reply.
+// The reply to a lock request. When the lock is granted, this class first runs `before`, which must call its argument
+// to send the reply.
 class ReplyAfterGrant final : public LockReply {
  public:
   using Before = std::function<void(std::function<void()> answer)>;
-  ReplyAfterGrant(std::unique_ptr<LockReply> call, Before before)
-      : call_(std::move(call)), before_(std::move(before)) {}
+  ReplyAfterGrant(std::unique_ptr<LockReply> reply, Before before)
+      : reply_(std::move(reply)), before_(std::move(before)) {}
 
-  void wait(std::uint64_t ticket) override { call_->wait(ticket); }
+  void wait(std::uint64_t ticket) override { reply_->wait(ticket); }
   void answer(int error) override {
-    if (error != 0) return call_->answer(error);
-    before_([call = call_] { call->answer(0); });
+    if (error != 0) return reply_->answer(error);
+    before_([reply = reply_] { reply->answer(0); });
   }
 
  private:
-  const std::shared_ptr<LockReply> call_;
+  const std::shared_ptr<LockReply> reply_;
   const Before before_;
 };
 
@@ -104,7 +106,7 @@ Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::strin
     lock_by_inode(node, [&info] { return sys::reopen(info.object_fd(), O_PATH); });
     return {};
   }
-  const bool was_common = mount_.nodes.info(node).common != Common::kNone;
+  const bool was_common = mount_.nodes.info(node).common != CommonKind::kNone;
   if (!was_common || job.overlay.locks().files.is_shared_name(path)) return {};
   CACHESHIM_TRY(found, job.overlay.find(path));
   mount_.nodes.objects().become_own(node, found.st);
@@ -221,23 +223,24 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
 // The handle outlives the request: the kernel sends RELEASE only after the reply.
 void LockRequests::set_lock(const Request& request, FileHandle& handle, const LockRequest& wanted,
                             StatusCompletion completion) {
-  std::unique_ptr<LockReply> call =
+  std::unique_ptr<LockReply> reply =
       std::make_unique<PendingLock>(mount_.locks, std::move(completion));
   const auto use = wanted.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
   const auto named = named_lock_of(request, handle, use);
   if (wanted.type != F_UNLCK && (named || handle.is_lock_file)) {
-    call = std::make_unique<ReplyAfterGrant>(
-        std::move(call), [this, &handle](auto answer) { before_grant(handle, std::move(answer)); });
+    reply = std::make_unique<ReplyAfterGrant>(std::move(reply), [this, &handle](auto answer) {
+      before_grant(handle, std::move(answer));
+    });
   }
   const auto set = [this, &handle, wanted, named](std::unique_ptr<LockReply> pending) {
     if (named) return mount_.named_locks.lock(handle, named, wanted, std::move(pending));
     mount_.locks.lock(lock_file_id(handle), opener_of(handle), wanted, std::move(pending));
   };
   std::vector<std::string> built = built_under(handle, wanted);
-  if (built.empty()) return set(std::move(call));
+  if (built.empty()) return set(std::move(reply));
   mount_.publishing.built(*handle.job, std::move(built), {},
                           [set, pending = std::make_shared<std::unique_ptr<LockReply>>(
-                                    std::move(call))] { set(std::move(*pending)); });
+                                    std::move(reply))] { set(std::move(*pending)); });
 }
 
 // A compile cache writes a file once, through the handle that created it, and then only reads it. A process that opens

@@ -52,7 +52,7 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
       entry = flight_requests_.join_flight(request, parent, info, name, *entry);
   }
   if (gone.empty()) return completion.complete(entry);
-  mount_.invalidation.gone_before_answer(
+  mount_.invalidation.removed_before_answer(
       gone, parent_ino,
       [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
@@ -166,7 +166,7 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     CACHESHIM_CHECK(link_to(source.node, *job, new_path));
     linked = new_path;
     const bool is_lock_name = job->overlay.locks().files.is_shared_name(new_path);
-    if (is_lock_name || info.common != Common::kNone) {
+    if (is_lock_name || info.common != CommonKind::kNone) {
       return add_lock_name(*job, source.node, parent, new_path);
     }
     const DirectoryLookup lookup = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
@@ -263,9 +263,9 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {{parent, victim}, answer});
 }
 
-// Replies once no entry that contains the directory is being published. Some programs, such as Triton, write a file in
-// a temporary directory, rename the file into its entry, and then remove the directory. The reply to the rename does
-// not wait for the publishing, so the reply to the removal does.
+// Replies only when no entry that contains the directory is being published any more. Some programs, such as Triton,
+// write a file in a temporary directory, rename the file into its entry, and then remove the directory. The reply to
+// the rename does not wait for the publishing, so the reply to the removal does.
 void Names::rmdir(const Request& request, NodeId parent, const char* name,
                   StatusCompletion completion) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
@@ -348,8 +348,9 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   const NodeId source = encode({mount_.nodes.names().find(from.node, name), from.slot});
   const NodeId target = encode({mount_.nodes.names().find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(request, {from, name}, {to, new_name}, flags);
-  // The kernel itself fails with EEXIST if it knows the new name. It has sent this request, so it has cached the new
-  // name as absent. ESTALE makes the kernel look up both names again; after EEXIST, it would keep the stale absence.
+  // The kernel itself returns EEXIST if it knows that the new name exists. It has sent this request, so it has cached
+  // the new name as absent. ESTALE makes the kernel look up both names again; after EEXIST, it would keep the stale
+  // absence.
   const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
   if (is_stale) return completion.complete(Errno(ESTALE));
   if (!renamed) return completion.complete(renamed.error());

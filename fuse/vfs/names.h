@@ -26,7 +26,7 @@ class Names {
 
   void lookup(const Request& request, NodeId parent, const char* name, EntryCompletion completion);
   void forget(NodeId ino, std::uint64_t count);
-  // Call if the kernel did not accept the reply with this node, because the caller was killed.
+  // Call if the kernel did not accept the reply that contains this node, because the caller was killed.
   void drop_entry(NodeId ino);
   Result<Entry> mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
                       dev_t device);

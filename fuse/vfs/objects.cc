@@ -86,7 +86,7 @@ Status Objects::own_removed(Job& job, NodeIndex node) {
 NodeNames::Removed Objects::keep_object(const Overlay& overlay, NodeName name,
                                         const std::string& path, uid_t uid) const {
   const NodeIndex node = mount_.nodes.names().find(name.parent, name.component);
-  if (node == 0 || mount_.nodes.info(node).common != Common::kNone) return {};
+  if (node == 0 || mount_.nodes.info(node).common != CommonKind::kNone) return {};
   auto opened = overlay.open(path, O_PATH);
   if (!opened) return {};
   const auto st = sys::stat_fd(opened->fd.get());
@@ -106,7 +106,7 @@ NodeNames::Removed Objects::prepare_removal(const Request& request, NodeRef pare
   if (kept.has_links) {
     const NodeRef file{mount_.nodes.names().find(parent.node, name), parent.slot};
     const Job& job = *mount_.nodes.info(parent.node).job;
-    mount_.pending_unlinks.begin(encode(file), {encode(parent), name, Notice::Kind::kName,
+    mount_.pending_unlinks.begin(encode(file), {encode(parent), name, Notification::Kind::kName,
                                                 job.views.owner(parent.slot).value_or(kNoOwner)});
   }
   return kept;
@@ -175,15 +175,15 @@ std::vector<std::string> Objects::trash_if_damaged(NodeRef ref) {
 }
 
 bool is_outdated(const NodeInfo& info) {
-  return info.common != Common::kNone && info.job->policy.is_refused();
+  return info.common != CommonKind::kNone && info.job->policy.is_refused();
 }
 
-Common common_kind(const EntryMap& entries, const std::string& path) {
-  return entries.is_lock(path) ? Common::kLock : Common::kShared;
+CommonKind common_kind(const EntryMap& entries, const std::string& path) {
+  return entries.is_lock(path) ? CommonKind::kLock : CommonKind::kShared;
 }
 
-off_t most_bytes_of(Common kind) {
-  return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
+off_t most_bytes_of(CommonKind kind) {
+  return kind == CommonKind::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
 }
 
 Result<UniqueFd> reopen_removed(const NodeInfo& info, int access) {

@@ -105,9 +105,9 @@ bool is_outdated(const NodeInfo& info);
 // none.
 Result<UniqueFd> reopen_removed(const NodeInfo& info, int flags);
 // Returns the kind of the common file at `path`.
-Common common_kind(const EntryMap& entries, const std::string& path);
+CommonKind common_kind(const EntryMap& entries, const std::string& path);
 // Returns the maximum size of a common file.
-off_t most_bytes_of(Common kind);
+off_t most_bytes_of(CommonKind kind);
 // Describes an object that the caller creates; the owner mode decides its owner.
 NewObject new_object(const OwnerMode& owners, const Request& request, mode_t mode,
                      dev_t device = 0);

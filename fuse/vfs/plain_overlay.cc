@@ -39,8 +39,9 @@ Result<UniqueFd> take_directory(const std::string& path) {
   return directory;
 }
 
-// Locks `work` shared until the mount is gone, which may be before the daemon exits. `cacheshim overlay` probes this
-// lock if it finds the directories in use. A probe releases the lock immediately.
+// Locks `work` shared. The lock shows that the overlay is mounted: serve_overlay() releases it once the mount is gone,
+// which may be before the daemon exits. `cacheshim overlay` probes this lock if it finds the directories in use. The
+// probe releases its own lock immediately.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
@@ -53,7 +54,7 @@ Result<UniqueFd> make_work(int parent) {
   return sys::open_beneath(parent, kWorkName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-// Opens the directories again through copies of their mounts. The locks are kept.
+// Opens the directories again through copies of their mounts. Keeps the locks.
 Status reopen(const OverlayDirectories& directories, PlainOverlay& overlay) {
   for (std::size_t at = 0; at < overlay.lowers.size(); ++at) {
     UniqueFd& lower = overlay.lowers[at];

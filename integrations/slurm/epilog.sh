@@ -13,7 +13,7 @@
 #      counts as a success: any other state is a failure, and so is a state that SLURM does not report in time.
 #
 # An epilog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
-# holds even if SIGKILL cannot end the step's process, which is so while that process waits for a daemon that hangs.
+# holds even if SIGKILL cannot end the step's process, because that process waits for a daemon that hangs.
 
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set no PATH
 readonly mount=/ci-cache

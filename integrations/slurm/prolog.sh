@@ -7,7 +7,7 @@
 # SLURM job's user then still gets a separate cacheshim job, under another id.
 #
 # A prolog must neither fail nor hang, because SLURM would drain the node. So every step has a time limit. The limit
-# holds even if SIGKILL cannot end the step's process, which is so while that process waits for a daemon that hangs.
+# holds even if SIGKILL cannot end the step's process, because that process waits for a daemon that hangs.
 
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may set no PATH
 readonly mount=/ci-cache
@@ -31,8 +31,8 @@ bounded() { # SECONDS COMMAND…
     return 124
 }
 
-# Sets `restarts` to the number of times that SLURM has restarted the job, and `name` to the job's name. They stay empty
-# if SLURM does not report them.
+# Sets `restarts` to the number of times that SLURM has restarted the job, and `name` to the job's name. Leaves both
+# unchanged if SLURM does not report the job.
 ask_slurm() {
     local found_job found_restarts found_name
     while read -r -t 15 found_job found_restarts found_name; do

@@ -63,7 +63,7 @@ std::optional<dev_t> device_of_objects(int root) {
   return st ? std::optional(st->st_dev) : std::nullopt;
 }
 
-// `device` is the device of `objects` when it was last there.
+// Opens the directory and updates `device`, the device of `objects` when it last existed.
 Root open_root(const std::string& action, const std::string& directory,
                std::optional<dev_t>& device) {
   auto fd = sys::open_path(directory, file_tier::kDirectory);
@@ -89,8 +89,8 @@ Root open_root(const std::string& action, const std::string& directory,
 FileTier::FileTier(std::string directory, milliseconds timeout, milliseconds slack)
     : directory_(std::move(directory)), timeout_(timeout), slack_(slack) {}
 
-// Calls `call` with the open directory, and returns the value of its result. Repeats the call until the timeout if
-// another machine has removed a file or directory in the middle of it.
+// Calls `call` with the open directory, and returns the value of its result. Until the timeout, repeats a call during
+// which another machine has removed a file or directory (ESTALE, ENOENT).
 template <class Call>
 auto FileTier::attempt(const std::string& action, Call&& call) {
   const auto deadline = Clock::now() + timeout_;
@@ -170,8 +170,8 @@ void FileTier::release(const std::string& key, const std::string& owner) {
                     [&](const Root& root) { return file_tier::try_release(root, key, owner); });
 }
 
-// Decides by this machine's clock whether the lease has expired: it is not renewed for its ttl. Touching a file at each
-// poll would load the server.
+// Decides by this machine's clock whether the lease has expired: no owner has renewed it for its ttl. To read the
+// server's clock, each poll would have to touch a file, which would load the server.
 void FileTier::wait(const std::string& key, milliseconds timeout) {
   const auto deadline = Clock::now() + std::min<milliseconds>(timeout, std::chrono::hours(24));
   std::optional<file_tier::Lease> seen;

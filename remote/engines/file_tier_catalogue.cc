@@ -16,9 +16,9 @@
 
 // A sweep lists the shards in the order of their names, and the names in a shard in their order. It takes one or more
 // pages. It reports the objects whose inode changed (ctime) at `since` - slack or later; `since` is the time at which
-// the previous sweep began. Not the modification time: that is when the object was written, and the writer may have
-// been stopped for any time before it linked the file. link(2) sets the ctime of the file, and of the directory. No
-// call can set a ctime back, so a tree that was copied or restored is also reported.
+// the previous sweep began. It does not use the modification time, which is the time at which the object was written:
+// the writer may have been stopped for any time before it linked the file. link(2) sets the ctime of the file, and of
+// the directory. No call can set a ctime back, so a sweep also reports a tree that was copied or restored.
 //
 // No object is lost:
 // 1. The sweep reads the server's clock (`begin`), and only then lists directories.
@@ -27,10 +27,10 @@
 //    earlier, an earlier sweep has reported it by the same rule; the first sweep reports all names.
 // 3. An object that is linked after `begin` may appear in a part that the sweep has already listed. The next sweep
 //    reports it, because its `since` is this `begin`.
-// 4. The slack covers what makes a ctime older than the link: the granularity of timestamps; a server that reads its
-//    clock before it changes the directory; the difference between the clients' clocks, where clients set times. There,
-//    a request can also be delayed after the client has read its clock: try_put() touches the shard if link(2) was
-//    slow, and the removal of the name in tmp/ sets the ctime of the file.
+// 4. The slack covers everything that makes a ctime older than the link: the granularity of timestamps; a server that
+//    reads its clock before it changes the directory; the difference between the clients' clocks, where clients set
+//    times. Where clients set times, a request can also be delayed after the client has read its clock. Therefore
+//    try_put() touches the shard if link(2) was slow. The removal of the name in tmp/ sets the ctime of the file again.
 // 5. If `since` is later than the clock, the clock was set back, and the sweep reports all names.
 namespace cacheshim::remote::file_tier {
 namespace {
@@ -62,12 +62,12 @@ Sweep parse_position(std::string_view text) {
   return {ServerTime(since), ServerTime(begin), std::string(fields[2]), std::string(fields[3])};
 }
 
-// Returns a time that is not later than the server's clock.
+// Returns the time at which a sweep begins, which is not later than the server's clock.
 Result<ServerTime> sweep_begin(const Root& root, ServerTime since) {
   const auto tmp = open_dirs(root, {"tmp"}, Missing::kFail);
   if (tmp.failed_with(ENOENT)) return since;
   if (!tmp) return tmp.error();
-  (void)touch(tmp->get());  // without the right to write, returns about the time of the last put
+  (void)touch(tmp->get());  // without the right to write, the result is tmp's last change
   return modified_at(tmp->get());
 }
 
@@ -84,7 +84,8 @@ std::string key_of_file(int dir, const std::string& shard, const std::string& na
   return is_valid(key, kMostKeyBytes) && place.shard == shard && place.name == name ? key : "";
 }
 
-// Adds the keys of a shard, beginning behind `sweep.name`. Returns false if the page has ended before the shard.
+// Adds the keys of the shard `sweep.shard` whose names come after `sweep.name`. Returns false when the page reaches a
+// limit.
 Result<bool> add_shard(int objects, Sweep& sweep, ServerTime oldest, const PageLimits& limits,
                        CataloguePage& page) {
   CACHESHIM_TRY(dir, sys::open_beneath(objects, sweep.shard, kDirectory));
@@ -95,8 +96,9 @@ Result<bool> add_shard(int objects, Sweep& sweep, ServerTime oldest, const PageL
   for (auto at = std::upper_bound(names.begin(), names.end(), sweep.name); at != names.end();
        ++at) {
     sweep.name = *at;
-    // The attributes usually came with the list (READDIRPLUS): forcing a request for each file would take 100 times as
-    // long. A client can have older ones only of a file that it has seen in tmp/.
+    // Uses the attributes in the client's cache, which usually came with the list (READDIRPLUS). A request to the
+    // server for each file would take 100 times as long. The client can have older attributes only for a file that it
+    // has seen in tmp/.
     const auto file = oldest.count() > 0 ? sys::stat_at(dir.get(), *at) : Result(st);
     if (file.failed_with(ENOENT)) continue;
     if (!file) return file.error();

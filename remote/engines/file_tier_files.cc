@@ -15,9 +15,10 @@
 namespace cacheshim::remote::file_tier {
 namespace {
 
-constexpr std::size_t kMostStartBytes = 2048;  // more than any header of an object, and any lease
+constexpr std::size_t kMostStartBytes = 2048;  // more than every object's header, and every lease
 
-// The umask may have removed bits. If that cannot be undone, the object belongs to another user, who does it.
+// Adds the mode bits that the umask has removed. This fails for an object of another user, whose process adds the bits
+// itself.
 void ensure_mode(int fd, mode_t mode) {
   const auto st = sys::stat_fd(fd);
   if (st && (st->st_mode & mode) != mode) (void)sys::set_mode(fd, (st->st_mode & 07777) | mode);
@@ -68,7 +69,7 @@ Result<std::string> read_start(int fd) {
 }
 
 ServerTime time_of(const timespec& time) {
-  constexpr time_t kMost = 9'000'000'000;  // s; so that the sum fits
+  constexpr time_t kMost = 9'000'000'000;  // seconds; in nanoseconds, they still fit into 64 bits
   return std::chrono::seconds(std::clamp<time_t>(time.tv_sec, 0, kMost)) +
          std::chrono::nanoseconds(time.tv_nsec);
 }

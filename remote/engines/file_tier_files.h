@@ -33,7 +33,8 @@ struct Root {
 
 enum class Missing { kFail, kCreate };
 
-// Opens a directory by the names on the way to it. Errors: ENOENT, if `missing` is kFail.
+// Opens the directory whose path below the root consists of `names`. Creates missing directories if `missing` is
+// kCreate. Errors: ENOENT if a directory is missing and `missing` is kFail.
 Result<UniqueFd> open_dirs(const Root& root, std::initializer_list<std::string> names,
                            Missing missing);
 
@@ -43,10 +44,10 @@ Result<UniqueFd> find(int dir, const std::string& name, int flags);
 // Returns all names in a directory, sorted, as the file server has them.
 Result<std::vector<std::string>> names_in(int dir);
 
-// Returns the beginning of a file: at least any header of an object, and any lease.
+// Returns the beginning of a file, which includes an object's whole header, or a whole lease.
 Result<std::string> read_start(int fd);
 
-// Returns the time, limited to a range in which the sum of two times fits.
+// Returns the time, limited to 0 to 9e9 s, so that it fits into 64 bits.
 ServerTime time_of(const timespec& time);
 
 // Sets the times of a file or directory to the present, by the file server's clock.
@@ -55,8 +56,8 @@ Status touch(int fd);
 // Returns the modification time, as the file server has it.
 Result<ServerTime> modified_at(int fd);
 
-// Returns the file server's time. `fd` may also be a directory. In a directory, NFS delegations cannot make the client
-// use its own clock (RFC 9754).
+// Touches a file or directory, and returns the file server's time. For a directory, NFS delegations cannot make the
+// client use its own clock (RFC 9754).
 Result<ServerTime> touch_and_read_time(int fd);
 
 // A new file in tmp/. The destructor removes its name there. Not thread-safe.
@@ -70,12 +71,14 @@ class Staged {
 
   int fd() const { return file_.get(); }
 
-  // Creates the file, writes it and syncs it. The mode includes w, because without ownership of the file, link(2)
-  // requires the right to write to it (proc(5), protected_hardlinks); NFS servers can change owners ("all_squash").
+  // Creates the file, writes it and syncs it. Requires: `mode` includes w. An NFS server may give the file to another
+  // owner ("all_squash"), and link(2) requires the right to write to another owner's file (proc(5),
+  // protected_hardlinks).
   Status write(mode_t mode, std::string_view header, std::string_view body);
 
   // Gives the file its final name. Errors: EEXIST if another file has the name. If an NFS server's reply is lost, the
-  // client repeats the request, and the server may then answer EEXIST because the first request has succeeded.
+  // client repeats the request, and the server may then answer EEXIST because the first request has succeeded. Such a
+  // call counts as successful.
   Status link_to(int dir, const std::string& name) const;
 
  private:

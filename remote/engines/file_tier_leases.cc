@@ -20,10 +20,11 @@
 //   a number.
 //
 // acquire: (a) If another owner has a live lease, return nothing. (b) Create the number that follows the highest by
-// link(2). On EEXIST, another caller has won. (c) Touch the new file. (d) If there is a higher number, or a live lease
-// of another owner, set the own ttl to 0 and return nothing. (e) Remove all lower numbers.
+// link(2). On EEXIST, another caller has won: return nothing. (c) Touch the new file. (d) If there is a higher number,
+// or a live lease of another owner, set the ttl of the new file to 0 and return nothing. (e) Remove all lower numbers.
 // renew: (a) If the highest number is not the owner's, return false. (b) Touch the file. (c) If the lease was too old
-// before, or if there is a higher number now, return false. In both cases, first set the ttl of the owner's files to 0.
+// before, or if there is a higher number now, return false. Before each return of false, set the ttl of the owner's
+// files to 0.
 //
 // Race 1, a number that is used twice:
 // 1. X lists: the highest is 4. X is then stopped.
@@ -37,7 +38,7 @@
 // 3. Y creates 5.
 // X first touches and then lists; Y first creates and then reads the age of 4. If X does not find 5, then X's list came
 // before step 3, so Y finds 4 touched and withdraws. If Y does not find 4 touched, then step 3 came before step 2, so X
-// finds 5 and gives up. At most one of them has the lease. If each finds the other, nobody has it, and both release it.
+// finds 5 and gives up. At most one of them has the lease. If each finds the other's change, both release the lease.
 //
 // Race 3, a late release: release() writes only to files that contain the owner, and never to the successor's file.
 namespace cacheshim::remote::file_tier {
@@ -174,7 +175,7 @@ Result<std::optional<std::uint64_t>> try_acquire(const Root& root, const std::st
   CACHESHIM_CHECK(linked);
   const auto granted = confirm(dir.get(), staged.fd(), number, owner);
   if (!granted || !*granted) {
-    (void)set_ttl(staged.fd(), milliseconds(0));  // otherwise, the lease is free after the ttl
+    (void)set_ttl(staged.fd(), milliseconds(0));  // if this fails, the lease expires after the ttl
     return granted ? Result(Nothing()) : granted.error();
   }
   for (const std::uint64_t lower : numbers) {

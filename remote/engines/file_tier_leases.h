@@ -36,7 +36,8 @@ Result<bool> try_renew(const Root& root, const std::string& key, const std::stri
 // Releases all leases of the key that name `owner`. Returns false if the key never had a lease.
 Result<bool> try_release(const Root& root, const std::string& key, const std::string& owner);
 
-// Returns the highest lease that somebody may hold; nothing if the key exists or nobody holds its lease.
+// Returns the unreleased lease with the highest number, even if it has expired; nothing if the key exists or all its
+// leases are released.
 Result<std::optional<Lease>> find_blocker(const Root& root, const std::string& key);
 
 }  // namespace cacheshim::remote::file_tier

@@ -68,7 +68,8 @@ Result<PutOutcome> try_put(const Root& root, int tmp, const std::string& key,
     return PutOutcome::kExists;
   }
   CACHESHIM_CHECK(linked);
-  // A client that sets times itself has read its clock before it sent the request (see file_tier_catalogue.cc).
+  // Where clients set times, this client has read its clock before it sent the request, so the ctime may be too old
+  // (file_tier_catalogue.cc).
   if (std::chrono::steady_clock::now() - begin > kSlowLink) (void)touch(shard.get());
   return PutOutcome::kStored;
 }

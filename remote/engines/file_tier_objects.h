@@ -19,7 +19,8 @@
 // calls.
 namespace cacheshim::remote::file_tier {
 
-// Errors of this engine that no system call on a regular file returns, except for a damaged file.
+// Error codes of this engine. No system call on a regular file returns them, except EBADMSG if the file system itself
+// is damaged.
 constexpr int kDamaged = EBADMSG;
 constexpr int kOtherKey = ENOTUNIQ;
 

@@ -49,8 +49,8 @@ Kind kind_of(std::string_view error) {
 
 std::string_view raw_text(const redisReply& reply) { return {reply.str, reply.len}; }
 
-// Returns the events of `events` that the socket has, or an error that it has; 0 at the deadline, also if the socket
-// has events then.
+// Blocks until the socket has one of `events` or an error, and returns the socket's events, as poll(2) does. Returns 0
+// after the deadline, even if the socket has events.
 short poll_until(const UniqueFd& socket, short events, Clock::time_point deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());

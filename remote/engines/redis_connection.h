@@ -15,23 +15,23 @@
 #include "common/unique_fd.h"
 #include "remote/engines/remote_tier.h"
 
-// A connection of RedisTier, and the replies that it reads. hiredis only parses the replies here. Its own connections do
-// not meet the contract of RemoteTier: redisSetTimeout() bounds each read(2), not the whole call; connecting waits for
-// the name lookup; and a write to a closed connection raises SIGPIPE.
+// A connection of RedisTier, and the replies that it reads. hiredis only parses the replies here. Its own connections
+// do not meet the contract of RemoteTier: redisSetTimeout() bounds each read(2), not the whole call; connecting waits
+// for the name lookup; and a write to a closed connection raises SIGPIPE.
 namespace cacheshim::remote::redis {
 
 using Clock = std::chrono::steady_clock;
 
 inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24);
-// The maximum size of a reply without its object or its page.
+// The maximum size of a reply, not counting an object or a page of the catalogue in it.
 inline constexpr std::size_t kMostReplyBytes = std::size_t{64} << 10;
-// The maximum number of elements of an array in a reply: a page of the catalogue, of keys and scores.
+// The longest array in a reply is a page of the catalogue: a key and a score for each key of the page and for one more.
 inline constexpr std::size_t kMostPageKeys = 10'000;
 inline constexpr std::size_t kMostElements = 2 * (kMostPageKeys + 1);
 
 // The call of RedisTier that is being served.
 struct Call {
-  std::string_view action;  // after "cannot"
+  std::string_view action;  // the words after "cannot" in an error
   std::string_view key;     // "" if the action has no key
   const std::string* server;
   Clock::time_point deadline;
@@ -48,7 +48,7 @@ struct FreeReply {
 using Reply = std::unique_ptr<redisReply, FreeReply>;
 
 bool has_error(const redisReply& reply, std::string_view code);
-// Throws if the reply is an error. `secret` is not repeated in the message.
+// Throws if the reply is an error. The message does not contain `secret`.
 void check(const Call& call, const redisReply& reply, std::string_view secret = {});
 // Return the reply's value. Throw if the reply is an error or has another type; element_of() also if it has too few
 // elements. The results point into the reply.
@@ -69,11 +69,12 @@ class Connection {
  public:
   explicit Connection(UniqueFd socket);
 
-  // Whether the connection is open. `may_have_input`: whether the server may have sent something.
+  // Returns whether the connection is open and, unless `may_have_input`, has no unread input.
   bool is_usable(bool may_have_input) const;
-  // If the server ends the connection, the next read() reports it, or the error that the server has sent before.
+  // If the server has closed the connection, returns normally. The next read() then throws, or returns the error reply
+  // that the server sent before.
   void send(const Call& call, std::string_view bytes);
-  // Returns the next reply, of which it reads at most about `most_bytes`.
+  // Returns the next reply. Throws TierError (kUnavailable) if the reply has more than about `most_bytes`.
   Reply read(const Call& call, std::size_t most_bytes = kMostReplyBytes);
   // As read(), but returns null at `end`. The connection is then still usable.
   Reply read_before(const Call& call, Clock::time_point end,

@@ -33,8 +33,8 @@ constexpr std::size_t kMostObjectBytes = std::size_t{1} << 40;  // keeps sums of
 constexpr std::size_t kBytesPerPageKey = 1200;  // a key, its score, and the lengths of both
 
 // ARGV: the operation, the channel of the key, and up to two values for the operation.
-// In put(), the commands that a full server or an ACL can refuse come before SET: an error leaves at most a key without
-// an object in the catalogue.
+// In put(), the commands that a full server or an ACL can refuse come before SET, so an error leaves at most a key
+// without an object in the catalogue.
 constexpr std::string_view kScript = R"lua(
 local object, lease, catalogue, sequence, fence = unpack(KEYS)
 local channel = ARGV[2]
@@ -148,8 +148,8 @@ class RedisTier::Session {
             fmt::format("{}w:{}", prefix, key)};
   }
 
-  // Sends the commands and returns their replies, of which each may have `most_bytes`. An idle connection that the
-  // server has closed is replaced before; nothing is sent twice, because a command may have been executed.
+  // Sends the commands, and returns their replies. Each reply may have about `most_bytes`. First replaces an idle
+  // connection that the server has closed. Sends nothing twice, because the server may have executed the command.
   std::vector<Reply> exchange(
       const Call& call, std::initializer_list<std::initializer_list<std::string_view>> commands,
       std::size_t most_bytes = kMostReplyBytes) {
@@ -180,8 +180,8 @@ class RedisTier::Session {
     return reply;
   }
 
-  // Returns at the next event of the key (RedisTier::wait()), or at `end`. The messages of events before the
-  // subscription are lost, but time_to_event() sees what these events have changed.
+  // Returns at the next event of the key (RedisTier::wait()), or at `end`. Messages that the server sent before the
+  // subscription are lost, but time_to_event() finds the object or the released lease.
   void wait_until(std::string_view key, Clock::time_point end) {
     const auto begin_step = [&] {
       Call call = begin("wait for", key);
@@ -217,7 +217,7 @@ class RedisTier::Session {
   }
 
   // Returns how long a waiting process has to wait if no message arrives: until the lease expires. Returns nothing if
-  // the key exists or nobody holds its lease.
+  // the key exists or no owner holds its lease.
   std::optional<milliseconds> time_to_event(const Call& call) {
     const Names names = names_of(call.key);
     const auto replies = exchange(call, {{"EXISTS", names.object}, {"PTTL", names.lease}});
@@ -306,7 +306,7 @@ class RedisTier::Session {
   const std::string server_;
   std::string script_digest_;  // as the server computes it; "" before the first connection
   std::future<Lookup> pending_lookup_;
-  std::unique_ptr<Connection> main_;        // null, or between two calls
+  std::unique_ptr<Connection> main_;        // null, or idle between two calls
   std::unique_ptr<Connection> subscriber_;  // null, or without a subscription
 };
 
@@ -317,8 +317,8 @@ RedisTier::~RedisTier() = default;
 // GETRANGE transfers at most one byte more than allowed, which shows that the object is too large. It returns "" for an
 // empty object and for an absent key. These need a second request, except when EXISTS finds no key.
 // - A script that runs GETRANGE would need no second request, but takes four times as long for an object of 64 MiB,
-//   during which the server serves nobody else.
-// - A transaction would not need one either, but a full server refuses all commands after MULTI.
+//   during which the server answers no other client.
+// - A transaction would not need a second request either, but a full server refuses all commands after MULTI.
 std::optional<std::string> RedisTier::get(const std::string& key, std::size_t most_bytes) {
   const Call call = session_->begin("read", key);
   const std::string name = session_->names_of(key).object;

@@ -13,7 +13,7 @@
 
 namespace cacheshim::remote {
 
-// Where the server is, and how this object uses it.
+// The server's address, and how a RedisTier uses the server.
 struct RedisOptions {
   std::string host = "127.0.0.1";  // a name or an address
   std::uint16_t port = 6379;
@@ -37,10 +37,10 @@ struct RedisOptions {
 //
 // One script, which the server runs atomically, stores an object, numbers it and adds it to the catalogue. Therefore no
 // key appears below the position of a page that was returned before. The two counters start at the server's time in
-// microseconds, so that they also rise if the server loses its data, unless its clock was set back.
+// microseconds, so that they continue to rise if the server loses its data, unless its clock was set back.
 //
 // The server:
-// - It is one primary without TLS. A Redis Cluster works only if it is one node (MOVED is kRefused). A failover can
+// - It is one primary without TLS. A Redis Cluster works only if it has one node (MOVED is kRefused). A failover can
 //   lose the last writes: objects, leases and positions.
 // - maxmemory-policy may be noeviction (a full server is then kFull), allkeys-lru or allkeys-lfu. The latter two evict
 //   objects and leases, but rarely the catalogue, because every put_if_absent() uses it. allkeys-random may evict the
@@ -75,8 +75,8 @@ class RedisTier final : public RemoteTier {
   bool renew(const std::string& key, const std::string& owner,
              std::chrono::milliseconds ttl) override;
   void release(const std::string& key, const std::string& owner) override;
-  // Also returns when the lease expires, and at once if the key exists or nobody holds its lease. Throws if the server
-  // cannot be reached or ends the connection before `timeout`. Keeps a second connection for later calls.
+  // Also returns when the lease expires, and immediately if the key exists or no owner holds its lease. Throws if the
+  // server cannot be reached or ends the connection before `timeout`. Keeps a second connection for later calls.
   void wait(const std::string& key, std::chrono::milliseconds timeout) override;
 
   // A page has at most 10,000 keys.

@@ -36,20 +36,20 @@ struct CataloguePage {
   std::vector<std::string>
       keys;              // may repeat keys of earlier pages; some of the objects may be gone
   std::string position;  // where the next page begins; "" is the beginning
-  bool is_last = true;   // false: there are more keys already
+  bool is_last = true;   // false: the catalogue has more keys already
 };
 
-// An engine. An object is opaque bytes, and never changes: the first writer wins. A key is UTF-8 text of 1 to 1024 bytes
-// without control characters; keys contain '/'.
+// An engine. A stored object is opaque bytes, and never changes: the first writer wins. A key is UTF-8 text of 1 to
+// 1024 bytes without control characters, and may contain '/'.
 //
-// Not thread-safe: each thread uses its own object. Every call returns or throws within the timeout that the object was
-// made with, except wait(). A call after a TierError connects again.
+// Not thread-safe: each thread uses a separate RemoteTier. Every call except wait() returns or throws within the
+// timeout that the constructor got. A call after a TierError connects again.
 class RemoteTier {
  public:
   virtual ~RemoteTier() = default;
 
-  // Returns the object, or nothing if the key is absent. Throws TierError (kRefused) for an object of more than
-  // `most_bytes`, of which it reads no more than that.
+  // Returns the object, or nothing if the key is absent. Throws TierError (kRefused) if the object has more than
+  // `most_bytes`; does not read the rest of it.
   virtual std::optional<std::string> get(const std::string& key, std::size_t most_bytes) = 0;
   // Stores the object unless the key exists. Atomic: other machines see all of the object or nothing, and of several
   // callers exactly one gets kStored. The object is then in the catalogue. Wakes wait().
@@ -69,12 +69,12 @@ class RemoteTier {
                      std::chrono::milliseconds ttl) = 0;
   // Ends the lease if `owner` still holds it (compare and delete), and wakes wait().
   virtual void release(const std::string& key, const std::string& owner) = 0;
-  // Returns when the key's object was stored or its lease was released after the call began, and after `timeout` at the
-  // latest. May return early. If the engine cannot notify, polls.
+  // Blocks until the key's object is stored or the key's lease is released, but at most for `timeout`. May return
+  // early. Polls if the engine cannot notify.
   virtual void wait(const std::string& key, std::chrono::milliseconds timeout) = 0;
 
-  // Returns keys that were stored since `position`, which is "" or comes from an earlier page. A key that is stored
-  // after a page was returned is in a later page. At most about `most` keys.
+  // Returns keys that were stored since `position`, which is "" or comes from an earlier page; at most about `most`
+  // keys. A key that is stored after a page was returned is in a later page.
   virtual CataloguePage keys_since(const std::string& position, std::size_t most) = 0;
 };
 

@@ -74,7 +74,7 @@ void append_utf8(std::uint32_t code, std::string& text) {
   append_tail(0);
 }
 
-// Appends the character of the entity `name`, which is the text between '&' and ';'. Returns false if there is none.
+// Appends the character of the entity `name`, the text between '&' and ';'. Returns false if there is no such entity.
 bool append_entity(std::string_view name, std::string& text) {
   constexpr std::array<std::pair<std::string_view, char>, 5> kNamed{
       {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}}};
@@ -199,7 +199,7 @@ bool is_s3_key(std::string_view key) {
 
 std::optional<S3Listing> parse_s3_listing(std::string_view xml) {
   S3Listing listing;
-  std::string is_truncated;  // if the element comes twice, neither "true" nor "false"
+  std::string is_truncated;  // joined if the element is repeated: then neither "true" nor "false"
   bool is_encoded = false;
   XmlReader reader([&](std::string_view path, std::string_view text) {
     auto value = decode_entities(text);

@@ -15,7 +15,7 @@ namespace cacheshim::remote {
 // nor one of RFC 3986's unreserved characters (A-Z a-z 0-9 - . _ ~).
 std::string percent_encode(std::string_view text, std::string_view kept = "");
 
-constexpr std::size_t kMostNameBytes = 1024;  // of an S3 object
+constexpr std::size_t kMostNameBytes = 1024;  // of the name of an S3 object
 // Whether the key is UTF-8 text without control characters, of at most kMostNameBytes, and without the segments "", "."
 // and "..", which proxies and servers rewrite.
 bool is_s3_key(std::string_view key);

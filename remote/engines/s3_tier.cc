@@ -70,7 +70,7 @@ Kind kind_of(const Reply& reply) {
   return status >= 500 ? Kind::kUnavailable : Kind::kRefused;
 }
 
-// What the callbacks of libcurl share with send().
+// The state that send() shares with libcurl's callbacks.
 struct Transfer {
   CURL* easy;
   std::size_t most_bytes;
@@ -79,7 +79,8 @@ struct Transfer {
   bool is_too_long = false;  // the body
 };
 
-// CURLOPT_WRITEFUNCTION(3). Stops the transfer at a body that is too long, if possible before its first byte.
+// CURLOPT_WRITEFUNCTION(3). Stops the transfer if the body is too long. If the reply announces such a length, stores no
+// byte of the body.
 std::size_t receive_body(char* data, std::size_t /*one*/, std::size_t size, void* context) {
   auto& transfer = *static_cast<Transfer*>(context);
   long status = 0;
@@ -154,7 +155,8 @@ bool is_endpoint(std::string_view url) {
   return false;
 }
 
-// Returns the options with the default of the endpoint, and without a '/' at the end of the endpoint and the prefix.
+// Returns the options with the default endpoint if they have none, and without a '/' at the end of the endpoint and the
+// prefix. Throws TierError (kRefused) if an option is invalid.
 S3Options checked(S3Options options) {
   const auto check = [](bool is_valid, const std::string& why) {
     if (!is_valid) throw TierError(Kind::kRefused, "cannot use the S3 server: " + why);
@@ -337,7 +339,7 @@ std::string S3Tier::target_of(const std::string& key) const {
   return fmt::format("/{}/{}", options_.bucket, percent_encode(name, "/"));
 }
 
-// A 404 reply whose body is another server's, for example a proxy's, does not show that the key is absent.
+// A 404 reply with a body that is not an S3 error, for example from a proxy, does not show that the key is absent.
 std::optional<std::string> S3Tier::get(const std::string& key, std::size_t most_bytes) {
   const Request request{fmt::format("read '{}'", printable(key)), "GET", target_of(key), deadline(),
                         most_bytes};

@@ -30,9 +30,9 @@ struct S3Options {
 // manual. On a server that ignores it, a later writer replaces the object. The credentials need s3:GetObject,
 // s3:PutObject, s3:DeleteObject and s3:ListBucket. Without s3:ListBucket, AWS answers 403 for an absent key.
 //
-// put_if_absent(): a server may store the object although its reply is lost. The call then throws. Or libcurl repeats
-// the request on a new connection, and the result is kExists, although the object is this caller's. SeaweedFS 4.48 lets
-// concurrent writers of one key wait for each other in steps of 1 s (8 writers: up to 4 s).
+// put_if_absent(): a server may store the object although its reply is lost. The call then throws, or libcurl repeats
+// the request on a new connection: the result is then kExists, although this caller stored the object. SeaweedFS 4.48
+// makes concurrent writers of one key wait for each other in steps of 1 s (8 writers: up to 4 s).
 // remove() asks whether the object exists and then deletes it, because S3 does not say whether it has deleted one. Of
 // several callers that remove a key at the same time, more than one may get true.
 // wait() polls: a HEAD request after 100 ms, then at intervals that double up to 1 s. It returns early if the object

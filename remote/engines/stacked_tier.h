@@ -9,9 +9,10 @@
 namespace cacheshim::remote {
 
 // Two engines, one behind the other: for example Redis, which is near and fast, and S3, which keeps everything. The far
-// engine decides which writer is the first. The near one has copies of some of its objects.
+// engine decides which writer is the first. The near engine has copies of some of the far engine's objects.
 //
-// Not thread-safe. An error of the near engine never makes an operation fail that the far one can do alone.
+// Not thread-safe. If the near engine fails, get(), put_if_absent() and keys_since() use the far engine alone; remove()
+// throws, and so do the lease functions if the near engine has leases.
 class StackedTier : public RemoteTier {
  public:
   StackedTier(std::unique_ptr<RemoteTier> near, std::unique_ptr<RemoteTier> far)
@@ -39,7 +40,7 @@ class StackedTier : public RemoteTier {
     leases().wait(key, timeout);
   }
 
-  // The catalogues of both engines, so that a key is found early if the near engine reports new keys sooner.
+  // Returns keys of both catalogues, because the near engine may report new keys sooner.
   CataloguePage keys_since(const std::string& position, std::size_t most) override;
 
  private:

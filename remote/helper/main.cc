@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `cacheshim-remote`: the only process of cacheshim that speaks to a remote tier's engine. The daemon and
-// `cacheshim remote` start it, with a socket as descriptor 3, and it ends with them (wire.h). It never sees a key for
-// signing, and needs no access to the store.
+// `cacheshim remote` start it, with a socket as descriptor 3 (wire.h). It exits when they close the socket. It never
+// sees a key for signing, and needs no access to the store.
 //
 //   cacheshim-remote UID GID
 //
-// If it is root, it becomes the user UID, without any capability, before it reads the first message.
+// Before it reads the first message, it gives up all capabilities and, if it is root, becomes user UID and group GID.
 
 #include <grp.h>
 #include <signal.h>
@@ -49,8 +49,8 @@ bool give_up_capabilities() {
   return is_done;
 }
 
-// Whether this process is in a user namespace that does not contain all users. Its root is then another, unprivileged
-// user outside.
+// Returns whether this process is in a user namespace that does not contain all users. Root in such a namespace is
+// usually an unprivileged user outside, and cannot become a user that the namespace lacks.
 bool is_in_small_namespace() {
   unsigned first = 1;
   unsigned outside = 1;
@@ -72,7 +72,7 @@ bool become(uid_t uid, gid_t gid) {
   return (has_become || is_in_small_namespace()) && give_up_capabilities();
 }
 
-// The process's memory contains credentials: nobody may read it, and no core file may contain it.
+// The process's memory contains credentials: no unprivileged process may read it, and no core file may contain it.
 void protect_memory() {
   const rlimit none{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &none);
@@ -117,6 +117,6 @@ int main(int argc, char** argv) {
   }
   protect_memory();
   (void)::signal(SIGPIPE, SIG_IGN);  // libcurl's connections may raise it (CURLOPT_NOSIGNAL(3))
-  // Threads may be inside a call into an engine; they end with the process.
+  // quick_exit(3) runs no destructors: threads may still be inside a call into an engine. They end with the process.
   std::quick_exit(run());
 }

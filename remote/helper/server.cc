@@ -29,7 +29,7 @@ const char* to_text(TierError::Kind kind) {
   }
 }
 
-// Thrown for a request that is not as wire.h says.
+// Thrown for a request that does not have the form in wire.h.
 struct BadRequest : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -80,7 +80,7 @@ Answer claim(RemoteTier& tier, const std::string& key, const std::string& owner,
   try {
     object = tier.get(key, limit_of(request));
   } catch (const TierError& error) {
-    if (error.kind() != TierError::Kind::kRefused) throw;  // the lease ends after ttl_ms
+    if (error.kind() != TierError::Kind::kRefused) throw;  // the lease expires after ttl_ms
     return {{{"fence", *fence}}};                          // for example, the object is too large
   }
   if (!object) return {{{"fence", *fence}}};
@@ -172,7 +172,7 @@ void Server::answer(RemoteTier& tier, const Message& request) const {
 
 void Server::reply(json answer, const Message& request, int file) const {
   answer["id"] = request.json.value("id", json());
-  // If the peer has exited, serve() returns.
+  // An error needs no handling: if the peer has exited, serve() returns.
   (void)send_message(socket_, answer, file);
 }
 

@@ -27,7 +27,7 @@ class Server {
 
   // `socket` is borrowed.
   Server(int socket, MakeTier make_tier);
-  // Returns when the peer has closed the socket, or has sent what is no message.
+  // Blocks until the peer has closed the socket, or has sent an invalid message.
   void serve();
 
  private:

@@ -21,7 +21,7 @@ struct Url {
   std::string text;
   std::string scheme;
   std::string host;  // with the port
-  std::string path;  // with its first '/', or ""
+  std::string path;  // with the leading '/'; or ""
   std::map<std::string, std::string> options;
 };
 

@@ -11,7 +11,8 @@
 
 namespace cacheshim::remote {
 
-// Creates the engine that the URLs name; with two URLs, a StackedTier of both, the nearer one first. Does not connect yet.
+// Creates the engine that the URL names. For two URLs, the nearer engine first, creates a StackedTier of both. Does not
+// connect yet.
 //
 //   redis://HOST[:PORT][/DATABASE][?prefix=P]      redis+unix:///SOCKET[?prefix=P&database=N]
 //   s3://BUCKET[/PREFIX][?endpoint=URL&region=R]

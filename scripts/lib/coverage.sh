@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Reports which lines of the product are run by the unit tests or by the mount tests.
+# Reports which lines of common/, shim/, store/ and fuse/ are run by the unit tests or by the mount tests.
 
 readonly coverage_build=$repo/build/variants/coverage
 readonly covered_directories=(common shim store fuse)
@@ -32,7 +32,8 @@ _covered_units() { # JUNIT
 
 # Processes of other users must be able to update the coverage files, so this function creates the files beforehand, and
 # lets every user write to them. The processes use the lab's path, because the repository may be in a directory that
-# only root can enter. A process that cannot reach the files, as in a container, prints no warning.
+# only root can enter. GCOV_ERROR_FILE suppresses the warnings of processes that cannot reach the files, for example in
+# a container.
 _covered_mounts() { # JUNIT [VARIABLE=VALUE…]
     local junit=$1 depth library=$coverage_build/dist/lib/libcacheshim.so
     shift

@@ -3,7 +3,7 @@
 # Installs PyPI's filelock, each version in its own virtual environment. Adds filelock's own tests, which its wheel does
 # not contain.
 
-# 3.20 keeps its lock files; 3.24 and 3.29 unlink them at each release.
+# filelock 3.20 keeps its lock files; 3.24 and 3.29 unlink a lock file when they release the lock.
 readonly filelock_versions=(3.20.0 3.29.0)
 readonly more_filelock_versions=(3.13.4 3.24.3 4.2.0) # for --long
 

@@ -24,7 +24,7 @@ has_rings() {
     [ -w "$_ring_parameter" ]
 }
 
-# with_rings runs a command with FUSE over io_uring enabled, if the kernel has it; without_rings disables it.
+# If the kernel has FUSE over io_uring, with_rings runs a command with it enabled, and without_rings with it disabled.
 with_rings() { # COMMAND…
     _with_ring_parameter Y "$@"
 }

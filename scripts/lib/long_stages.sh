@@ -95,7 +95,7 @@ stage_aarch64() {
 
 stage_elsewhere() {
     stage 'the library in other systems' "$results/elsewhere.xml" \
-        "$repo/tests/shim/elsewhere.sh" "$repo" "$repo/build" "$results/elsewhere.xml"
+        "$repo/tests/shim/other_releases.sh" "$repo" "$repo/build" "$results/elsewhere.xml"
 }
 
 stage_clang() {

@@ -25,7 +25,7 @@ test_packages=(
     musl-tools                                                     # another libc
     zsh fish                                                       # complete the commands, as bash does
     clang                                                          # checks the lock annotations; builds the fuzzers
-    redis-server                                                   # an engine of the remote tier; the names of JuiceFS
+    redis-server                                                   # an engine of the remote tier; JuiceFS's metadata
     iproute2                                                       # networks between namespaces that stand for machines
 )
 long_test_packages=(python3-gdbm
@@ -33,7 +33,7 @@ long_test_packages=(python3-gdbm
     libclang-rt-dev                   # libFuzzer
     debootstrap                       # to test the library in other distributions
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
-node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux  # NFS: a server, and two kernels
+node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux  # NFS: a server, and clients' kernels
     glusterfs-server)                                                # GlusterFS
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)

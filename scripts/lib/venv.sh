@@ -3,7 +3,8 @@
 # Virtual environments below build/venv, made from Debian's own Python and kept for the next run.
 
 readonly triton_version=3.9.0
-# Version 2.1.0 names temporary files by pid and `random`, 3.0.0 by pid and UUID; later versions use directories.
+# Triton 2.1.0 names temporary files by pid and `random`, 3.0.0 by pid and UUID; later versions use temporary
+# directories.
 readonly old_triton_versions=(2.1.0 3.0.0)
 # torch with only the packages that `import torch` and torch's compiler need without a GPU: 4 GB instead of 6. The wheel
 # is linked with exactly these versions of these CUDA libraries; torch loads other libraries only when it uses them.
@@ -16,8 +17,8 @@ readonly torch_requirements=(
     filelock fsspec jinja2 markupsafe mpmath networkx setuptools sympy typing_extensions
 )
 
-# A stamp file with Python's version and the requirements is written last, so that an incomplete or outdated environment
-# is detected.
+# Writes a stamp file with Python's version and the requirements last, so that the next run replaces an incomplete or
+# outdated environment.
 ensure_venv() { # NAME REQUIREMENT…: sets venv_path
     local name=$1 stamp
     shift

@@ -61,14 +61,14 @@ class Attempt {
   const ShadowProbes& probes() const { return probes_; }
   // The number of changes to the base so far; 0 if the daemon is not notified of all changes.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
-  // Whether the application may get this descriptor. `changes_before` is the result of changes() before the open.
-  // Returns false for a directory. Also returns false if the daemon must record that the file is used; the mount then
-  // serves this open. The process checks this at the first open in each hour: of the path or, if entries are
-  // directories, of any path in the entry.
+  // Whether the application may get `fd`, which an open of the path has returned. `changes_before` is the result of
+  // changes() before that open. Returns false for a directory. Also returns false if the file's access and modification
+  // times are both older than kUseGrainSeconds: the mount then serves the open, and the daemon renews the access time.
+  // The process checks these times at the first open of the path in each hour, and again after a change to the base. If
+  // entries are directories, one recent time in an entry is enough for all files of the entry until the hour ends.
   bool may_have(int fd, std::uint64_t changes_before) const;
-  // As may_have(), for a directory that the application will list: returns true if it is a
-  // directory of the base that every user may read. The kernel has already checked this process's
-  // permission.
+  // As may_have(), for a directory that the application will list. Returns true if `fd` is a directory of the base that
+  // every user may read. The open has already checked this process's own permission.
   bool may_list(int fd, std::uint64_t changes_before) const;
   // Leaves the answer to the mount: restores errno and returns false.
   bool leave() const {
@@ -113,7 +113,7 @@ class Attempt {
 
 bool is_plain_component(std::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
-  // Safe without a length: the comparison with ".wh." stops at the '/' or NUL that ends a shorter component.
+  // is_reserved() needs no length: its comparison with ".wh." stops at the '/' or NUL that ends a shorter component.
   return !is_reserved(name.data());
 }
 
@@ -141,7 +141,7 @@ bool Attempt::take_path() {
   const auto take = [this](std::string_view name) {
     return is_plain_component(name) && probes_.descend(name);
   };
-  // The control directory exists only in the mount.
+  // Only the mount shows the control directory. The base's directory of this name contains the store's records.
   const bool is_control = starts_with_directory(rest_, kControlName);
   if (is_control || !each_component(rest_, take) || !probes_.finish()) return false;
   marks.fetch(probes_.path());
@@ -277,8 +277,8 @@ bool try_open(const char* rest, int flags, int& result) {
   return attempt.answer_open();
 }
 
-// Opens the directory by its path, not relative to base_directory(): that would require fdopendir(3), whose additional
-// system call takes longer than a path walk from the root.
+// Opens the directory by its path, not relative to base_directory(): a relative open would require fdopendir(3), whose
+// additional system call takes longer than a path walk from the root.
 bool try_open_directory(const char* rest, OpenedDirectory& result) {
   // A listing contains "..". In a cache's own directory, ".." is the view's root, whose inode
   // number only the mount knows.
@@ -348,8 +348,8 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// Answers only for read permission and for search permission of directories: a process that has them in the base also
-// has them in the view. Other permissions depend on the view's owner.
+// Answers F_OK, R_OK and, for directories, X_OK, and only if every user has the permission in the base: the caller then
+// also has it in the view. All other results depend on the view's owner.
 bool try_access(const char* rest, int mode, int flags, int& result) {
   constexpr int kMostRights = R_OK | X_OK;
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)

@@ -14,12 +14,10 @@
 //
 // Each function returns true if it has answered: `result`, errno and the output arguments then have the values that
 // libc's function would set for this path of the mount. If it returns false, errno is unchanged, but the output buffers
-// may have been overwritten. The mount answers all unusual cases: calls that follow a symlink, and paths with "..". It
-// also answers stat and access of devices, FIFOs and sockets, and stat, access and listings of objects that not every
-// user may read.
-// Each function makes at most four system calls besides those that map the view and open the base's directory. The
-// functions are async-signal-safe, except try_fopen() and try_open_directory(), which allocate memory as libc's
-// functions do.
+// may have been overwritten. The mount answers all unusual cases: calls that follow a symlink; paths with ".."; stat
+// and access of devices, FIFOs and sockets; and stat, access and listings of objects that not every user may read. Each
+// function makes at most four system calls besides those that map the view and open the base's directory. The functions
+// are async-signal-safe, except try_fopen() and try_open_directory(), which allocate memory as libc's functions do.
 //
 // A descriptor of a directly opened file continues to show the base's data after copy-up, as overlayfs's read-only
 // descriptors do. fstat of such a descriptor shows the view's attributes (hooks_fstat.cc).
@@ -43,7 +41,7 @@ inline const char* rest_in_view(const char* path) {
   return rest[own_length - 1] == '/' ? rest + own_length : nullptr;
 }
 
-// `rest` is a result of rest_in_view() that is not null.
+// The functions below require that `rest` is a non-null result of rest_in_view().
 bool try_open(const char* rest, int flags, int& result);
 bool try_fopen(const char* rest, const char* mode, FILE*& result);
 bool try_stat(const char* rest, int flags, struct stat* out, int& result);
@@ -90,8 +88,8 @@ template <class Stat>
 bool stat(const char* path, int flags, Stat* out, int& result) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // struct stat64 has the same layout
   const char* const rest = rest_in_view(path);
-  // `out` may be an invalid pointer. So the kernel must be the first to write to it: it returns EFAULT,
-  // whereas a write by this function would end the process.
+  // `out` may be an invalid pointer, so the kernel must be the first to write to it. The kernel then returns EFAULT,
+  // whereas a write by this function would crash the process.
   auto* const found = static_cast<struct stat*>(static_cast<void*>(out));
   return rest != nullptr && try_stat(rest, flags, found, result);
 }

@@ -112,10 +112,9 @@ UniqueFd open_in_view(int fd) {
   return again;
 }
 
-// Duplicates under other numbers, and descriptors that other processes have inherited, still refer to
-// the base's file. The dup3(2) onto `fd` closes a descriptor of that file, which releases this
-// process's record locks on the file. Nothing can prevent this release, because only dup2(2) and
-// dup3(2) give an open file a chosen number.
+// Duplicates of `fd` under other numbers, and copies that other processes have inherited, still refer to the base's
+// file. The dup3(2) onto `fd` closes a descriptor of that file, which releases this process's record locks on the file.
+// Nothing can prevent this release, because only dup2(2) and dup3(2) give an open file a chosen number.
 bool leave_base(int fd) {
   const UniqueFd again = open_in_view(fd);
   if (!again) return false;

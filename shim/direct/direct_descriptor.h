@@ -11,10 +11,10 @@
 // Makes a directly opened descriptor behave like a descriptor of the mount: its attributes are the
 // view's, and locks and changes go to the view.
 //
-// The library recognizes a directly opened descriptor by the mount ID that statx reports, even after
-// dup, fork and exec. A hook of fstat calls fstat first, and calls statx only if the file is on the
-// base's device. But if a descriptor with this number was opened directly (is_noted()), and the output
-// buffer is on the stack (is_of_callers()), the hook calls statx first, which takes as long as fstat.
+// The library recognizes a directly opened descriptor by the mount ID that statx reports, even after dup, fork and
+// exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's device. But if a
+// descriptor with this number was opened directly (is_noted()), and the output buffer is on the stack
+// (is_of_callers()), the hook calls statx first: statx takes as long as fstat, and makes the call of fstat unnecessary.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);

@@ -61,10 +61,11 @@ int hold_directory(const View& view) {
   return -1;
 }
 
-// Counts the calls, and opens the directory at the first call after kCallsBeforeOpen calls. This happens once in a process's
-// life, and again for the base of each new daemon. A forked child that inherits a lower count starts again at 0 when
-// the count reaches kCallsBeforeOpen. The child of a vfork shares its parent's memory but has its own descriptors; it never
-// opens the directory, because it executes another program before it has counted enough calls.
+// Counts the calls, and opens the directory at the first call after kCallsBeforeOpen calls. This happens once in a
+// process's life, and again for the base of each new daemon. If a forked child inherits an unfinished count, the count
+// continues to kCallsBeforeOpen and then starts again at 0 (`asker` is another process). The child of a vfork shares
+// its parent's memory but has its own descriptors; it never opens the directory, because it executes another program
+// before it has counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);

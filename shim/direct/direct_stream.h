@@ -9,8 +9,8 @@
 
 // Directory streams that opendir(3) has opened on the base.
 //
-// libc itself reads the streams, so that every function of libc accepts them. A table holds the
-// data that libc does not have:
+// libc itself reads the streams, so that every function of libc accepts them. With a table of these streams, the
+// library changes their behavior in three ways:
 //   - After libc has read the first entry, the library checks that the view's listing still equals the base's. If not,
 //     it replaces the stream's descriptor with one that it opens through the mount, and libc reads again. The library
 //     repeats this check for the first entry after rewinddir(3). So a listing shows the view as it was when the first

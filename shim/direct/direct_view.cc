@@ -25,7 +25,7 @@
 // Maps a view. A view's mappings are never unmapped or changed, so that calls in other threads, and calls interrupted
 // by a signal, can continue to use them. Few mappings accumulate, because a filter is replaced at most a few times in a
 // job's life. Only one thread maps a view at a time. While it does so, the mount answers the other threads' calls. If
-// the process forks at that time, the mount answers all calls of the child.
+// the process forks at that time, the mount answers all calls of the child, in which `is_mapping` remains set.
 namespace cacheshim::direct {
 namespace {
 
@@ -80,7 +80,8 @@ struct Mappings {
   Mapped filter;
 };
 
-// Writes the path of a file in a run directory into `out`.
+// Writes DIRECTORY/NAME or, if `job` is not empty, DIRECTORY/NAME/JOB into `out`. Returns false if the path does not
+// fit.
 bool name_in(std::string_view directory, std::string_view name, std::string_view job,
              PathBuffer& out) {
   return join_path(out, {directory, "/", name, job.empty() ? "" : "/", job}) != 0;
@@ -116,9 +117,9 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == view.base_device;
 }
 
-// Returns false if the view does not belong to this process's user. Only the view's user and root can open the counters
-// for writing. In a root process, this function also returns false for another user's view, because the mount shows
-// that view to root differently.
+// Maps the counters, and stores the view's owner in `view`. Returns false if the owner is not this process's user. Only
+// the owner and root can open the counters for writing. In a root process, this function also returns false for another
+// user's view, because the mount shows that view to root differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -150,10 +151,10 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
   return view.filter && !view.filter.is_retired();
 }
 
-// Whether root's paths lead to the view of `job`. They go through the symlinks in the mount's root
-// (Router::leave_view()), and the daemon chooses the target of these symlinks by the job in the process's environment.
-// If the daemon cannot read that environment, the symlinks lead to another job's view. Returns true for all other
-// users, without a check.
+// In a root process, returns whether the symlinks in the mount's root lead to the view of `job`. Root's paths go
+// through these symlinks (Router::leave_view()), and the daemon chooses their targets by the job in the process's
+// environment. If the daemon cannot read that environment, the symlinks lead to another job's view. For all other
+// users, returns true without a check.
 bool is_view_of_links(const Routes& routes, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (routes.size() == 0) return false;
@@ -168,10 +169,10 @@ bool is_view_of_links(const Routes& routes, std::string_view job) {
                          std::string_view(wanted.text, wanted_size);
 }
 
-// The counters are mapped last. When a view gets a new owner, the daemon (1) gives the counters'
-// file to this owner, (2) makes the owner's filter, and (3) retires the previous filter. So a
-// process that finds that its user owns the counters has mapped this user's filter or an
-// earlier one, which the daemon retires; it never has the filter of a later owner.
+// Maps the counters last. When a view gets a new owner, the daemon (1) gives the counters' file to this owner, (2)
+// makes the owner's filter, and (3) retires the previous filter. So if a process finds that its user owns the counters,
+// the filter that it has mapped before is this user's filter, or an earlier one, which the daemon retires. It is never
+// the filter of a later owner.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Routes& routes = runtime::routes();
   const std::string_view job = routes.job();

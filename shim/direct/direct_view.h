@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// A process uses this data to answer calls on its view from the base: the daemon's filter and state in shared memory,
-// and the base's path.
+// The data with which a process answers calls on its view from the base: the daemon's filter and state in shared
+// memory, and the base's path.
 namespace cacheshim::direct {
 
 struct View {
@@ -23,7 +23,7 @@ struct View {
   const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
   std::uint64_t* used_names =
-      nullptr;  // used_names.h; null if nobody records the names that the job uses
+      nullptr;                    // used_names.h; null if the daemon does not record the used names
   std::uint64_t device = 0;       // st_dev of the mount's files
   // st_dev and mount ID of the base's files; no file outside the base has both
   std::uint64_t base_device = 0;
@@ -63,8 +63,8 @@ void forget_view();
 // Ends direct answers for good. Call before the process changes its mounts, because paths may lead
 // elsewhere afterwards.
 void give_up();
-// As give_up(), and also ends the checks of descriptors. Call before the process installs a system
-// call filter, which may forbid statx.
+// As give_up(); last_view() then also returns null, so that no hook calls statx to check a descriptor. Call before the
+// process installs a system call filter, which may forbid statx.
 void give_up_for_filter();
 
 }  // namespace cacheshim::direct

@@ -24,8 +24,8 @@ class PathMarks {
  public:
   enum What : unsigned {
     kForBase,  // the rules of the view allow direct answers for the path
-    // the process has opened the path (state: opened_state()) or listed it (state: its complement);
-    // for the result of key_below(entry): the daemon has recorded the use of the entry
+    // the process has opened the path (the state is opened_state()) or has listed it (the state is the complement); for
+    // the key key_below(entry): the daemon has recorded that the entry is used
     kOpened,
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }

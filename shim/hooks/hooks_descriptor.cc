@@ -4,9 +4,10 @@
 #include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 
-// close, close_range and closefrom leave held_directory open; dup2 and dup3 to its number close it
-// first (direct_directory.h). The child of a vfork shares the parent's memory but has its own
-// descriptors. So these hooks change held_directory only for a dup2 or dup3 to exactly this number.
+// The hooks of close, close_range and closefrom leave held_directory open. The hooks of dup2 and dup3 to its number
+// close it first (direct_directory.h). The child of a vfork shares the parent's memory but has its own descriptors, and
+// often closes most of them. If that changed held_directory, the parent would lose its descriptor. So only a dup2 or
+// dup3 to exactly this number changes it.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -28,8 +28,8 @@ namespace runtime = cacheshim::runtime;
 
 namespace {
 
-// Calls call(path, swap) with the routed path. `swap` converts results back; it is null if the path
-// was not rewritten. Does not repeat a failed call with the default path, because these calls create
+// Calls call(path, swap) with the routed path. `swap` converts results back; it is null if the path was not rewritten.
+// Unlike call_routed(), does not repeat the call with the default path if the mount is gone, because these calls create
 // nothing.
 template <class Call>
 int call_restored(const char* path, Call call) {
@@ -152,7 +152,8 @@ int keep(const Entry* entry) {
   return scan.filter == nullptr ? 1 : scan.filter(entry);
 }
 
-// Scans the base's directory if its listing equaled the view's when the directory was opened.
+// Lists the base's directory, if its listing equals the view's when the directory is opened. Returns false if the mount
+// must answer.
 template <auto& real_scandirat, class Entry>
 bool scan_directly(const char* path, Entry*** out, int (*filter)(const Entry*),
                    int (*compare)(const Entry**, const Entry**), int& result) {

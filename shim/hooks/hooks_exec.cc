@@ -97,7 +97,8 @@ bool name_script(int dirfd, const char* path, PathBuffer& out) {
                               {link.name("/dev/fd/", dirfd), *path == '\0' ? "" : "/", path}) != 0;
 }
 
-// Collects the arguments of the execl family, a list that ends with a null pointer, into an array.
+// Collects the arguments of the execl family, a list that ends with a null pointer, into an array. `after`: a statement
+// that may read the argument after the null pointer.
 #define CACHESHIM_COLLECT(words, first, after)                                                   \
   va_list list;                                                                                  \
   va_start(list, first);                                                                         \

@@ -16,8 +16,8 @@ int create(int dirfd, const char* path, Call call) {
   return cacheshim::call_routed({dirfd, path}, CallKind::kCreate, call);
 }
 
-// Tries the base first: if the view shows an object of the base by this name, the call fails with
-// EEXIST, without the daemon.
+// Tries the base first: if the view shows an object of the base by this name, the call fails with EEXIST, without a
+// request to the daemon.
 template <class Call>
 int make_directory(int dirfd, const char* path, Call call) {
   return cacheshim::call_directly(

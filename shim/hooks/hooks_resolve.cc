@@ -30,8 +30,8 @@ bool is_active() {
   return runtime::state.load(std::memory_order_relaxed) != runtime::State::kInactive;
 }
 
-// Links in /proc contain the kernel's name of a file. Any other symlink contains the text that its
-// creator wrote.
+// Whether `path` is in /proc. A symlink there contains the kernel's name of a file; any other symlink contains the text
+// that its creator wrote.
 bool is_in_proc(int dirfd, const char* path) {
   if (path[0] == '/') return std::strncmp(path, "/proc/", sizeof "/proc/" - 1) == 0;
   struct statfs system;
@@ -94,7 +94,7 @@ char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated)
   return resolved;
 }
 
-// Returns the route of the path; the result does not contain the path itself.
+// Returns the route of the path. The result's member `path` is null, because the routed path is in a local buffer.
 RoutedPath route_of(const char* path) {
   RoutedPath routed;
   if (!runtime::may_match(path)) return routed;

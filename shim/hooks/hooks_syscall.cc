@@ -13,9 +13,9 @@
 #include "shim/routing/routed_call.h"
 #include "shim/start/command.h"
 
-// syscall(2). CPython, libtorch and uv use it for calls that their libc lacks. A table lists which
-// arguments are paths. Separate functions handle calls that return a path, that change the working
-// directory, or that affect direct opens. All other calls are passed to the kernel unchanged.
+// The hook of syscall(2), which CPython, libtorch and uv use for system calls that their libc lacks. A table lists
+// which arguments are paths. Separate functions handle calls that return a path, that change the working directory, or
+// that affect direct answers. All other calls are passed to the kernel unchanged.
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;

@@ -7,9 +7,9 @@
 
 #include "shim/routing/prefix_swap.h"
 
-// Functions that write the name they chose into the application's template. The hook routes the
-// template into a buffer, libc fills the buffer, and the hook copies the six chosen characters
-// back. So the application sees its own path, whether the call succeeds or fails.
+// Functions that choose a name and write it into the application's template. The hook routes the template into a
+// buffer, libc fills the buffer, and the hook copies the six chosen characters back. So the application sees its own
+// path, whether the call succeeds or fails.
 //
 // tmpfile, tmpnam and tmpnam_r use only /tmp, so they have no hooks.
 
@@ -36,8 +36,8 @@ void forget_chosen(char* filled, std::size_t suffix) {
   if (length >= kChosen + suffix) std::memset(filled + length - suffix - kChosen, 'X', kChosen);
 }
 
-// Calls call(template) with a copy of the template at the routed path. Requires: `call` returns -1
-// or null on failure.
+// Calls call(template) with a routed copy of the template `text`, and copies the chosen characters back. `suffix`: the
+// number of characters after the XXXXXX. Requires: `call` returns -1 or null on failure.
 template <class Call>
 auto fill_template(char* text, int suffix, Call call) {
   if (!runtime::may_match(text) || suffix < 0) [[likely]]

@@ -36,7 +36,8 @@ std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
   return directories[(static_cast<unsigned>(process) + choice) % kSlots];
 }
 
-// Returns the record of this process's working directory. A child of fork uses its parent's record.
+// Returns what this process has noted for its working directory. A forked child that has noted nothing uses its
+// parent's record. Returns kUnknown if there is no record.
 Noted find_noted() {
   for (const pid_t process : {::getpid(), ::getppid()}) {
     for (const unsigned choice : {0u, 1u}) {

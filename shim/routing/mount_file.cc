@@ -93,7 +93,7 @@ std::size_t run_directory_of(std::string_view path, std::string_view run_base, P
   return join_path(out, {run_base, "/", kRunDirName, "/", {escaped.text, size}});
 }
 
-// The daemon's user owns the counters directory. It also owns the counters file of a view until a user uses the view.
+// The daemon's user owns the counters directory and, until a user uses a view, also the view's counters file.
 std::optional<uid_t> owner_of_view(std::string_view run_directory, std::string_view job) {
   PathBuffer path;
   if (join_path(path, {run_directory, "/", kCountersDirectory, "/", job}) == 0) return std::nullopt;

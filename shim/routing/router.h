@@ -70,9 +70,9 @@ class Router {
   // is kForeign.
   RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
 
-  // For a path MOUNT/.jobs/JOB/NAME/x that route() or complete_relative() wrote into `out`: replaces it by MOUNT/NAME/x,
-  // so that the daemon chooses the view at each call. Does not change MOUNT/.jobs/JOB/NAME itself: MOUNT/NAME is a
-  // symlink, so it would name a different object.
+  // If route() or complete_relative() has written a path MOUNT/.jobs/JOB/NAME/x into `out`, replaces it with
+  // MOUNT/NAME/x, so that the daemon chooses the view at each call. Does not change MOUNT/.jobs/JOB/NAME itself:
+  // MOUNT/NAME is a symlink, so it would name a different object.
   void leave_view(RoutedPath& routed, PathBuffer& out) const;
 
  private:

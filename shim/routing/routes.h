@@ -12,8 +12,8 @@ namespace cacheshim {
 struct Route {
   std::string_view name;          // the name of the directory in the mount
   std::string_view default_path;  // absolute and plain
-  // Whether the router sends the default path to the mount. If not, the default path only replaces
-  // the mount's path once the mount is gone.
+  // Whether the router sends the default path to the mount. If not, the default path is only the fallback for the
+  // mount's path after the mount is gone.
   bool is_routed = false;
 };
 
@@ -24,8 +24,8 @@ class Routes {
  public:
   constexpr Routes() = default;
 
-  // Call first. Requires: `mount` is absolute and plain; `job` may be empty. Returns false if they
-  // do not fit; then nothing is routed.
+  // Call first. Requires: `mount` is absolute and plain; `job` may be empty. Returns false if the paths do not fit;
+  // nothing is then routed.
   bool set_mount(std::string_view mount, std::string_view job);
   // Adds a route from `default_path`, which this function normalizes, to NAME; Route::is_routed
   // explains `is_routed`. Returns false if `default_path` is relative, contains ".." or is below

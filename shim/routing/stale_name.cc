@@ -25,9 +25,8 @@ void cut_to_needed(char* path, CallKind kind) {
   path[length] = '\0';
 }
 
-// Makes the kernel repeat the lookup of `path`, and returns true if the name exists. To this end,
-// calls link(2) with the mount's root as the old path: link(2) always repeats the lookup of its new
-// path (LOOKUP_EXCL), and never links a directory.
+// Makes the kernel repeat the lookup of `path`. Returns true if the name exists. Calls link(2) with the mount's root as
+// the old path, because link(2) always repeats the lookup of its new path (LOOKUP_EXCL) and never links a directory.
 bool look_up_afresh(const char* path) {
   return real::linkat(AT_FDCWD, runtime::routes().mount().data(), AT_FDCWD, path, 0) != 0 &&
          errno == EEXIST;

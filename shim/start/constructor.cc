@@ -49,8 +49,8 @@ constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
 // Whether this process has called warn().
 constinit bool has_warned = false;
 
-// Prints a line about the start, unless an ancestor of this process has printed such a line: a job can have thousands
-// of processes, and all of them would print the same line.
+// Prints a line about the start, unless an ancestor of this process has printed one: a job can have thousands of
+// processes, and all of them would print the same line.
 void warn(const ProcessEnvironment& environment, std::initializer_list<std::string_view> line) {
   has_warned = true;
   if (!environment.is_on(kWarnedVariable)) report_line(line);
@@ -66,7 +66,7 @@ class CollectedActions final : public StartActions {
   }
   bool leads_to(const char* path, const char* directory) override {
     char first;
-    // Most paths are not symlinks. They need no stat of the mount, which would be a request to the
+    // Most paths are not symlinks. For them, this function need not stat the mount, which would send a request to the
     // daemon.
     if (::readlink(path, &first, sizeof first) <= 0) return false;
     return runtime::same_directory(path, directory);
@@ -192,9 +192,10 @@ JobId find_job(const ProcessEnvironment& environment) {
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
-// Returns `job`, unless the run directory shows that this job belongs to another user. In that case, returns this
-// user's own job, which the daemon gives to this process instead. If there is no run directory, also returns `job`: the
-// symlinks in the mount then lead the process to its user's own job.
+// Returns `job`, unless the run directory shows that this job belongs to another user. In that case, returns the job
+// uid-UID.JOB, which the daemon gives to this process instead. Also returns `job` if there is no run directory: after
+// the first EACCES, the process then uses the symlinks in the mount's root, which lead to the job uid-UID.JOB
+// (runtime::fell_back()).
 JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
                    std::string_view mount, JobId job) {
   const uid_t uid = ::geteuid();

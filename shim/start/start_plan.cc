@@ -18,7 +18,8 @@ std::string_view take_until(std::string_view& text, char delimiter) {
   return part;
 }
 
-// Returns `path`. If it begins with ~, writes it into `out` with HOME in place of the ~; empty if that is impossible.
+// Returns `path` or, if it begins with ~, a copy in `out` with HOME in place of the ~. Returns an empty text if HOME is
+// not an absolute path, or if the copy does not fit.
 std::string_view expand_home(std::string_view path, const Environment& environment,
                              PathBuffer& out) {
   if (path.empty() || *path.data() != '~') return path;
@@ -99,8 +100,8 @@ void plan_profiles(const Environment& environment, const RouteTable& table, Rout
     }
     PathBuffer home;
     const std::string_view path = expand_home(table.default_path(i), environment, home);
-    // Adds the route of a skipped family too: a path of the mount may have to fall back to its
-    // default path.
+    // Adds the route of a family that is left alone, too: after the mount is gone, a path of the mount falls back to
+    // the family's default path.
     (void)routes.add(table.name(i), path, family != Family::kLeftAlone);
     if (family == Family::kUnset && directory != nullptr)
       actions.set_variable(variable.data(), directory);

@@ -31,12 +31,12 @@ class StartActions {
 // decide: the environment names no job, or it names a SLURM job and the cgroup names another one.
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
-// Adds the profiles' routes to `routes`. Requires: the mount of `routes` is set. Sets a family's variable to the
-// mount's path if the variable is not set. If the variable names a path elsewhere, or if one of the family's `unless`
-// variables is set, leaves the variable and the default path alone: the route is then only the fallback for paths of
-// the mount. If the variable leads to the family's directory of the mount through a symlink, by a relative path or in
-// another spelling, sets the variable to the mount's path: programs write this path into their entries, and other jobs
-// know only the mount's path.
+// Adds the profiles' routes to `routes`. Requires: the mount of `routes` is set. Sets a family's variable to MOUNT/NAME
+// if the variable is not set. If the variable names a path elsewhere, or if one of the family's `unless` variables is
+// set, leaves the variable and the default path alone: the route is then only the fallback for paths of the mount. If
+// the variable leads to the family's directory of the mount through a symlink, by a relative path or in another
+// spelling, sets the variable to MOUNT/NAME: programs write the variable's path into their entries, and other jobs know
+// only MOUNT/NAME.
 void plan_profiles(const Environment& environment, const RouteTable& table, Routes& routes,
                    StartActions& actions);
 

@@ -23,9 +23,9 @@ bool is_root_process();
 // path.
 bool may_use_mount(std::string_view path, uid_t owner);
 
-// Returns XDG_RUNTIME_DIR, which contains the run directories of the user's own daemons; empty for
-// root, whose daemons never use it, and also if the directory does not belong to this user or
-// others can write to it.
+// Returns XDG_RUNTIME_DIR, which contains the run directories of the user's own daemons. Returns an empty text for
+// root, whose daemons never use it. Also returns an empty text if the directory does not belong to this user, or if
+// other users can write to it.
 std::string_view user_run_base(const Environment& environment);
 
 // Whether only root and this user can replace the object at `path` or a directory above it. The path

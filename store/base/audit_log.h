@@ -65,8 +65,8 @@ class AuditLog {
   // Calls `each` with every record of every file; the records of one file come in the file's order. Skips lines that
   // are not records, and an incomplete last line.
   Status read(const std::function<void(AuditRecord)>& each) const;
-  // As read(), but may skip records whose line does not contain `name`. Much faster, because it parses only lines that
-  // contain `name`. If JSON could escape a character of `name`, parses all lines.
+  // As read(), but may skip records whose line does not contain `name`. This is much faster, because lines without
+  // `name` are not parsed. If JSON could escape a character of `name`, all lines are parsed.
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
   // The position up to which each file has been read. The key is the device and inode, so that a
   // rotated file keeps its position.

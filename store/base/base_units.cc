@@ -25,7 +25,7 @@ constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
 
 class Lister {
  public:
-  // `accepts`: empty, or accepts the paths of those units to list; these are not measured.
+  // `accepts`: if not empty, list() returns only units with a path that it accepts, and does not measure them.
   Lister(int base, const EntryMap& entries,
          const std::function<bool(std::string_view path)>& accepts = {},
          const IsWanted& is_wanted = {})
@@ -73,7 +73,7 @@ class Lister {
 
   static std::string_view first_component(std::string_view path) { return take_component(path); }
 
-  // Adds the object `top` in `directory`, with everything below it.
+  // Adds the object `top` in `directory`, with everything below it, to `unit`.
   void add(BaseUnit& unit, const std::string& path, int directory, const sys::DirEntry& top) const {
     unit.paths.push_back(path);
     if (accepts_) return;

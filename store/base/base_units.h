@@ -33,9 +33,10 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 // Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
-// Returns the names of the units, sorted, whose directory or one of whose files `accepts` accepts. `accepts` is called
-// with paths relative to the store. Skips unreadable objects. Calls stat(2) for no file. Errors: ECANCELED once
-// `is_wanted` has returned false (slices.h).
+// Calls `accepts` with paths relative to the store: with the path of each unit's directory, or of each of its files.
+// Returns the sorted names of the units for which `accepts` has returned true. Skips unreadable objects. Calls stat(2)
+// for no file, unless the file system does not report the types of objects. Errors: ECANCELED once `is_wanted` has
+// returned false (slices.h).
 Result<std::vector<std::string>> find_base_units(
     const Store& store, const EntryMap& entries,
     const std::function<bool(std::string_view path)>& accepts, const IsWanted& is_wanted);
@@ -43,8 +44,8 @@ Result<std::vector<std::string>> find_base_units(
 // Returns an unused name for an object in trash. The name begins with the current time, which trashed_since() reads.
 std::string new_trash_name();
 
-// Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable,
-// because sweep_trash() removes the files only later. A path that is already gone is not an error. If a move
+// Moves a unit to trash, path by path, and records the reason. Open descriptors remain readable, even on other
+// machines, because sweep_trash() removes the files only later. A path that is already gone is not an error. If a move
 // fails, some paths may already be in trash. If the record cannot be written, only logs the error.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);
@@ -53,8 +54,8 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
 // begin with a time.
 std::time_t trashed_since(std::string_view name);
 
-// Removes objects that have been in trash for at least `keep_seconds`, or whose names contain no
-// time. Stops when `is_wanted` returns false (slices.h).
+// Removes objects that have been in trash for at least `keep_seconds`, or whose names do not begin
+// with a time. Stops when `is_wanted` returns false (slices.h).
 void sweep_trash(const Store& store, std::time_t keep_seconds, const IsWanted& is_wanted = {});
 
 }  // namespace cacheshim

@@ -75,8 +75,8 @@ class FanotifyWatch final : public BaseWatch {
  private:
   void read_events();
   void take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes);
-  // Returns the paths of an event's directory: one relative to each watched directory that contains
-  // it. The reference is valid until the next call.
+  // Returns the paths of an event's directory: one for each watched directory that contains it,
+  // relative to that watched directory. The reference is valid until the next call.
   using Paths = std::vector<std::string>;
   const Paths& paths_of(const fanotify_event_info_fid& info, const file_handle& handle);
   Paths resolve(const fanotify_event_info_fid& info, const file_handle& handle) const;

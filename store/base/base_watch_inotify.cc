@@ -17,7 +17,8 @@
 //
 // Two kinds of events leave directories without a watch, or watches without a path. If a directory moves, the paths of
 // the watches below it are unknown. If a directory appears where it was absent, it may get contents before it can be
-// watched. In both cases the watch reports that anything may have changed, and the next lookups set the watches again.
+// watched. In both cases InotifyWatch reports that anything may have changed (kUnknown), and the next lookups set the
+// watches again.
 namespace cacheshim {
 namespace {
 
@@ -26,7 +27,7 @@ constexpr std::uint32_t kContent = IN_ATTRIB | IN_CLOSE_WRITE;
 constexpr std::uint32_t kEvents =
     kNames | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
-// Used instead of a watch: the directory was looked up, but does not exist below this root.
+// Stands for a missing watch: the directory was looked up, but does not exist below this root.
 constexpr int kAbsent = -1;
 // The maximum number of recorded paths, including absent ones. It equals the highest default of
 // fs.inotify.max_user_watches (Linux 5.11).

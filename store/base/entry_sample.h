@@ -18,8 +18,8 @@ struct EntrySample {
   // Files that are useless at this mount path, because they name paths outside the cache's directory in the mount
   // (EntryRule::paths_in).
   std::vector<DamagedFile> damaged;
-  // Entries with a directory or a file that some users cannot read, and directories above entries that some users
-  // cannot enter.
+  // Entries of which some users cannot read the directory or a file. Also directories above entries, if some users
+  // cannot enter them.
   std::vector<std::string> closed;
 };
 

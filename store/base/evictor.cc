@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// Tracks the size of the base and its free space while units are chosen for eviction.
+// Tracks the size of the base and the free space of its file system while units are chosen for eviction.
 class Budget {
  public:
   Budget(const EvictionLimits& limits, std::uint64_t free_bytes, std::uint64_t size_bytes)

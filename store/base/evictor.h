@@ -32,9 +32,9 @@ struct EvictionReport {
 EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits);
 
-// Evicts the units of `report`. A unit that cannot be moved stays, is logged, and is removed from
-// `report`. Returns the paths of all units, including those that stay, because some of their paths
-// may be in trash. Requires: the lock of Store::try_lock_base().
+// Evicts the units of `report`. If a unit cannot be moved, logs the error and removes the unit from
+// `report`. Returns the paths of all these units, including those that could not be moved, because
+// some of their paths may be in trash. Requires: the lock of Store::try_lock_base().
 std::vector<std::string> evict_units(const Store& store, EvictionReport& report);
 
 // Chooses the units to evict if `free_bytes` of the file system's `size_bytes` are free; for

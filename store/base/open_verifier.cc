@@ -69,8 +69,8 @@ bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
   return seen != seen_.end() && seen->second == stamp;
 }
 
-// Whether a process may use the object at this path without further checks: its unit has been checked and, if the
-// object is a code file, it has not changed since then.
+// Whether a process may use the object at this path without further checks. That is the case if the object's unit has
+// been checked and, for a code file, the file has not changed since then.
 bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
   if (!clean_.contains(unit)) return false;
   if (!is_checked_name(base_name(path))) return true;
@@ -143,7 +143,7 @@ OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
   const auto st = object ? sys::stat_fd(object->get()) : object.error();
   const MutexLock lock(mutex_);
   clean_.insert(unit);
-  // The file has no record, so there is no digest to compare it with.
+  // A code file without a record has no digest to compare it with, so it counts as checked.
   if (st && is_checked_name(base_name(path)) && !unit_by_path_.contains(path)) {
     seen_[path] = stamp_of(*st);
   }

@@ -44,7 +44,8 @@ uid_t uid_given_by(int directory) {
   return st ? st->st_uid : sys::own_uid();
 }
 
-// Returns why the records must not be kept in this directory of `parent`; "" if they may.
+// Returns the reason why the directory that `st` describes must not contain records; "" if there is none. `parent`: a
+// directory on the same file system.
 std::string why_unsafe(int parent, const struct stat& st) {
   if (sys::is_private_dir(st, sys::own_uid())) return "";
   const bool is_strange = st.st_uid != 0 && st.st_uid != sys::own_uid();
@@ -56,7 +57,7 @@ std::string why_unsafe(int parent, const struct stat& st) {
   return fmt::format("can be written by others (mode {:04o})", st.st_mode & 07777U);
 }
 
-// Returns a name for this boot of the machine. It tells machines with the same host name apart.
+// Returns a name for this boot of the machine. It distinguishes machines with the same host name.
 std::string boot_name() {
   const auto file = sys::open_path("/proc/sys/kernel/random/boot_id", O_RDONLY);
   const auto text = file ? sys::read_all(file->get()) : file.error();
@@ -217,7 +218,7 @@ Status Store::open_staging() {
 
 // Removes the files of dead daemons, whose locks are free, and records whether other daemons live. Only one daemon
 // sweeps at a time, because a sweep tries the locks of all daemons, and a thousand machines may mount the store at the
-// same time.
+// same time. A daemon that cannot sweep now assumes that each directory in staging belongs to a living daemon.
 void Store::sweep(int all) {
   const auto daemons = sys::list_dir(all);
   if (!daemons) return;

@@ -16,7 +16,8 @@
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
 //   STORE/.cacheshim/staging/<daemon>/   files that one daemon is publishing; locked while that daemon lives
 //   STORE/.cacheshim/trash/   removed files, until they are swept
-//   STORE/.cacheshim/leases/  files that daemons lock: leases and batons (lease_files.h, named_lock_files.h)
+//   STORE/.cacheshim/leases/  files that daemons lock: leases, batons and heartbeats (lease_files.h,
+//                             named_lock_files.h, heartbeats.h)
 //   STORE/.cacheshim/audit/   published, evicted and repaired units, one file for each boot of each
 //                             machine (audit_log.h)
 namespace cacheshim {
@@ -51,15 +52,16 @@ class Store {
   // if another process holds it.
   Result<UniqueFd> try_lock_base() const;
   // note_eviction() records the end of an eviction round; `lock` is the lock of try_lock_base(). has_evicted_within()
-  // returns whether any daemon of the store has recorded one within `interval`. It compares the file server's clock with
-  // this machine's, so the two should agree to within a fraction of the interval.
+  // returns whether any daemon of the store has recorded a round within `interval`. It compares the file server's clock
+  // with this machine's, so the two clocks should agree to within a fraction of the interval.
   static void note_eviction(const UniqueFd& lock);
   bool has_evicted_within(std::chrono::seconds interval) const;
 
   // The recorded mount path; "" if none has been recorded yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);
-  // Whether another living daemon was serving the store when this object opened it.
+  // Whether another living daemon was serving the store when this object opened it. May also be true because of a dead
+  // daemon's staging directory, if another daemon was sweeping at the time.
   bool has_other_daemons() const { return has_other_daemons_; }
 
   // Creates the directory `name` of the base with mode 0755. Succeeds if the name exists, and then

@@ -42,10 +42,10 @@ std::string path_fault_of(int base, const std::string& mount_path, const EntryMa
 using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // Compares all recorded files with their digests, except files of class `shared`, because they change. For a symlink,
-// only checks that it exists. Also reads all files that name paths (EntryRule::paths_in): an entry that names paths
-// outside the mount is useless to every job and counts as damaged. With `repair`, moves damaged units to trash as a
-// whole; the caller must then hold the lock of Store::try_lock_base(). Errors: those of reading the records and of
-// fault_of(); in these cases, repairs nothing.
+// only checks that it exists. Also reads all files that hold paths (EntryRule::paths_in): an entry that names paths
+// outside its cache's directory in the mount is useless to every job and counts as damaged. With `repair`, moves
+// damaged units to trash as a whole; the caller must then hold the lock of Store::try_lock_base(). Errors: those of
+// reading the records and of fault_of(); in these cases, repairs nothing.
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
                                  const VerifyProgress& progress, const IsWanted& is_wanted = {});
 

@@ -28,7 +28,7 @@ Status record_closing(const std::string& run_dir, const std::string& cycle) {
 }
 
 void forget_closing(const std::string& run_dir) {
-  // Usually there is no such file.
+  // Ignores errors: usually the file does not exist.
   if (!run_dir.empty()) (void)::unlink(record_path(run_dir).c_str());
 }
 

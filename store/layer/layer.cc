@@ -17,7 +17,8 @@ namespace {
 
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
-constexpr unsigned kMostDaemons = 64;  // the maximum number of one node's daemons with layers of the same job
+// The maximum number of layers of the same job, cycle and node.
+constexpr unsigned kMostDaemons = 64;
 constexpr int kMostAttempts = 16;
 
 Result<UniqueFd> open_dir(int parent, const std::string& name) {
@@ -34,8 +35,8 @@ Status check_own_dir(int layers, const std::string& path) {
 }
 
 // Makes the directory `path` of a layer, and the directory of its job. Tries again if the job's directory
-// disappears: a thread that has removed the job's last layer also removes that directory, unless
-// the new layer is in it already.
+// disappears meanwhile: a thread that has removed the job's last layer also removes the job's directory, if
+// it is still empty.
 Status ensure_layer_dir(int layers, const std::string& job, const std::string& path) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     CACHESHIM_CHECK(sys::ensure_dir_at(layers, job, kPrivateMode));
@@ -68,7 +69,7 @@ void for_each_layer(int layers, Function&& function) {
     const auto names = sys::list_dir(directory->get());
     if (!names) continue;
     for (const sys::DirEntry& name : *names) function(job.name, name.name);
-    (void)sys::unlink_at(layers, job.name, AT_REMOVEDIR);  // fails if it is not empty
+    (void)sys::unlink_at(layers, job.name, AT_REMOVEDIR);  // fails if the job still has layers
   }
 }
 
@@ -152,8 +153,8 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
 }
 
 // Whether a job with the record `wanted` may take this layer. A layer has no record if it is new, or if its creator
-// died or the machine lost power before the record was written. Such a layer may be taken only if it has no upper
-// directory. A layer that only root has used goes to the first other user. Any user may take a shared layer.
+// died or the machine lost power before the record was written. A layer without a record may be taken only if it has no
+// upper directory. A layer that only root has used goes to the first other user. Any user may take a shared layer.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
@@ -252,7 +253,7 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
       fmt::format("{}{}{}.{:09}", path_, kEndedLayerMark, now.tv_sec, now.tv_nsec);
   CACHESHIM_CHECK(sys::rename_at(layers, path_, layers, kept));
   path_ = kept;
-  // sweep_ended_layers() removes a layer without a record, however new the layer is.
+  // sweep_ended_layers() removes a layer without a record, even if the layer has just ended.
   return keep ? Status() : sys::unlink_at(directory_.get(), kLayerRecordFile);
 }
 

@@ -53,10 +53,10 @@ Result<LayerRecord> parse_layer_record(std::string_view json);
 class Layer {
  public:
   // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the layer's owner is recorded
-  // durably. Takes or creates another layer beside it instead ("<cycle>@<node>.2" and so on) if another living daemon
-  // holds the layer, if the layer belongs to another user (without `shared_uids`), if its record is unreadable, or if
-  // it has an upper directory but no record. Errors: EUSERS after 64 such layers; EPERM if other users can change the
-  // directory.
+  // durably. Takes or creates another layer beside it instead ("<cycle>@<node>.2" and so on) in these cases: another
+  // living daemon holds the layer; the layer belongs to another user (without `shared_uids`); its record is unreadable;
+  // it has an upper directory but no record. Errors: EUSERS if none of 64 layers can be taken; EPERM if other users can
+  // change the directory.
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing layer of a job, the directory "<cycle>@<node>". Errors: EWOULDBLOCK if
   // another daemon holds it; EPERM if other users can change it; ENOENT or EINVAL if it has no

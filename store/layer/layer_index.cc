@@ -11,8 +11,8 @@
 namespace cacheshim {
 namespace {
 
-// Returns the key of a whiteout, the text after ".wh." in its marker. It is the whited-out name,
-// except for very long names.
+// Returns the key of a whiteout: the text after ".wh." in the marker's name. The key is the whited-out
+// name, unless that name has more than 251 bytes (whiteout.h).
 std::string_view key_of_marker(std::string_view marker) {
   return marker.substr(kWhiteoutPrefix.size());
 }

@@ -20,7 +20,7 @@
 // tree like the layer's own, so that a rename or removal of a directory is one step, whatever the
 // directory contains. The index does not contain files. Thread-safe: its lock is the innermost one
 // and is not held across a system call. The caller holds Overlay::mutex() while it makes a change
-// on disk and here. Paths are as in paths.h.
+// on disk and in the index. Paths are as in paths.h.
 namespace cacheshim {
 
 class LayerIndex {
@@ -51,8 +51,8 @@ class LayerIndex {
   bool is_opaque(std::string_view path) const;
 
   // Call after a directory of the layer, with everything below it, was removed (erase_tree()), was renamed to an unused
-  // name (move_tree()), or was exchanged with another object (exchange_trees()). A path that is not in the index is
-  // assumed to be a file's.
+  // name (move_tree()), or was exchanged with another object (exchange_trees()). If a path is not in the index, these
+  // functions assume that it is the path of a file.
   void erase_tree(std::string_view path);
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);

@@ -18,11 +18,11 @@ namespace cacheshim {
 // Keeps hard links of the base together across copy-up: records each base file with several names
 // if this layer has copied up or hidden one of them.
 //
-// When the first name of such a file is copied up, the index keeps a hard link to the copy, under a key made from the
-// base file's identity. From then on the file's other names in the base show the copy, and become links to it when they
-// are copied up themselves. The record also has the number of the base's names that are still visible (neither copied
-// up nor hidden); this number plus the number of the copy's names in the layer is the file's st_nlink. If names of a
-// file have been hidden, but none has been copied up, the record has no copy.
+// When the first name of a file with several names is copied up, the index keeps a hard link to the copy, under a key
+// made from the base file's identity. From then on, the view shows the copy at the file's other names in the base.
+// Copying up another name links that name to the copy. The record also has the number of the base's names that are
+// still visible (neither copied up nor hidden). This number plus the number of the copy's names in the layer is the
+// file's st_nlink. If names of a file have been hidden, but none has been copied up, the record has no copy.
 //
 // On disk: a directory in the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2), link(2) or
@@ -85,7 +85,7 @@ class LinkIndex {
   int work_ = -1;
   UniqueFd directory_;  // created when the first file is recorded
   std::map<std::string, File> files_;
-  // Keys by the copies' inode numbers; all copies are on one file system.
+  // Maps the copies' inode numbers to keys. All copies are on one file system.
   std::unordered_map<ino_t, std::string> keys_;
 };
 

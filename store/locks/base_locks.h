@@ -10,8 +10,8 @@
 
 namespace cacheshim {
 
-// The base's lock files as one job sees them, or as the daemon itself does (Mount::base_locks). Only a job can hide
-// some of them (HiddenLocks).
+// The base's lock files as one job sees them, or as the daemon itself sees them (Mount::base_locks). A job can hide
+// some of them from its view (HiddenLocks); the daemon hides none.
 struct BaseLocks {
   // `entries` must outlive the object.
   explicit BaseLocks(const EntryMap& entries)

@@ -37,7 +37,7 @@ std::string Heartbeats::unique_name(const std::string& node) {
 Status Heartbeats::beat() {
   if (!file_) {
     CACHESHIM_TRY(file, sys::open_beneath(directory_, file_of(name_), O_RDWR | O_CREAT, 0600));
-    // The lock keeps the file from LeaseFiles::sweep().
+    // The lock prevents LeaseFiles::sweep() of other daemons from removing the file.
     const Status locked = sys::lock_file(file.get(), LOCK_EX | LOCK_NB);
     has_locks_ = !locked.failed_with(ENOLCK) && !locked.failed_with(ENOSYS) &&
                  !locked.failed_with(EOPNOTSUPP);

@@ -13,12 +13,13 @@
 
 namespace cacheshim {
 
-// Shows the other daemons of a store that this daemon lives, and finds out which of them are dead.
+// Shows the other daemons of a store that this daemon is alive, and detects which of them are dead.
 //
-// When a machine dies, an NFS server keeps its locks for another 30 to 90 s. To let other daemons detect the death
-// sooner, each daemon changes its own file in STORE/.cacheshim/leases every kBeat. If a daemon's file has not changed
-// for kDeadAfter, the daemon counts as dead. Each daemon measures this time with its own clock, so the clocks of the
-// machines need not agree. A daemon that cannot reach the server for that long also counts as dead. Thread-safe.
+// When a machine dies, an NFS server keeps the machine's locks for another 30 to 90 s. To let other daemons detect the
+// death sooner, each daemon changes its own file in STORE/.cacheshim/leases every kBeat. If a daemon's file has not
+// changed for kDeadAfter, the other daemons treat that daemon as dead. Each daemon measures this time with its own
+// clock, so the clocks of the machines need not agree. A daemon that cannot reach the server for that long also counts
+// as dead. Thread-safe, except beat().
 class Heartbeats {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,8 +41,8 @@ class Heartbeats {
   Status beat();
   // Whether the file system has flock(2). Call after beat() has succeeded.
   bool has_locks() const { return has_locks_; }
-  // Returns false at the first call for a name, because a daemon counts as dead only after its file has been observed
-  // for kDeadAfter. Reads the daemon's file at most once per kRead.
+  // Whether the file of the daemon `name` has been unchanged for kDeadAfter. The first call for a name returns false,
+  // because this time starts at that call. Reads the file at most once per kRead.
   bool is_dead(const std::string& name) EXCLUDES(mutex_);
 
  private:

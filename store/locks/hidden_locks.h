@@ -10,8 +10,8 @@
 
 namespace cacheshim {
 
-// The lock files of the base that one job's view does not show: the job has removed them, but they
-// stay in the base. Thread-safe.
+// The lock files of the base that one job's view does not show, because the job has removed them.
+// The files stay in the base. Thread-safe.
 class HiddenLocks {
  public:
   // Hides the file until it is created again or shown.

@@ -73,7 +73,8 @@ Result<UniqueFd> LeaseFiles::take(const std::string& name) const {
   return Errno(EWOULDBLOCK);
 }
 
-// Errors: EWOULDBLOCK; ESTALE if another daemon has released the lease since the file was opened.
+// Errors: EWOULDBLOCK; ESTALE if the caller should try again, because another daemon has released the lease since the
+// file was opened, or because this function has freed the lease from a dead daemon.
 Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
   auto file = sys::open_beneath(directory_, name, O_RDWR | O_CREAT, 0600);
   if (!file) return UniqueFd();
@@ -82,7 +83,7 @@ Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
     return Errno(free_from_dead(name, file->get()) ? ESTALE : EWOULDBLOCK);
   if (!locked) return UniqueFd();
   if (!sys::is_named(directory_, name, file->get())) return Errno(ESTALE);  // its holder has removed it
-  // A file that a dead daemon has left still names that daemon.
+  // If a dead daemon has left the file, the file still names that daemon.
   if (const auto left = sys::stat_fd(file->get()); left && left->st_size > 0)
     (void)!::ftruncate(file->get(), 0);
   return *std::move(file);
@@ -106,8 +107,9 @@ Result<UniqueFd> LeaseFiles::take_by_name(const std::string& name) const {
   return Errno(free_from_dead(name, held->get()) ? ESTALE : EWOULDBLOCK);
 }
 
-// Removes the name of the open file if the daemon that the file names is dead. That daemon's lock, if any, then no
-// longer counts (sys::is_named()). Returns false if the daemon may be alive.
+// Removes the name of the open file if the daemon that the file names is dead. If the dead daemon still has a lock on
+// the file, this lock then no longer counts (sys::is_named()). Returns false if the daemon may be alive, or if the
+// lease `takeover` is not free.
 bool LeaseFiles::free_from_dead(const std::string& name, int file) const {
   if (options_.heartbeats == nullptr) return false;
   const Record record = read_record(file);
@@ -137,8 +139,8 @@ void LeaseFiles::release_name(const std::string& name, UniqueFd lease) const {
     (void)sys::unlink_at(directory_, name);  // a leftover is an unlocked file, which sweep() removes
 }
 
-// If a system call fails, the other daemons do not learn the builder's user or this daemon's name, and their processes
-// wait until the timeout.
+// If a system call fails, other daemons cannot read the builder's user or this daemon's name. The processes of those
+// daemons' jobs then wait until the timeout.
 void LeaseFiles::write_record(int file, const std::string& builder) const {
   const bool is_shared = options_.heartbeats != nullptr;
   const std::string text =

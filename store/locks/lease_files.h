@@ -18,12 +18,12 @@ namespace cacheshim {
 // stands in for the baton `path` when a job locks the baton.
 std::string lease_name(std::string_view path);
 
-// The leases of a store's daemons: files in STORE/.cacheshim/leases, named by the hash of the path
-// that is built. The builder's daemon holds an flock(2) lock on the file, so the lease is released
-// when that daemon dies. If the daemon's machine dies, a file server keeps the lock for 30 to 90 s.
-// Another daemon therefore takes the lease over as soon as the heartbeats show that the daemon is
-// dead. On a shared file system without flock(2), the daemon that has created the file has the lease.
-// Thread-safe.
+// The leases of a store's daemons: files in STORE/.cacheshim/leases, each named by the hash of the
+// path that is being built. The builder's daemon holds an flock(2) lock on the file, so the lease
+// is released when that daemon dies. If the daemon's machine dies, a file server keeps the lock for
+// 30 to 90 s. So another daemon takes over the lease as soon as the heartbeats show that the
+// builder's daemon is dead. On a shared file system without flock(2), the daemon that has created
+// the file has the lease. Thread-safe.
 class LeaseFiles {
  public:
   struct Options {
@@ -35,8 +35,8 @@ class LeaseFiles {
   explicit LeaseFiles(int directory) : LeaseFiles(directory, Options()) {}
   LeaseFiles(int directory, Options options) : directory_(directory), options_(options) {}
 
-  // Takes the lease of `path`. The caller holds it while the descriptor is open, and ends it by
-  // release(). Errors: EWOULDBLOCK while another daemon holds the lease. If the file cannot be
+  // Takes the lease of `path`. The caller holds the lease while the descriptor is open, and ends it
+  // by release(). Errors: EWOULDBLOCK while another daemon holds the lease. If the file cannot be
   // created or locked, for example because a local file system does not support locks, returns an
   // empty descriptor. The lease then excludes only processes of this daemon's mount.
   Result<UniqueFd> try_take(std::string_view path) const;

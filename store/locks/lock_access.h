@@ -15,13 +15,13 @@ namespace cacheshim {
 // or by its path in the run directory's bind mount of the base. A process that can open a file,
 // even only for reading, can lock it and block others.
 //
-// If every local user may publish, all users may open it (mode 0666). If `[publish] allow` is set,
-// only root, the service account, and the users and groups that `allow` names may open it: the mode
-// is 0600 with the sticky bit, and the named users and groups have entries in a POSIX ACL (the file
-// then shows mode 0660). The kernel ignores the sticky bit on a file; here it marks a mode that
-// applies only outside the mount. In a view, the view's user can open every lock file (View),
-// because the daemon opens it for the user. Jobs that are allowed by their cgroup have no ACL
-// entry: they lock through the mount.
+// If every local user may publish, all users may open a lock file (mode 0666). If `[publish] allow`
+// is set, only root, the service account, and the users and groups that `allow` names may open it:
+// the mode is 0600 with the sticky bit, and the named users and groups have entries in a POSIX ACL
+// (the file then shows mode 0660). The kernel ignores the sticky bit on a file; here it marks a
+// mode that applies only outside the mount. In a view, the view's user can open every lock file
+// (View), because the daemon opens it for the user. Jobs that `allow` names have no ACL entry,
+// because an ACL names only users and groups; they lock through the mount.
 class LockAccess {
  public:
   explicit LockAccess(const std::optional<PublishAllow>& allow);

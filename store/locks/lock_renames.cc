@@ -113,7 +113,8 @@ Result<UniqueFd> LockRenames::copy_in(int directory, const std::string& name,
     return sys::reopen(target.get(), O_PATH);
   }();
   if (!copied)
-    (void)sys::unlink_at(base_.staging(), staged);  // if this fails, the next daemon removes it
+    // If this fails, the next daemon removes the file.
+    (void)sys::unlink_at(base_.staging(), staged);
   return copied;
 }
 

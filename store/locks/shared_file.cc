@@ -40,7 +40,7 @@ Status SharedFile::commit(int fd, const LockFiles& files, const std::string& pat
 }
 
 void SharedFile::discard() {
-  // if this fails, the next daemon removes it
+  // if this fails, the next daemon removes the copy
   if (is_staged()) (void)sys::unlink_at(staging_, name_);
   name_.clear();
 }

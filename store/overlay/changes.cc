@@ -74,7 +74,7 @@ Status move(Overlay& overlay, const std::string& from, const std::string& to, bo
 }
 
 // Returns ENAMETOOLONG if a rename of the layer's directory `from` to `to` would give a directory
-// below it a path of more than kMostPathBytes. Files are not in the index: their paths may exceed
+// below it a path of more than kMostPathBytes. Files are not in the index, so their paths may exceed
 // the bound by one name.
 Status check_depth(const Overlay& overlay, const std::string& from, const std::string& to)
     REQUIRES_SHARED(overlay.mutex()) {
@@ -142,7 +142,7 @@ Status make_dir(Overlay& overlay, const std::string& path, const NewObject& want
 
 Status make_node(Overlay& overlay, const std::string& path, const NewObject& wanted) {
   // A character device 0:0 would hide this name if the layer became a lower of an overlayfs.
-  // overlayfs also refuses to create such a device.
+  // overlayfs itself also refuses to create one.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && overlay.state.locks.files.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(overlay, path, O_RDONLY | O_EXCL));
@@ -189,8 +189,8 @@ Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flag
   return make_tmpfile_as(directory.get(), flags, wanted);
 }
 
-// Uses a descriptor of the layer's own mount, not of PathRoot's copy: the object was opened on this
-// mount, and link(2) fails between two mounts.
+// Uses a descriptor on the layer's own mount, not on PathRoot's private copy of the mount: the object was
+// opened on the layer's mount, and link(2) fails between two mounts.
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) {
   if (overlay.state.locks.files.is_shared_name(new_path))
     return link_into_base(overlay, fd, new_path);

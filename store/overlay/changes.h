@@ -51,12 +51,12 @@ Status remove_dir(Overlay& overlay, const std::string& path, Hold hold = Hold::k
     REQUIRES_SHARED(overlay.mutex());
 
 // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. A rename to the name of a lock file makes a file
-// of the layer a lock file: `new_lock` then gets an O_PATH descriptor of it, because another
+// of the layer a lock file: `new_lock` then gets an O_PATH descriptor of the lock file, because another
 // process may already have removed the name. A rename of a lock file to any other name makes it a
-// file of the layer. A rename between two names of lock files, or of class `shared`, is made in the
-// base, with any of the flags. Errors if only one name is a lock file's: EXDEV with
-// RENAME_EXCHANGE, for an object that is not a regular file, and for names of class `shared`; EFBIG
-// for a file that is too large.
+// file of the layer. A rename between two names of lock files, or between two names of class
+// `shared`, is made in the base, with any of the flags. Errors if only one name is a lock file's:
+// EXDEV with RENAME_EXCHANGE, for an object that is not a regular file, and for names of class
+// `shared`; EFBIG for a file that is too large.
 //
 // The object is first copied up (a directory with everything that the merged view has below it) and
 // then moved by one rename(2) within the layer. A moved directory becomes opaque, so that it does

@@ -13,8 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// Converts EXDEV, the error for names on two file systems or of class `shared`, to EPERM, which
-// link(2) may also return.
+// Converts EXDEV, the error for names on two file systems or of class `shared`, to EPERM, with which link(2)
+// reports that a file system has no hard links.
 Status as_link_error(Status linked) { return linked.failed_with(EXDEV) ? Errno(EPERM) : linked; }
 
 // Checks that the view has the lock file's directory. The base need not have the directory yet.

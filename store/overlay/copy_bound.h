@@ -17,7 +17,7 @@ struct CopyBound {
 
 // Whether a copy-up of `path`, with the contents if it is a directory, exceeds the bound. Counts what the lowers have
 // at `path`, even if the layer hides a part of it. Stats at most bound.objects + 1 objects, and lists their
-// directories. Returns false if there is nothing to copy.
+// directories. Returns false if there is nothing to copy, or if the objects cannot be read.
 bool exceeds(const CopyBound& bound, Overlay& overlay, const std::string& path)
     EXCLUDES(overlay.mutex());
 

@@ -17,8 +17,8 @@
 // load_layer() removes the incomplete copy.
 //
 // A file's data may be copied earlier, without the overlay's mutex (prepare_copy_up()).
-// StagedCopies keeps this copy, with the size and time that the base file had. The change that
-// needs the copy stats the base file again under the mutex, and uses the copy only if size and time
+// StagedCopies keeps this copy, with the size and mtime that the base file had. The change that
+// needs the copy stats the base file again under the mutex, and uses the copy only if size and mtime
 // are the same.
 namespace cacheshim {
 
@@ -56,7 +56,7 @@ Status copy_up_found(Overlay& overlay, const std::string& path, const Located& f
 Status copy_up_tree(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // ensure_directory() ensures that the layer has the directory `path`; ensure_upper_dir() also opens
 // the directory. open_upper_parent() does both for the directory above `path`. Errors: EBADF without a
-// layer.
+// layer; ELOOP or ENOTDIR if the view shows a symlink or another object there.
 Status ensure_directory(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Result<UniqueFd> ensure_upper_dir(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex());

@@ -44,7 +44,8 @@ bool base_has_part_of(const Overlay& overlay, const std::string& entry)
 }
 
 struct OpaqueOptions {
-  bool keep_times;  // of the directory; not needed if a new name in it will change them anyway
+  // Keep the directory's times; not needed if a new name in the directory will change them anyway.
+  bool keep_times;
 };
 
 Status make_opaque(Overlay& overlay, const std::string& path, OpaqueOptions options)
@@ -124,8 +125,8 @@ Status hide_in_base(Overlay& overlay, const std::string& path, const Located& fo
   return {};
 }
 
-// The record of the object's origin is removed first, because a new object may get its inode number
-// immediately.
+// Removes the record of the object's origin first, because a new object may get the removed object's
+// inode number immediately.
 Status remove_last_name(Overlay& overlay, const std::string& path,
                         const std::function<Status()>& remove) {
   if (overlay.state.origins.is_empty()) return remove();

@@ -10,7 +10,7 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// The steps from which changes.h and other files of store/overlay/ compose their operations: they
+// The steps from which changes.h and other files of store/overlay/ compose their operations. These functions
 // create and remove names, whiteouts and opaque markers in the layer.
 namespace cacheshim {
 
@@ -32,7 +32,7 @@ Status clear_opaque(Overlay& overlay, const std::string& path) REQUIRES(overlay.
 Status add_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 void remove_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // Call before a change hides the base's name at `path`; `found` is the object that the view shows
-// there. Records the loss of the name if the base's file has hard links (LinkIndex).
+// there. Records the loss of the name if the base's file has several names (LinkIndex).
 Status hide_in_base(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex());
 // Calls `remove`, which removes `path` from the layer. If this is the object's last name, removes the

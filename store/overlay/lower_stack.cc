@@ -207,7 +207,7 @@ Result<LowerStack::Directories> LowerStack::descend(const Directories& directori
   return below;
 }
 
-// Whether `directory` has a whiteout of `name`, and its lower is not the bottommost.
+// Whether `directory` has a whiteout of `name` and is not in the bottommost lower.
 bool LowerStack::hides_below(const Object& directory, const std::string& name) {
   return directory.lower > 0 && has_name(directory.fd.get(), whiteout_name(name));
 }

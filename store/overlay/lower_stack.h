@@ -21,12 +21,12 @@
 // Directories of the same name in several lowers are merged; any other object hides the objects of
 // the same name in the lowers below it.
 //
-// The class caches nothing, because other processes may change the lowers at any time. With one lower, a lookup is one
-// system call; with several, each directory on the path is merged again. A lower hides objects of the lowers below it
-// by cacheshim's markers (whiteout.h) or by those of kernel overlayfs: character devices 0:0, and directories whose
-// xattr trusted.overlay.opaque or user.overlay.opaque is "y" (overlayfs.rst, "whiteouts and opaque directories"; OCI
-// image-spec, layer.md). list() shows neither kind of marker; find() and open() do not reject the names of cacheshim's
-// markers. Thread-safe; paths are as in paths.h.
+// The class caches no names, because other processes may change the lowers at any time. With one lower, a lookup is one
+// system call; with several, each lookup merges all directories on the path. A lower hides objects of the lowers below
+// it by cacheshim's markers (whiteout.h) or by the markers of kernel overlayfs: character devices 0:0, and directories
+// whose xattr trusted.overlay.opaque or user.overlay.opaque is "y" (overlayfs.rst, "whiteouts and opaque directories";
+// OCI image-spec, layer.md). list() shows neither kind of marker; find() and open() do not reject the names of
+// cacheshim's markers. Thread-safe; paths are as in paths.h.
 namespace cacheshim {
 
 class LowerStack {
@@ -36,8 +36,8 @@ class LowerStack {
     std::size_t lower;  // the index of its lower, 0 for the bottom
   };
 
-  // `directories`, the topmost first, must not be empty, and must stay open as long as the stack
-  // exists. If there is only one, and other machines can change it, ServerMisses renews absent names.
+  // `directories`, the topmost first, must not be empty, and must stay open as long as the stack exists. If there is
+  // only one, and other machines can change it, the stack asks the file server about absent names (ServerMisses).
   explicit LowerStack(const std::vector<int>& directories);
   LowerStack(const std::vector<int>& directories, std::unique_ptr<ServerMisses> server_misses);
 
@@ -49,7 +49,8 @@ class LowerStack {
   // Returns all names of a merged directory, without markers.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
 
-  // Null if only this machine can change the lowers. Valid during the stack's lifetime.
+  // Null if there are several lowers, or if only this machine can change the one lower. Valid during the stack's
+  // lifetime.
   ServerMisses* server_misses() const { return server_misses_.get(); }
 
   // find_device() returns the bottommost lower that is on the file system `device`; nothing if none
@@ -66,7 +67,8 @@ class LowerStack {
   static Result<Object> find_topmost(const Directories& directories, const std::string& name);
   static bool hides_below(const Object& directory, const std::string& name);
 
-  // Calls `lookup` and returns its result. If the name is absent, asks the file server again and repeats the call.
+  // Calls `lookup` and returns its result. If the name is absent, and ServerMisses then asks the file server, repeats
+  // the call.
   template <class Lookup>
   std::invoke_result_t<Lookup> find_on_server(const std::string& path, Lookup&& lookup) const;
 

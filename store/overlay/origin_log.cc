@@ -19,7 +19,7 @@ constexpr std::size_t kRemovalFields = 1;
 constexpr std::size_t kRecordFields = 4;
 constexpr std::size_t kFewLines = 1024;  // append() rewrites the file only if it has more lines
 
-// Stores the hexadecimal numbers of the line in `fields`. Returns their number; 0 if the line is malformed.
+// Stores the hexadecimal numbers of the line in `fields`. Returns how many there are; 0 if the line is malformed.
 std::size_t parse(std::string_view line, std::array<std::uint64_t, kRecordFields>& fields) {
   std::size_t count = 0;
   for (const char* at = line.data(); count < fields.size(); ++at) {

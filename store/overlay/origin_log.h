@@ -23,13 +23,13 @@ namespace cacheshim {
 // the lower object's inode number, even after a rename and after a restart of the daemon. overlayfs uses an xattr for
 // this (overlayfs.rst, "Inode properties").
 //
-// On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy, adds one line. A record
-// is written before the copy gets its name, and is withdrawn before the copy loses its last name. A record applies only
-// to the object with the recorded file handle. So if the daemon crashes between two steps, or a power cut loses lines,
-// no object is shown with the inode number of another object: at worst a copy is shown with its own number. The daemon
-// rewrites the file if the file is long and has more than twice as many lines as there are copies, or if it had
-// superfluous lines when the daemon loaded it. If the file cannot be written, the records last until the layer is
-// unmounted.
+// On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy, adds one line. The
+// daemon writes a record before the copy gets its name, and withdraws the record before the copy loses its last name. A
+// record applies only to the object with the recorded file handle. So if the daemon crashes between two steps, or a
+// power cut loses lines, the mount never shows an object with the inode number of another object: at worst it shows a
+// copy with the copy's own number. The daemon rewrites the file if the file has more than 1,024 lines and more than
+// twice as many lines as there are copies, or if it had superfluous lines when the daemon loaded it. If the file cannot
+// be written, the records last until the layer is unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {
@@ -52,7 +52,7 @@ class OriginLog {
   explicit OriginLog(const LowerStack& lowers) : lowers_(lowers) {}
 
   // To take over a layer, call begin_load() with its work directory, then found() for every object
-  // of the layer, then end_load(). This removes the records of objects that were not found. The
+  // of the layer, then end_load(), which removes the records of objects that were not found. The
   // work directory must stay open.
   void begin_load(int work);
   void found(int directory, const std::string& name, ino_t inode);
@@ -81,8 +81,8 @@ class OriginLog {
   void rewrite() REQUIRES(file_mutex_);
 
   const LowerStack& lowers_;
-  // records_.size(), read without a lock. A thread that finds a copy by its name also sees the
-  // count that includes it, because the thread took the overlay's mutex after the record was added.
+  // records_.size(), read without a lock. A thread that finds a copy by its name also sees a count that
+  // includes the copy's record, because the thread took the overlay's mutex after the record was added.
   std::atomic<std::size_t> count_{0};
   mutable SharedMutex mutex_;  // not held across a system call
   Records records_ GUARDED_BY(mutex_);

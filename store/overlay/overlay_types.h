@@ -29,7 +29,7 @@ struct Opened {
   bool in_upper;
   bool is_lock = false;  // belongs to the base and is never copied up (LockFiles)
   off_t most_bytes = 0;  // the maximum size of a lock file; 0 for other files
-  bool is_new_copy = false;  // a file of a lower that this open has copied up
+  bool is_new_copy = false;  // this open has copied the file up
 };
 
 // Where the object behind a name is.
@@ -77,8 +77,8 @@ class OverlayObserver {
   // ctime has changed. Overlay::mutex() is held exclusively.
   virtual void copied_into(const std::string& /*path*/, const struct stat& /*before*/,
                            const struct stat& /*after*/) {}
-  // The layer is about to get or to hide `path`, or load_layer() has found that the layer already does.
-  // From now on, the lowers' object at `path` is hidden and, if `tree`, everything below it. Called
+  // The layer is about to get or to hide `path`, or load_layer() has found that the layer already has or hides it.
+  // From now on, the layer hides the lowers' object at `path` and, if `tree`, everything below it. Called
   // with Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
   // The layer is about to get `names` objects and `bytes` bytes of data. If this function returns an error, the change

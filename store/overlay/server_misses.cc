@@ -52,8 +52,8 @@ bool ServerMisses::is_due(std::string_view directory) {
   return true;
 }
 
-// Renews the attributes of the nearest existing directory above the name. If the server has a directory below it after
-// all, the kernel has not cached any names in that directory yet.
+// Renews the attributes of the nearest existing directory above the name. This is enough: if the server now has the
+// next directory on the path, the kernel has not cached any names in that directory yet.
 bool ServerMisses::renew(std::string_view path) {
   while (!path.empty()) {
     path = parent_path(path);

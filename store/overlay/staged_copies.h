@@ -44,14 +44,14 @@ class StagedCopy {
   UniqueFd file_;  // open for reading and writing, if Keep::kOpen was wanted
 };
 
-// The copies that are being made, or are complete and not yet renamed into the layer. The key is the copied file with
-// its size and time. So one copy serves all concurrent requests, and a copy is not used if the file has changed since
-// the copy was begun. Thread-safe; no other lock is taken under its mutex.
+// The copies that are being made, or are complete and not yet renamed into the layer. The key of a copy is the copied
+// file's device, inode number, size and mtime. So one copy serves all concurrent requests, and a copy is not used if
+// the file has changed since the copy was begun. Thread-safe; a thread that holds the mutex takes no other lock.
 class StagedCopies {
  public:
   using Ticket = std::shared_ptr<StagedCopy>;
-  // Whether a complete copy stays open until it is taken. A change that needs many copies uses kClosed: open copies
-  // would take as many descriptors.
+  // Whether a complete copy stays open until it is taken. A change that needs many copies uses kClosed, because each
+  // open copy uses a descriptor.
   enum class Keep { kClosed, kOpen };
   struct Claim {
     Ticket copy;
@@ -67,9 +67,9 @@ class StagedCopies {
   // Sets the work directory in which copies are made; null if there is none. Forgets all copies.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
-  // Claims a copy of the regular file `source` in its current state that has at least the first `keep_bytes` of its
-  // data. Reuses a copy that another request has made or is making; otherwise claims a new one. The caller must then
-  // call complete(), because other requests may be waiting for the copy. Requires: a work directory. Errors: ESTALE if
+  // Claims a copy of the current state of the regular file `source`, with at least the first `keep_bytes` of its data.
+  // Reuses a copy that another request has made or is making; otherwise claims a new one. The caller must then call
+  // complete(), because other requests may be waiting for the copy. Requires: a work directory. Errors: ESTALE if
   // `source` is not a regular file.
   Result<Claim> begin(UniqueFd source, off_t keep_bytes, Keep keep = Keep::kClosed);
   // Returns a complete copy of the file in the state `st`, with at least the first `keep_bytes` of its
@@ -80,7 +80,7 @@ class StagedCopies {
   // Call when the copy has received its name in the layer. No other request can then use the copy. Returns a descriptor
   // of the copy, open for reading and writing; an empty one unless the copy was made with Keep::kOpen.
   UniqueFd set_taken(const Ticket& copy);
-  // Returns a new name in the work directory.
+  // Returns an unused name for the work directory.
   std::string new_name();
   // Notifies the observer, and returns the observer's error.
   Status at_step(CopyUpStep step) const;

@@ -15,8 +15,8 @@
 // elements, not counting stars. A star is a loop on a state. A set of states is stored as bits. Two rules keep the
 // number of sets of states small:
 // 1. A state with a loop replaces the states before it in its chain, because it accepts all that they accept.
-// 2. The last state of a glob that ends with a star replaces the other globs of its set, because the set then always
-//    matches.
+// 2. The last state of a glob that ends with a star replaces the states of the other globs of its set, because the set
+//    then always matches.
 // A star before many '?' still doubles the number of sets with each '?', so the search is bounded.
 namespace cacheshim {
 
@@ -34,7 +34,7 @@ class GlobAutomaton {
 
   // Calls `visit` once for each set of states that a nonempty word can reach. `word` is a shortest such word. `matches`
   // is indexed by set of globs: whether one of its globs matches that word. Stops when `visit` returns true. Returns
-  // false if the search exceeded its bound before it had visited all these sets.
+  // false if the search exceeded its bound before it had visited all sets of states.
   using Visit = std::function<bool(const std::vector<bool>& matches, const Word& word)>;
   bool explore(const Visit& visit) const;
 
@@ -61,7 +61,7 @@ class GlobAutomaton {
   States loops_;
   struct Move {
     Symbol symbol;    // the first of the symbols with the same effect
-    States readable;  // the states that it can enter, each from the previous state
+    States readable;  // the states that the symbol can enter, each from the previous state
   };
   std::vector<Move> moves_;
 };

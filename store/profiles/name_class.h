@@ -27,8 +27,8 @@ struct NameClassRow {
   bool is_common = false;            // the base's file is common to all jobs
   bool is_outside_units =
       false;  // belongs to no unit of eviction, except in an entry that is a directory
-  // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies, an entry with
-  // one is not complete, and locks on it are taken on a file in leases/.
+  // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies. An entry that
+  // contains a baton is not complete. If a process locks a baton, the daemon locks a file in leases/ instead.
   bool locks_by_existence = false;
   bool changes_in_place = false;     // the content changes in the base, so its digest is not verified
   bool is_awaited = false;           // single flight: one process builds the entry, the others wait

@@ -86,11 +86,11 @@ struct Profile {
   std::vector<EntryRule> entries;          // the first rule that matches applies
   // The first pattern that matches applies; the classes are in the order of kNameClasses.
   std::vector<std::pair<NameClass, PathPattern>> classes;
-  // The program creates its files by mkstemp(3), which always gives mode 0600. They are published readable for all
-  // users if the directory that contains the entry is open to all users (o+rx).
+  // Whether the program creates its files by mkstemp(3), which always gives mode 0600. If so, the publisher makes the
+  // files readable for all users, provided that the directory that contains the entry is open to all users (o+rx).
   bool mkstemp = false;
   Evidence evidence = Evidence::kGuess;
-  std::string origin;  // the file it was read from, or empty
+  std::string origin;  // the file from which the profile was read, or empty
 
   // Returns the class of `path`, which is relative to the cache's directory. A pattern without '/' matches the last
   // component at any depth.

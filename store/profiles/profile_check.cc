@@ -369,8 +369,8 @@ class ProfileCheck {
   }
 
   // Reports a `flight` pattern that can never make a process wait. A process waits for a file in a directory entry, or
-  // for the entry's directory, until the entry is complete. So the pattern must match a file in a directory entry or the
-  // entry's directory, and the entry's rule must say when the entry is complete.
+  // for the entry's directory, until the entry is complete. So the pattern must match one of these two, and the entry's
+  // rule must say when the entry is complete.
   template <typename Report>
   void check_flight(const std::string& pattern, const Report& report) const {
     std::optional<std::size_t> untold;
@@ -404,8 +404,8 @@ class ProfileCheck {
   Findings& findings_;
 };
 
-// Parses the file again, because findings contain line numbers. Returns a line with the error if the file has changed
-// since then and is no longer valid TOML.
+// Parses the file again, because findings contain line numbers. If the file has changed since the profile was loaded
+// and is no longer valid TOML, returns one line with the error.
 std::vector<std::string> find_in(const std::string& path,
                                  const std::function<void(Findings&)>& find) {
   try {

@@ -7,12 +7,13 @@
 
 namespace cacheshim {
 
-// The configuration's [publish] allow: the users, groups and jobs that may publish. The work of all
-// others stays in their layers.
+// The configuration's [publish] allow: the users, groups and jobs that may publish. The files of all
+// other jobs stay in their layers.
 struct PublishAllow {
   std::set<unsigned> users;       // user ids
   std::set<unsigned> groups;      // group ids, which may be supplementary groups
-  std::vector<std::string> jobs;  // patterns of fnmatch(3) for job ids that the cgroup proves
+  // Patterns of fnmatch(3); apply to the job id that the process's cgroup proves.
+  std::vector<std::string> jobs;
   std::string text;               // the whole table, for messages
 };
 

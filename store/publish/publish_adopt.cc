@@ -11,7 +11,7 @@
 #include "store/sys/rename_flags.h"
 #include "store/sys/sys.h"
 
-// Adds to the base entries that another machine has built.
+// Adds entries of other machines to the base.
 namespace cacheshim {
 namespace {
 

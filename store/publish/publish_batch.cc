@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-// The maximum number of files and units in a batch. Each staged unit holds a few descriptors, and no
+// A batch ends when it has this many files or units. Each staged unit holds a few descriptors, and no
 // unit of a batch is added to the base before the whole batch is synced.
 constexpr std::size_t kMostBatchFiles = 16384;
 constexpr std::size_t kMostBatchEntries = 1024;
@@ -53,7 +53,7 @@ PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& bat
   for (const Stage& stage : batch) {
     if (synced && commit(overlay, stage, stage.unit, hooks)) {
       report += account(stage);
-      (void)hooks.note_kept(stage.unit, "");
+      (void)hooks.note_why_unpublished(stage.unit, "");
     } else {
       // publish() tries again, and reports the error if it fails too.
       report += publish(overlay, stage.unit, hooks, is_wanted);

@@ -39,7 +39,8 @@ Status Publisher::commit(Overlay& overlay, const Stage& stage, const std::string
   return {};
 }
 
-// Errors: ESTALE if the layer or the base has changed since the files were staged.
+// Errors: ESTALE if the layer or the base has changed since the files were staged; EACCES if the job may no longer
+// publish.
 Status Publisher::commit_unlocked(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   if (!is_base_unchanged(stage)) return Errno(ESTALE);
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
@@ -57,7 +58,7 @@ Status Publisher::commit_unlocked(Overlay& overlay, const Stage& stage, PublishH
 
 bool Publisher::is_base_unchanged(const Stage& stage) const {
   if (stage.replaces()) return version_of(store_.base(), stage.unit) == stage.base;
-  if (stage.is_new) return true;  // the rename fails if the unit exists by now
+  if (stage.is_new) return true;  // rename_new_at() fails if the base has the unit by then
   return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
     return version_of(store_.base(), stage.path_of(file)) == file.base;
   });
@@ -74,7 +75,7 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const auto st = sys::stat_fd(now->get());
     if (!st || !is_same_file(*st, file.source)) return false;
     // A linked file has exactly two names: the layer's and the staged one. Through a third name, the job could write to
-    // it.
+    // the file.
     const bool is_as_staged = file.is_linked
                                   ? st->st_nlink == 2 && stage.is_sealed(file, now->get(), *st)
                                   : st->st_mode == file.source.st_mode;

@@ -30,7 +30,7 @@ class PublishHooks {
   virtual bool note_conflict(const std::string& unit) = 0;
   // Called when the unit stays in the layer, with the reason, and when the unit has been published,
   // with the reason "". Returns false if the daemon already knew this.
-  virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
+  virtual bool note_why_unpublished(const std::string& unit, const std::string& reason) = 0;
   // Returns "" if the job's files may be published, otherwise the reason why not, for messages. The
   // publisher calls this again, with Overlay::mutex() held exclusively, before it changes the base.
   virtual std::string why_refused() const = 0;

@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-// An entry of the base with more files than this is never replaced because of rejections.
+// Rejections never make the publisher replace a base entry with more files than this.
 constexpr std::size_t kMostFiles = 16384;
 
 // A process without cacheshim may be building an incomplete entry in the base. If the entry's files
@@ -29,7 +29,7 @@ bool can_complete(const EntryRule& rule, std::string_view name) {
 }
 
 // Returns the files of a unit of the base, without scratch names, locks and batons. Returns nothing
-// if they cannot be listed, or if there are more than kMostFiles.
+// if the files cannot be listed, or if there are more than kMostFiles.
 std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entries,
                                                 const std::string& unit) {
   std::vector<BaseFile> files;
@@ -57,8 +57,8 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 }  // namespace
 
 // Whether the file at `path`, relative to the directory `root`, is of a kind that contains paths (EntryRule::paths_in)
-// and names a path outside its cache at the recorded mount path. A store that was never mounted has no mount path yet;
-// its daemon will treat an entry with other paths as absent.
+// and names a path outside its cache at the recorded mount path. Returns false if the store was never mounted and so
+// has no recorded mount path: the daemon that mounts it will treat an entry with other paths as absent.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->holds_paths(base_name(path)) || store_.mount_path().empty()) return false;
@@ -66,7 +66,7 @@ Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) con
   return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
 }
 
-// Whether the base's entry contains paths outside this mount. Such an entry counts as absent.
+// Whether the base's entry names paths outside this mount. If so, the publisher treats the entry as absent.
 bool Publisher::names_foreign_paths(const std::string& unit) const {
   const auto directory =
       sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
@@ -114,8 +114,9 @@ bool Publisher::completes_anew(const Stage& stage, const std::string& unit) cons
   });
 }
 
-// Whether an interrupted process left the base's entry incomplete: no file in it can complete it, and none of its files
-// has changed for kQuietSeconds. No reader opens such an entry, and its files cannot be replaced one by one.
+// Whether an interrupted process left the base's entry incomplete: no file of the entry can complete it, and none of
+// its files has changed for kQuietSeconds. No reader opens an incomplete entry, and its files cannot be replaced one by
+// one. So note_rebuild() records the rebuild of an incomplete entry although the job has not opened the entry.
 bool Publisher::is_stuck(const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->counts_rebuilds() || !ref->rule->is_directory() || ref->rule->needs_no_name()) {
@@ -184,7 +185,7 @@ bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const st
   return rejected_.may_replace(unit, stage.base, *files);
 }
 
-// Replaces the base's entry. Errors: ESTALE if it is no longer the version with which `rejected` was compared.
+// Replaces the base's entry. Errors: ESTALE if the base no longer has the version with which `rejected` was compared.
 Result<PublishReport> Publisher::replace(Overlay& overlay, const Stage& rejected,
                                          const std::string& unit, PublishHooks& hooks) {
   CACHESHIM_TRY(stage, begin_stage(overlay, unit, rejected.is_wanted));

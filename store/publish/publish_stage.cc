@@ -15,9 +15,9 @@
 namespace cacheshim {
 namespace {
 
-// Returns the mode of a published file. Only the service account, which owns the base, can write
-// it. All users can read it if `opens_all` is set or if the job's file was readable by others;
-// otherwise only the service account can (PublishHooks::has_one_user()).
+// Returns the mode of a published file. Only the service account, which owns the base, can write to
+// the file. All users can read it if `opens_all` is set or if the job's file was readable by others;
+// otherwise only the service account can read it (PublishHooks::has_one_user()).
 mode_t published_mode(mode_t mode, bool opens_all) {
   const bool open_to_others = opens_all || (mode & S_IROTH) != 0;
   const bool executable = (mode & S_IXUSR) != 0;
@@ -81,8 +81,8 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
 // could otherwise still write to them. Sets the mode last, because an ACL changes the mode.
 //
 // A linked file still belongs to the job. seal() holds the overlay's mutex so that no request changes the file's mode
-// between the check and set_mode(): otherwise it could undo a chmod by which the job withdraws permissions. Errors:
-// ESTALE if the job has changed the mode since the file was staged.
+// between the check and set_mode(): otherwise set_mode() could undo a chmod by which the job has withdrawn permissions.
+// Errors: ESTALE if the job has changed the mode since the file was staged.
 Status Publisher::Stage::seal(const Overlay& overlay) const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
@@ -112,8 +112,8 @@ Status Publisher::Stage::add_symlink(const StagedFile& file) const {
   return sys::make_symlink_at(file.link_target, directory_.get(), tree_path(file.rest));
 }
 
-// Starts writeback of all files before it waits for the first: the first fsync then commits the
-// file system's journal for all of them.
+// Starts the writeback of all files before it waits for the first file: the first fsync then commits the
+// file system's journal for all files.
 Status Publisher::Stage::sync() const {
   std::vector<UniqueFd> opened;
   for (const StagedFile& file : files) {

@@ -25,7 +25,7 @@ struct Publisher::StagedFile {
   bool completes = false;  // completes the entry, so it is added to the base last
   bool is_linked = false;  // staged as a hard link of the layer's file, not as a copy
   bool in_base = false;    // the base already has an equal file
-  BaseVersion base;        // the version of that file
+  BaseVersion base;        // the version of the base's file
 };
 
 // A unit that is being published, in its own directory in staging. In this directory, "tree" is the unit's directory or

@@ -19,8 +19,8 @@ struct PublishReport {
   bool busy = false;
   // Whether a unit was left out because the store's file system has no room (ENOSPC, EDQUOT): try again later.
   bool is_full = false;
-  // The layer has a new version of a file that completes the base's entry, but the job is not known
-  // to have opened that entry.
+  // Whether the layer has a new version of a file that completes the base's entry, although the daemon
+  // has not seen the job open that entry.
   bool is_unread_rebuild = false;
   std::vector<std::string> paths;  // published files, relative to the store
   // Files that the base already had, and that were dropped from the layer.
@@ -39,9 +39,9 @@ struct UnitPlan {
 
 // The event that gave a path its current state.
 enum class Arrival {
-  kNamed,     // by a rename or an additional link
+  kNamed,     // by a rename, by an additional link, or by the creation of a symlink
   kClosed,    // by the last close of a descriptor that could write to it
-  kUnlocked,  // by its removal: if it was a baton, the removal has released the lock
+  kUnlocked,  // by a removal: if the file was a baton, its removal has released the lock
   kBuilt,     // the lock under which it was built (EntryRule::built_under) has been released
 };
 

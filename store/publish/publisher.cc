@@ -84,7 +84,7 @@ PublishReport& PublishReport::operator+=(const PublishReport& other) {
 }
 
 PublishReport Publisher::refuse(const std::string& unit, PublishHooks& hooks) {
-  if (hooks.note_kept(unit, "the job may not publish: " + hooks.why_refused())) {
+  if (hooks.note_why_unpublished(unit, "the job may not publish: " + hooks.why_refused())) {
     counters_.publish_refused.fetch_add(1);
   }
   PublishReport report;
@@ -104,13 +104,13 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks, is_wanted, is_rejected);
     if (report) {
-      if (report->conflicts == 0) (void)hooks.note_kept(unit, "");
+      if (report->conflicts == 0) (void)hooks.note_why_unpublished(unit, "");
       return *std::move(report);
     }
     if (report.failed_with(ESTALE)) continue;  // the unit has changed while it was staged
     if (report.failed_with(ECANCELED)) break;  // the caller no longer wants the result
     if (!hooks.why_refused().empty()) return refuse(unit, hooks);
-    const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
+    const bool is_news = hooks.note_why_unpublished(unit, why_kept(report.error()));
     const bool is_refused = report.failed_with(EPERM) || report.failed_with(EACCES);
     if (is_news && is_refused) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: the last close causes a new attempt
@@ -147,7 +147,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   } else if (is_rejected && may_replace(overlay, stage, unit, hooks)) {
     return replace(overlay, stage, unit, hooks);
   } else {
-    (void)hooks.note_kept(unit, kOtherVersion);
+    (void)hooks.note_why_unpublished(unit, kOtherVersion);
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
     report.conflicts = 1;
   }

@@ -57,22 +57,22 @@ class Publisher {
   bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
       REQUIRES_SHARED(overlay.mutex());
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or an object that belongs to no entry. If publishing
-  // fails, reports `incomplete`, and the files stay in the layer. Logs the reason, unless a file is open for writing
-  // (then also reports `busy`), the unit keeps changing, `is_wanted` returns false, or the store has no room (then also
-  // reports `is_full`; the caller logs it).
+  // fails, reports `incomplete`, and the files stay in the layer. Also reports `busy` if a file is open for writing,
+  // and `is_full` if the store has no room (the caller logs this). Logs any other reason once, unless the unit keeps
+  // changing, the job may not publish, or `is_wanted` returns false.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks, const IsWanted& is_wanted = {})
       EXCLUDES(overlay.mutex());
   // Records that a job has rejected the base's entry. Call this if the job may not publish, or not yet.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
-  // Removes the layer's part of a unit if the base has all of its files with the same bytes; the
-  // view then shows the base's files. Adds nothing to the base.
+  // If the base has every file of the layer's part of a unit, with the same bytes, removes this part from the layer.
+  // The view then shows the base's files. Adds nothing to the base.
   PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
-  // Adds a unit that another machine has built to the base. `staged`: an open directory on the base's file system that
-  // contains the unit's files at their paths in the store, owned by the service account and synced; no other process
-  // changes them. `by`: the publisher, for the record. Returns false, and leaves the files staged, if the base has the
-  // unit already: the first writer wins. Errors: EINVAL for a unit that no profile allows to publish early; EXDEV if
-  // one of its files names a path outside the mount (EntryRule::paths_in).
+  // Adds another machine's unit to the base. `staged`: an open directory on the base's file system that contains the
+  // unit's files at their paths in the store, owned by the service account and synced; no other process changes them.
+  // `by`: the publishing job, for the audit record. Returns false, and leaves the files staged, if the base has the
+  // unit already: the first writer wins. Errors: EINVAL for a unit that, by the profiles, must not be published early;
+  // EXDEV if one of its files names a path outside the mount (EntryRule::paths_in).
   Result<bool> adopt(int staged, const std::string& unit, std::vector<AuditFile> files,
                      const PublishingJob& by);
   // Records and counts that the unit stays in the layer because its job may not publish.
@@ -95,8 +95,9 @@ class Publisher {
   // names of the layer's files and the profile's rules.
   std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
       EXCLUDES(overlay.mutex());
-  // Whether this file of a layer is used only as a lock and is therefore never published: a small `*.lock` in a cache
-  // without a profile, or a baton (EntryMap::may_become_lock()).
+  // Whether this file of a layer is used only as a lock and is therefore never published. The file must be a `*.lock`
+  // in a cache without a profile, or a baton (EntryMap::may_become_lock()). In addition, the file must be empty, or it
+  // must be small and the base must have an empty file at its path.
   bool is_lock_by_use(const std::string& path, const struct stat& st) const;
 
  private:

@@ -36,7 +36,7 @@ class UnitLocks {
 // Makes jobs that publish the same unit at the same time take turns. The second job then finds the first job's files in
 // the base, and need not sync its own. A turn only saves work; it is not needed for correctness, because the publisher
 // checks at the end that the base has not changed. So each job waits only for a limited time, and a job with large
-// files delays the others for no longer than that. Thread-safe.
+// files does not delay the others for longer than this time. Thread-safe.
 class UnitTurns {
  public:
   class Turn {

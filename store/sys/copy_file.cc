@@ -64,8 +64,8 @@ Status copy_range(int source, int target, off_t begin, off_t end) {
 Status copy_data(int source, const struct stat& st, int target, off_t size,
                  const IsWanted& is_wanted) {
   if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
-  // A file with holes may still have as many blocks as a file without holes: fallocate(2) can allocate blocks beyond
-  // its end.
+  // The number of blocks does not always show that a file has holes, because fallocate(2) can allocate blocks beyond
+  // its end. For a small file, this is harmless: the holes are copied as data.
   const bool may_have_holes = size > kSmallBytes || st.st_blocks * kBlock < st.st_size;
   bool ends_in_hole = false;
   for (off_t at = 0; at < size;) {
@@ -163,7 +163,7 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
   mode_t mode = st.st_mode & 07777;
   if (keep_owner) {
     CACHESHIM_TRY(kept, copy_owner(target, st));
-    // A set-id file must not run as the service account.
+    // The service account still owns the file, so with set-id bits it would run as the service account.
     if (!kept && !S_ISDIR(st.st_mode)) mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
   }
   // On a journaling file system, fchmod(2) takes much longer than fstat(2), even if it changes nothing.

@@ -24,11 +24,11 @@ struct CopyOptions {
   IsWanted is_wanted = {};
 };
 
-// Copies the regular file `source` to `target`, an empty regular file that is open for writing: data, mode, times and
-// user.* xattrs, except overlayfs's. Copies the data by reflink if the file system shares extents, otherwise by
-// copy_file_range(2), otherwise by read and write. Preserves holes if the file system reports them. The offsets of both
-// descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED (slices.h), those of the system calls, including
-// ENOSPC. After an error, `target` is incomplete.
+// Copies the regular file `source` to `target`, an empty regular file that is open for writing: data, mode, times, and
+// the user.* xattrs except those of overlayfs. Copies the data by reflink if the file system shares extents, otherwise
+// by copy_file_range(2), otherwise by read and write. Preserves holes if the file system reports them. The offsets of
+// both descriptors are undefined afterwards. Thread-safe. Errors: ECANCELED (slices.h), those of the system calls,
+// including ENOSPC. After an error, `target` is incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
 // Returns the maximum number of bytes of data in a copy of the file, not counting holes. `st`
@@ -36,7 +36,7 @@ Status copy_file(int source, int target, const CopyOptions& options = {});
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile);
 
 // Copies everything that copy_file() copies, except the data. `st` describes the source. Either
-// descriptor may be an O_PATH descriptor; neither may be of a symlink.
+// descriptor may be an O_PATH descriptor; neither may refer to a symlink.
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner);
 
 // Gives a new object of any kind the owner and group in `st`. Returns false if that is not

@@ -80,8 +80,8 @@ void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   state.totalLen += blocks * kBlockBytes;
 }
 
-// No program needs large holes, but any user can make them instantly. So hashing a large hole uses only CPU time that
-// no other thread needs.
+// No program needs large holes, but any user can make them instantly. So while a large hole is hashed, the thread uses
+// only CPU time that no other thread needs.
 Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wanted) {
   static constexpr std::array<char, kBlockBytes> kZeros{};
   const std::size_t first = std::min<std::uint64_t>(count, kBlockBytes);

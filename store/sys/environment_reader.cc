@@ -62,8 +62,8 @@ struct EnvironmentReader::State {
   bool is_closed GUARDED_BY(mutex) = false;
 };
 
-// Only the caller that sets `is_read` has a task for the user. So besides the excluded users, the map has at most
-// one user for each call to read() in progress.
+// At most one task per user is in progress. When it ends, the map drops the user, unless the user is excluded. So
+// besides the excluded users, the map has at most one user for each call to read() in progress.
 Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>& self,
                                                    const std::shared_ptr<Task>& task) {
   const auto deadline = Clock::now() + limits.read;

@@ -24,7 +24,7 @@ namespace cacheshim {
 //
 // So separate threads read the files, one thread per user at a time. A read that takes too long keeps its thread. From
 // then on, requests for this user fail at once, until the read returns and for `exclusion` afterwards. So within each
-// such period, a user delays others only once.
+// such period, a user can delay callers only once.
 //
 // Thread-safe. A thread whose read is blocked may outlive this object.
 class EnvironmentReader {
@@ -43,9 +43,9 @@ class EnvironmentReader {
   EnvironmentReader& operator=(const EnvironmentReader&) = delete;
 
   // Returns the environment that the process received at its exec; a NUL ends each variable. `uid`: the real user of
-  // the process. Errors: ETIMEDOUT if the file cannot be read in time, if no thread is free, and for all processes of
-  // an excluded user; otherwise those of open(2) and read(2). Does not limit the time for processes of root, because no
-  // user can make them hang. Call with no lock held.
+  // the process. Blocks for at most Limits::read. This limit does not apply to processes of root, because no user can
+  // make them hang. Errors: ETIMEDOUT if the file cannot be read in time, if no thread is free, and for all processes
+  // of an excluded user; otherwise those of open(2) and read(2). Call with no lock held.
   Result<std::string> read(pid_t pid, uid_t uid, const std::string& proc = "/proc");
 
  private:

@@ -10,7 +10,7 @@ namespace cacheshim {
 namespace {
 
 // Sources: linux/magic.h and the file systems' own sources. An overlayfs counts as local, although its lower directory
-// may be on a server, because nothing may change the lower directory while it is mounted (overlayfs.rst).
+// may be on a server, because nothing may change the lower directory while the overlay is mounted (overlayfs.rst).
 constexpr unsigned long kLocal[] = {
     0xef53,      // ext2, ext3, ext4
     0x58465342,  // XFS

@@ -28,8 +28,8 @@ FreeSpace::State FreeSpace::measure() {
   return *state;
 }
 
-// After a measurement, at most half of the free bytes are given out before the next one, because other processes also
-// write to the file system.
+// Grants at most half of the free bytes between two measurements, because other processes also write to the file
+// system.
 bool FreeSpace::take(std::uint64_t bytes) {
   if (directory_ < 0) return true;
   const auto wanted = static_cast<std::int64_t>(

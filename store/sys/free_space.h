@@ -28,12 +28,12 @@ class FreeSpace {
     std::function<Clock::time_point()> now;
   };
 
-  // `directory`: an open directory of the file system, which must stay open; -1: take() always returns true.
+  // `directory`: an open directory on the file system; it must stay open. If it is -1, take() always returns true.
   explicit FreeSpace(int directory);
   FreeSpace(int directory, System system) : directory_(directory), system_(std::move(system)) {}
 
-  // Call before the daemon writes `bytes` for a user. Returns false if fewer are available; the caller then fails with
-  // ENOSPC.
+  // Call before the daemon writes `bytes` for a user. Returns false if fewer bytes are available; the caller then fails
+  // with ENOSPC. Returns true if the file system cannot be measured.
   [[nodiscard]] bool take(std::uint64_t bytes);
   // Returns the bytes that were available at the last measurement; the largest value of the type if there was none.
   std::uint64_t last_available() const { return last_available_.load(std::memory_order_relaxed); }

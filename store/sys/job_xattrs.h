@@ -7,12 +7,13 @@
 
 // The extended attributes that a file loses before it enters the base.
 //
-// In the base, a file has its bytes, its name and its times, and nothing else that a job can set. Later,
-// the base may be the lower of an overlay, and root may copy, back up or serve it. Some programs
-// obey attributes whose names begin with `user.`: overlayfs (user.overlay.*), fuse-overlayfs
-// (user.fuseoverlayfs.*, user.containers.override_stat), PRoot (user.rootlesscontainers) and Samba
-// (user.DOSATTRIB). A list of such names would never be complete, so all `user.*` attributes are
-// removed. So are `trusted.*`, POSIX ACLs and file capabilities.
+// In the base, a file has its bytes, its name and its times, and nothing else that a job can set.
+// Later, the base may become the lower directory of an overlay, and root may copy, back up or serve
+// it. Some programs obey attributes whose names begin with `user.`: overlayfs (user.overlay.*),
+// fuse-overlayfs (user.fuseoverlayfs.*, user.containers.override_stat), PRoot
+// (user.rootlesscontainers) and Samba (user.DOSATTRIB). A list of such names would never be
+// complete, so all `user.*` attributes are removed. So are `trusted.*`, POSIX ACLs and file
+// capabilities.
 //
 // The other `security.*` attributes (labels of SELinux and Smack, signatures of IMA) come from the
 // machine's security policy. A job cannot set them through a mount, so they stay.

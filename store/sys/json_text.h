@@ -8,11 +8,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-// JSON from other processes, and JSON with names that other processes have chosen.
+// Parses JSON from other processes, and writes JSON that contains names that other processes have chosen.
 //
 // nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string
-// that is not UTF-8. File names and requests are arbitrary bytes, so both the recursion and the
-// exception have crashed the daemon.
+// that is not UTF-8. Both have crashed the daemon, because file names and requests are arbitrary
+// bytes.
 namespace cacheshim {
 
 struct JsonLimits {
@@ -26,8 +26,8 @@ inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRecordLimits);
 
 // Returns the value if it is an integer from `least` to `most`. Throws nlohmann::json::exception for any other value.
-// json::get() would convert a number with a fraction, and cut off an integer; for a number like 1e30, its behavior is
-// undefined.
+// json::get() would drop the fraction of a number, and the upper bits of an integer that is too large; for a number
+// like 1e30, its behavior is undefined.
 std::int64_t get_integer(const nlohmann::json& value, std::int64_t least, std::int64_t most);
 // As get_integer(), for the member `key` of an object; returns `otherwise` if there is no such member.
 std::int64_t find_integer(const nlohmann::json& object, const char* key, std::int64_t least,

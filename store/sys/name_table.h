@@ -12,7 +12,7 @@ namespace cacheshim {
 
 // A map whose keys are names that a client chooses. The map adds no name if its names and values
 // would then use more than about `most_bytes`, so that a client cannot exhaust the daemon's memory.
-// Each class that owns a table says what a missing name means. Not thread-safe.
+// The class that owns the table defines what a missing name means. Not thread-safe.
 template <class Value>
 class NameTable {
  public:
@@ -52,8 +52,8 @@ class NameTable {
   const Names& all() const { return names_; }
 
  private:
-  // Includes the map's node, but not the memory that the value allocates, which is at most a short
-  // text.
+  // Includes the map's node, but not the memory that the value allocates: a value is at most a
+  // short text.
   static std::size_t cost_of(std::string_view name) {
     constexpr std::size_t kNode = 96;
     return name.size() + sizeof(Value) + kNode;

@@ -38,8 +38,8 @@ struct NewObject {
 // default ACL, the maker's umask applies. If the daemon may not change owners (not root), the service account remains
 // the owner, and the object gets no set-id bits. Until the call returns, other processes may see the object with the
 // service account as its owner. `dir` and `name` are as PathRoot::at() passes them: `name` is a path if `dir` is on a
-// mount that follows no symlinks, otherwise a single name. `directory` is not an O_PATH descriptor. Thread-safe while
-// the process's umask is 0. Errors: those of the system calls. After an error, no object remains.
+// mount that follows no symlinks, otherwise a single name. `directory` is not an O_PATH descriptor. Requires: the
+// process's umask is 0. Thread-safe. Errors: those of the system calls. After an error, no object remains.
 Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags, const NewObject& wanted);
 Result<UniqueFd> make_tmpfile_as(int directory, int flags, const NewObject& wanted);
 Status make_dir_as(int dir, const std::string& name, const NewObject& wanted);

@@ -27,7 +27,8 @@ bool is_at_or_below(std::string_view path, std::string_view top);
 inline constexpr std::size_t kMostPathBytes = 8191;
 
 // Whether a path is too long or too deep for the base, where every user must be able to open each
-// file by an absolute path. Such a path is neither published nor created as a lock file.
+// file by an absolute path. The daemon neither publishes a file with such a path nor creates a lock
+// file there.
 inline constexpr std::size_t kMostBaseDepth = 128;  // components
 inline constexpr std::size_t kMostBasePathBytes = 3072;
 bool is_too_deep_for_base(std::string_view path);

@@ -18,7 +18,8 @@ namespace cacheshim {
 // Reads /proc/PID/<file>; `pid` may also be the id of a thread.
 Result<std::string> read_proc(pid_t pid, const char* file, const std::string& proc = "/proc");
 // Returns field `number` (1-based, 4 and up) of the text of /proc/PID/stat: a field after the
-// command, which may contain blanks and parentheses. Returns nothing if the field is not a number.
+// command. The command itself may contain blanks and parentheses. Returns nothing if the field is
+// not a number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
 // Returns the value of the line "<name>:" in the text of /proc/PID/status, without leading blanks;
 // "" if there is no such line, and for the first line ("Name").
@@ -26,9 +27,9 @@ std::string_view status_field(const std::string& status, std::string_view name);
 
 // Returns the process of a thread; 0 if /proc does not show it.
 pid_t process_of(pid_t tid);
-// Returns nothing if /proc does not show the process. The owner of /proc/PID may differ from the user of the process:
-// for a set-id program it is another user, and for a process that is not dumpable it is root. Any process can make
-// itself not dumpable.
+// Returns nothing if /proc does not show the process. Reads /proc/PID/status, because the owner of /proc/PID may differ
+// from the real user: it is another user for a set-id program, and root for a process that is not dumpable. Any process
+// can make itself not dumpable.
 std::optional<uid_t> real_uid_of(pid_t pid, const std::string& proc = "/proc");
 
 struct ProcessStat {
@@ -42,7 +43,7 @@ bool is_dead(const ProcessStat& stat);
 std::uint64_t ticks_since_boot();
 // Whether the thread `tid` is exiting because of a signal; false if /proc does not show it.
 bool is_being_killed(pid_t tid);
-// boot_id() and pid_namespace() identify the scope within which a pid is valid: this boot and the daemon's PID
+// boot_id() and pid_namespace() identify the scope within which a PID is valid: this boot and the daemon's PID
 // namespace.
 std::string boot_id();
 std::string pid_namespace();
@@ -52,9 +53,9 @@ std::optional<ProcessStat> parse_stat(const std::string& text);
 // point of proc(5).
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
-// A process, identified by PID and start time: PIDs are reused.
+// A process, identified by its PID and its start time, because PIDs are reused.
 struct Process {
-  pid_t pid = 0;                 // in the daemon's pid namespace
+  pid_t pid = 0;                 // in the daemon's PID namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
   friend bool operator==(const Process&, const Process&) = default;
 };

@@ -18,7 +18,7 @@ bool is_one_object(const struct stat& left, const struct stat& right) {
 }
 
 // Before NFS version 4.1, a request that the client retransmits can fail with EEXIST although the first transmission
-// succeeded.
+// succeeded. So EEXIST counts as success if the new name already leads to `object`.
 Status link_new(int dir, const std::string& name, int new_dir, const std::string& new_name,
                 const struct stat& object) {
   const Status linked = link_at(dir, name, new_dir, new_name);
@@ -35,7 +35,8 @@ Status rename_directory(int dir, const std::string& name, int new_dir,
   return exists ? Status(Errno(EEXIST)) : renamed;
 }
 
-// Creates two files with unique names. The destructor removes them and the link.
+// make() creates two files with unique names, and link() gives one of them a third name. The destructor removes all
+// three.
 class Probe {
  public:
   explicit Probe(int dir) : dir_(dir) {
@@ -46,7 +47,7 @@ class Probe {
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
   ~Probe() {
-    for (const std::string& name : names_) (void)unlink_at(dir_, name);  // one of them may not exist
+    for (const std::string& name : names_) (void)unlink_at(dir_, name);  // a name may not exist
   }
 
   Status make() const {
@@ -100,8 +101,8 @@ Status rename_new_at(int dir, const std::string& name, int new_dir, const std::s
   return unlink_at(dir, name);
 }
 
-// If the last step fails, undoes the first one. If that fails too, for example because another process has created
-// `to`, the caller gets only the first error.
+// If the last step fails, undoes the first one. If the undoing fails too, for example because another process has
+// created `to`, the caller gets only the first error.
 Status displace_at(const NameAt& from, const NameAt& to, const NameAt& aside) {
   const auto exchange = [&] {
     return rename_at(from.dir, from.name, to.dir, to.name, RENAME_EXCHANGE);

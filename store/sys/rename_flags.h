@@ -8,8 +8,8 @@
 #include "store/sys/sys.h"
 
 // Renames for file systems that lack the flags of renameat2(2). With a flag, renameat2 fails with EINVAL on NFS, on
-// GlusterFS, and on FUSE file systems without FUSE_RENAME2. The functions try the flag in each call, because the kernel
-// refuses it without asking a server. Thread-safe.
+// GlusterFS, and on FUSE file systems without FUSE_RENAME2. Each call tries the flag first, because the attempt is
+// fast: the kernel refuses the flag without asking a server. Thread-safe.
 namespace cacheshim::sys {
 
 enum class RenameSupport {
@@ -34,7 +34,7 @@ struct NameAt {
 // Renames the object `to` to `aside`, which must not exist, and the object `from` to `to`. All names must be on one
 // file system. If the file system lacks RENAME_EXCHANGE, the name `to` is absent for a short time. After an error, both
 // objects normally still have their old names. Errors: ENOENT if an object is missing; EEXIST if another process has
-// created `to` while the name was absent: the object that had this name before is then `aside`.
+// created `to` while the name was absent. After EEXIST, the old object `to` has the name `aside`.
 Status displace_at(const NameAt& from, const NameAt& to, const NameAt& aside);
 
 }  // namespace cacheshim::sys

@@ -114,7 +114,7 @@ Result<UniqueFd> clone_without_symlinks(int dir) {
 }
 
 // Sets noatime, because otherwise the kernel would try to set the access time at each read, and fail. In a user
-// namespace, the options for access times may be locked; the clone then keeps those of the original.
+// namespace, the options for access times may be locked (EPERM); the clone then keeps the original mount's options.
 Result<UniqueFd> clone_read_only(int dir) {
   constexpr std::uint64_t kSafe =
       MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
@@ -315,7 +315,7 @@ bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
   (void)::fcntl(fd, F_SETLEASE, F_UNLCK);  // has no effect if the lease was refused
-  // NFS returns EAGAIN for every file for which the client has no delegation, even if nobody writes to the file.
+  // NFS returns EAGAIN for every file for which the client has no delegation, even if no process can write to the file.
   return refused && is_local_file_system(fd);
 }
 
@@ -442,7 +442,7 @@ Result<bool> empty_once(int directory, unsigned& moved, const IsWanted& is_wante
 
 }  // namespace
 
-// Uses neither recursion nor one descriptor per level: a job may make trees of any depth.
+// Uses neither recursion nor one descriptor per level, because a job can make trees of any depth.
 Status remove_tree(int dir, const std::string& name, const IsWanted& is_wanted) {
   const Status removed = unlink_at(dir, name);
   if (removed || removed.failed_with(ENOENT)) return {};

@@ -48,8 +48,8 @@ Result<struct stat> stat_fd(int fd);
 // object is a directory that another machine has changed, the kernel then looks up its names again. Errors: ESTALE if
 // the object is gone.
 Status renew_attributes(int fd);
-// Whether `name` still leads to the open file. Also detects changes that another machine has made to the directory
-// `dir`.
+// Whether `name` in the directory `dir` still leads to the open file `fd`. Also detects changes
+// that another machine has made to the directory.
 bool is_named(int dir, const std::string& name, int fd);
 Result<struct statvfs> statvfs_fd(int fd);
 // Returns the file system's identifier of the object (name_to_handle_at(2)). It stays the same
@@ -97,8 +97,8 @@ Status lock_file(int fd, int operation);  // flock(2)
 // Whether any process of this machine can write to the file, through a descriptor or a mapping. Requires: `fd` is open
 // for reading only, and no process opens the file during the call. Also returns false if the daemon cannot get a kernel
 // lease on the file at all: other machines can change the file system, the file system does not support kernel leases,
-// or another user owns the file and the daemon lacks CAP_LEASE. The kernel writes to no file of a layer on such a file
-// system without the daemon: passthrough is enabled only on local file systems.
+// or another user owns the file and the daemon lacks CAP_LEASE. On a file system that other machines can change, the
+// kernel sends all writes to a layer's files to the daemon, because passthrough is enabled only on local file systems.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;  // the default limit of read_all()

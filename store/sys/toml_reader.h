@@ -35,8 +35,8 @@ std::optional<toml::table> parse_toml(std::string_view text, TomlProblem& proble
 // and report an error for the latter.
 class TomlReader {
  public:
-  // `name` is the table's name, such as "entry", or empty for the root. All arguments must outlive
-  // the reader.
+  // `name` is the table's name, such as "entry", or empty for the root. `table` and `problem` must
+  // outlive the reader.
   TomlReader(const toml::table& table, std::string_view name, TomlProblem& problem)
       : table_(table), name_(name), problem_(problem) {}
 

@@ -13,8 +13,8 @@
 // A job decides how deep and how wide its trees are. Opening a directory by its path takes time
 // linear in its depth, so a walk by paths takes quadratic time: a tree of 9,000 nested directories
 // kept a thread busy for a minute. This walk opens each directory by its name in its parent. It
-// uses no recursion, and at most kMostOpen + 1 descriptors: it closes those of the uppermost
-// directories, and opens them again by "..".
+// uses no recursion, and at most kMostOpen + 1 descriptors: it closes the descriptors of the
+// uppermost directories, and opens these directories again by "..".
 namespace cacheshim {
 
 struct WalkedDirectory {
@@ -31,8 +31,8 @@ inline constexpr std::size_t kMostOpen = 32;
 
 // Visits the directory `top`, a path below the open directory `root`, and the directories below `top` that the visitor
 // adds to `further`. A directory is visited before its subdirectories. Symlinks are not followed. Skips a directory
-// that another process removes or replaces during the walk. Errors: that of the visitor; otherwise the first error of a
-// directory that could not be read, after all others were visited.
+// that another process removes or replaces during the walk. Errors: those of opening `top`; the visitor's error;
+// otherwise the first error of a directory that could not be read, after the walk has visited all others.
 Status walk_tree(int root, const std::string& top, const VisitDirectory& visit);
 
 // Whether `entry`, a name in the open directory `directory`, is a directory. Stats the object if the

@@ -29,8 +29,8 @@ bool keeps_blocks(int fd) {
 
 __user_cap_header_struct header() { return {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0}; }
 
-// Whether setfsuid(2) keeps the thread's capabilities. Only the main thread changes this setting, before it starts any
-// other thread.
+// Whether setfsuid(2) keeps the thread's capabilities. Caches the result, because only the main thread changes this
+// setting, before it starts any other thread.
 bool setfsuid_keeps_capabilities() {
   thread_local const bool keeps = (::prctl(PR_GET_SECUREBITS) & SECBIT_NO_SETUID_FIXUP) != 0;
   return keeps;
@@ -49,7 +49,7 @@ UserCredentials::UserCredentials(int fd) {
   __user_cap_header_struct mine = header();
   if (::syscall(SYS_capget, &mine, before_.data()) == -1) return;
   is_changed_ = true;
-  // Affects only this thread, reports no errors, and may drop capabilities.
+  // setfsuid(2) affects only this thread, reports no errors, and may drop capabilities.
   (void)::setfsuid(kNobody);
   auto sets = before_;
   sets[0].effective &= ~kResource;

@@ -7,8 +7,9 @@
 #include <string>
 #include <string_view>
 
-// How a layer records that a name of the base is removed, without device nodes, xattrs or
-// privileges: as in OCI image layers (image-spec, layer.md, "Whiteouts").
+// The whiteouts of a layer. As in OCI image layers (image-spec, layer.md, "Whiteouts"), an empty
+// file with a special name records that a name of the base is removed. This needs no device nodes,
+// xattrs or privileges.
 namespace cacheshim {
 
 inline constexpr std::string_view kWhiteoutPrefix = ".wh.";
@@ -31,8 +32,8 @@ inline bool is_device_whiteout(mode_t mode, dev_t device) {
   return S_ISCHR(mode) && device == makedev(0, 0);
 }
 
-// Whether the kernel's overlayfs keeps a record in the attribute, for instance that a directory is opaque. cacheshim
-// obeys these attributes in lowers, but does not copy them up and does not let jobs set them.
+// Whether the kernel's overlayfs uses the attribute for its records, for example to mark a directory as opaque.
+// cacheshim obeys these attributes in lowers, but does not copy them up and does not let jobs set them.
 inline bool is_overlay_xattr(std::string_view name) {
   return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }

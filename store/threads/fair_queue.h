@@ -37,7 +37,7 @@ struct FairTask {
   IsWanted is_wanted = {};
 };
 
-// The order of the tasks. Not thread-safe.
+// Decides the order of the tasks. Not thread-safe.
 class FairOrder {
  public:
   // `running`: the maximum number of one user's tasks that run at a time.

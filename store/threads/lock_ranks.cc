@@ -21,7 +21,7 @@ constexpr std::array kNames = {
     "a unit being staged",
     "a unit being published",
     "closing",
-    "Flights",
+    "LeaseTable",
     "JobTable",
     "Overlay",
     "SilentGrowth",
@@ -38,7 +38,7 @@ constexpr std::array kNames = {
     "PendingUnlinks",
     "Ticker",
     "FairQueue",
-    "NoticeQueue",
+    "NotificationQueue",
     "RemoteExchange",
     "a leaf",
 };

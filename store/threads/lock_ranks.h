@@ -5,8 +5,8 @@
 
 // The lock order of the daemon. It is written down only here.
 //
-// Indented below each lock are the locks that a thread may take while it holds that lock; `…` stands for a subtree that
-// is shown elsewhere. No lock is held across a reply to the kernel, nor while a callback runs, unless the callback's
+// The locks that a thread may take while it holds a lock are indented below that lock; `…` stands for a subtree that is
+// shown elsewhere. No lock is held across a reply to the kernel, nor while a callback runs, unless the callback's
 // declaration says so.
 //
 //   PackExchange::mutex_                one pack at a time
@@ -50,7 +50,7 @@
 //       NodeTree::mutex
 //         Arena::mutex_
 //       PendingUnlinks::mutex_
-//       NoticeQueue::mutex_
+//       NotificationQueue::mutex_
 //         LateOwners::mutex_, HeldDirectories::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_,
@@ -71,7 +71,7 @@ enum class LockRank : std::uint8_t {
   kStagedUnit,
   kCommittedUnit,
   kClosing,
-  kFlights,
+  kLeaseTable,
   kJobTable,
   kOverlay,
   kSilentGrowth,
@@ -88,7 +88,7 @@ enum class LockRank : std::uint8_t {
   kPendingUnlinks,
   kTicker,
   kFairQueue,
-  kNotices,
+  kNotificationQueue,
   kRemote,
   kLeaf,  // no lock is taken under it
 };

@@ -5,8 +5,8 @@
 
 #include "tests/cuda/fake_driver.h"
 
-// Looks up newer functions in a driver that lacks them, as careful programs do. The library must
-// not change what dlerror returns.
+// Looks up functions in an old driver, which lacks one of them, as careful programs do. The library
+// must not change what dlerror returns.
 namespace {
 
 template <class Function>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <unistd.h>
 
-// Preloaded. When the process exits, prints the number of its allocations.
+// A library to be preloaded. When the process exits, it prints the number of the process's allocations.
 extern "C" void* __libc_malloc(std::size_t size);
 extern "C" void* __libc_realloc(void* old, std::size_t size);
 extern "C" void* __libc_calloc(std::size_t count, std::size_t size);

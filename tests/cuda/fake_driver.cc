@@ -61,7 +61,7 @@ bool spin_is_released = false;
 bool spin_has_timed_out = false;
 int launches_settled = 0;
 
-bool is_initialised = false;
+bool is_initialized = false;
 bool is_eager = false;
 CUctx_st the_context;
 thread_local CUcontext current_context = nullptr;
@@ -132,7 +132,7 @@ std::string text_of(const char* path) {
 }
 
 CUresult make_module(CUmodule* out, const std::string& image) {
-  if (!is_initialised) return kErrorNotInitialized;
+  if (!is_initialized) return kErrorNotInitialized;
   if (current_context == nullptr) return kErrorInvalidContext;
   auto module = std::make_unique<CUmod_st>();
   const Lock lock(context_lock);
@@ -146,7 +146,7 @@ CUresult make_module(CUmodule* out, const std::string& image) {
 }
 
 [[maybe_unused]] CUresult make_library(CUlibrary* out, const std::string& image) {
-  if (!is_initialised) return kErrorNotInitialized;
+  if (!is_initialized) return kErrorNotInitialized;
   auto library = std::make_unique<CUlib_st>();
   const Lock lock(context_lock);
   for (const std::string& name : kernels_of(image)) {
@@ -163,7 +163,7 @@ CUresult make_module(CUmodule* out, const std::string& image) {
 extern "C" {
 
 CUresult cuInit(unsigned int) {
-  if (!is_initialised) {
+  if (!is_initialized) {
     const std::string mode = variable("CUDA_MODULE_LOADING");
     is_eager = mode == "EAGER" && variable("FAKE_CUDA_STUBBORN").empty();
     // The real driver loads nsys and ncu in this way.
@@ -171,7 +171,7 @@ CUresult cuInit(unsigned int) {
     void* const tool = injection.empty() ? nullptr : ::dlopen(injection.c_str(), RTLD_NOW);
     void* const entry = tool == nullptr ? nullptr : ::dlsym(tool, "InitializeInjection");
     if (entry != nullptr) reinterpret_cast<int (*)()>(entry)();
-    is_initialised = true;
+    is_initialized = true;
     TRACE("cuInit " + (mode.empty() ? "unset" : mode));
   } else {
     TRACE("cuInit again");
@@ -183,7 +183,7 @@ CUresult cuInit(unsigned int) {
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   TRACE("cuModuleGetLoadingMode");
   *mode = is_eager ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
-  return is_initialised ? CUDA_SUCCESS : kErrorNotInitialized;
+  return is_initialized ? CUDA_SUCCESS : kErrorNotInitialized;
 }
 #endif
 
@@ -227,7 +227,7 @@ CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice) {
   }
   context_exists = true;
   *context = current_context = &the_context;
-  return is_initialised ? CUDA_SUCCESS : kErrorNotInitialized;
+  return is_initialized ? CUDA_SUCCESS : kErrorNotInitialized;
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
   *context = current_context;

@@ -3,7 +3,7 @@
 
 #include "cuda_hooks/driver_api.h"
 
-// Declarations of the driver that only the tests use, from the same source as
+// The declarations of the CUDA driver API that only the tests use. Source: cuda.h, as for
 // cuda_hooks/driver_api.h.
 using CUstream = struct CUstream_st*;
 using CUdeviceptr = unsigned long long;

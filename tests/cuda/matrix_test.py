@@ -6,7 +6,7 @@ import unittest
 import stage
 from stage import DEADLOCK, LOADS, PASSED, ROUTES, UNHOOKED
 
-MAIN_ROUTES = {"direct", "dlsym", "v2"}  # tested with each way to load; the other routes only with two
+MAIN_ROUTES = {"direct", "dlsym", "v2"}  # tested with all ways to load; the other routes are tested with two
 
 
 class Policy:
@@ -14,7 +14,7 @@ class Policy:
     CUDA_MODULE_LOADING (`mode`), and whether the hooks are active (`hooks`)."""
 
     def __init__(self, passes, mode, hooks=True, preload="library", options=(), **variables):
-        self.passes, self.mode = passes, mode  # "always", "never", or "hooked": if the hooks see the route
+        self.passes, self.mode = passes, mode  # passes: "always", "never", or "hooked" (if the hooks see the route)
         self.hooks = hooks
         self.preload, self.options, self.variables = preload, options, variables
 

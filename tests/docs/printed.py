@@ -83,7 +83,7 @@ class Listed:
 MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
 OUTPUT = Listed("what a command has printed, no command")
 GROUP = "__grp__k.json"
-# Prints the files that `meson install` would install, but that the command run in its place has not installed.
+# Prints the files that `meson install` would install, but that the replacement command has not installed.
 NOT_INSTALLED = """
 import json, os, subprocess
 plan = subprocess.check_output(["meson", "introspect", "--installed", "build-release"])

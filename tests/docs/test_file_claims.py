@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runs of pytest at the same time divide the test files between them, as in scripts/test."""
+"""Two simultaneous runs of pytest divide the test files between them, as in scripts/test."""
 
 import re
 import subprocess

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the readers of the remote tier's objects, packs and keys. The first byte of the input selects the reader. A fuzzer
-// cannot forge signatures and digests, so for 'M' this program signs the manifest of the input, and replaces DIGEST and
-// SIZE in it by the digest and the size of the archive that follows the manifest's newline.
+// Fuzzes the readers of the remote tier's objects, packs and keys. The first byte of the input selects the reader. A
+// fuzzer cannot forge signatures and digests. So for 'M', the input is a manifest, a newline and an archive. This
+// program replaces DIGEST and SIZE in the manifest with the digest and the size of the archive, and signs the manifest.
 #include <fcntl.h>
 #include <sodium.h>
 
@@ -73,8 +73,8 @@ class Targets {
   const UniqueFd target_ = scratch_.open_dir("target");
 };
 
-// Whether pack() may refuse an entry that open_object() accepts. The mode of a file may forbid reading it, and a
-// symlink of an entry of several files may lead to a file that does not exist.
+// Returns true if pack() may refuse an entry that open_object() accepts. The mode of a file may forbid reading the
+// file, and a symlink of an entry of several files may lead to a file that does not exist.
 bool may_refuse(const ObjectError& error, const Manifest& manifest) {
   if (error.code == EACCES) return true;
   return error.code == EINVAL &&
@@ -133,7 +133,7 @@ void read_signed(std::string_view text) {
   read_object(sign_object(manifest, text, secret_key()));
 }
 
-// A key that was parsed must be written to the same key.
+// A parsed key that is written and parsed again must be the same key.
 void read_key(std::string_view line) {
   const auto key = parse_public_key(line);
   if (std::holds_alternative<KeyError>(key)) return;
@@ -143,7 +143,7 @@ void read_key(std::string_view line) {
   require(std::get<PublicKey>(again).comment == std::get<PublicKey>(key).comment);
 }
 
-// A pack that was read must be written to the same pack.
+// A pack that is written from the objects of a valid pack must have the same bytes.
 void read_packed(std::string_view pack) {
   const auto objects = read_pack(pack);
   if (!objects) return;

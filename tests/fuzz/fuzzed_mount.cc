@@ -66,8 +66,8 @@ namespace {
 
 constexpr std::uint64_t kNumberStep = 2;  // as in the kernel: the lowest bit marks interrupts
 constexpr rlim_t kMostFileBytes = rlim_t{16} << 20;
-constexpr std::uint64_t kMostOfUser = 12;           // of each countable resource, per user
-constexpr std::uint64_t kMostLayerBytes = 1 << 18;  // in all layers of a user
+constexpr std::uint64_t kMostOfUser = 12;           // a user's limit for each countable resource
+constexpr std::uint64_t kMostLayerBytes = 1 << 18;  // a user's limit for the size of all layers
 
 ReplySink* sink = nullptr;
 
@@ -81,7 +81,7 @@ ssize_t take_spliced(int from, off_t*, int, off_t*, std::size_t length, unsigned
   return got;
 }
 
-// The session closes `device`.
+// Returns a session that owns `device`.
 fuse_session* make_session(const RequestHandler& handler, int device) {
   std::string program = "fuzzer";
   char* argv[] = {program.data(), nullptr};
@@ -182,7 +182,7 @@ FuzzedMount::FuzzedMount()
   auto replies = std::make_unique<ReplySink>();
   sink = replies.get();
   sources_.push_back(std::move(replies));
-  const int device = ::open("/dev/null", O_RDWR | O_CLOEXEC);  // takes the notifications
+  const int device = ::open("/dev/null", O_RDWR | O_CLOEXEC);  // receives the notifications
   session_ = make_session(request_handler(filesystem_), device);
   wire::use_sources(sources_);
   mount_.start(device, [this](const Baton& baton) { filesystem_.names.reap(baton); });
@@ -205,7 +205,8 @@ FuzzedMount::~FuzzedMount() {
 
 void FuzzedMount::deliver(std::string message) {
   fuse_in_header header{};
-  if (message.size() < sizeof header) return;  // ReceiveLoop drops such a message
+  // ReceiveLoop also drops messages without a whole header.
+  if (message.size() < sizeof header) return;
   std::memcpy(&header, message.data(), sizeof header);
   if (header.opcode != FUSE_INTERRUPT) header.unique = last_ += kNumberStep;
   // Makes this process the caller, so that the daemon reads no other process's files in /proc.

@@ -17,7 +17,7 @@ struct fuse_session;
 namespace cacheshim::fuzz {
 
 // Restricts this process: drops the capabilities that a fuzzer must not use, such as CAP_MKNOD, and limits files to
-// 16 MiB. Call once.
+// 16 MiB. Also sets the umask to 0, and turns off the log. Call once.
 void confine();
 
 // A mount over a temporary store, without a kernel and without receivers: deliver() handles a request on the calling

@@ -16,7 +16,8 @@
 namespace cacheshim::fuzz {
 namespace {
 
-// This function and the next two serialize a parsed record and parse the result: both records must be equal.
+// This function and the next two serialize a parsed record and parse the result. The fields that they compare must be
+// equal in both records.
 void parse_layer(std::string_view text) {
   const auto record = parse_layer_record(text);
   if (!record) return;

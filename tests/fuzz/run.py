@@ -4,9 +4,9 @@
 
     run.py [--seconds S] [--keep] [--junit FILE] BUILD [TARGET…]
 
-BUILD is a build with -Dfuzzers=true. Each fuzzer starts with its corpus in the repository and with what earlier runs
-have added in BUILD/corpus; --keep adds to the repository those inputs that reach more code. The input of a finding is
-copied into the corpus in the repository, where it stays as a regression test.
+BUILD is a build with -Dfuzzers=true. Each fuzzer starts with its corpus in the repository and with the inputs that
+earlier runs have added to BUILD/corpus. --keep adds the inputs that reach more code to the corpus in the repository.
+The input of a finding is copied into that corpus, where it stays as a regression test.
 """
 
 import argparse
@@ -28,8 +28,8 @@ MEMORY = pathlib.Path("/dev/shm")
 
 
 def fuzz(build: pathlib.Path, target: str, options: argparse.Namespace) -> pathlib.Path | None:
-    """Runs one fuzzer. Returns the input of its finding, copied into the corpus, or the log if the fuzzer failed
-    without an input. Returns None if there is no finding."""
+    """Runs one fuzzer. If it has a finding, copies the input into the corpus and returns the copy's path. Returns the
+    path of the log if the fuzzer failed without an input, and None if there is no finding."""
     kept, found = (build / name / target for name in ("corpus", "findings"))
     shutil.rmtree(found, ignore_errors=True)
     found.mkdir(parents=True)

@@ -23,7 +23,7 @@ inline void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// Takes the text before the next `delimiter`, and the delimiter, off `rest`.
+// Removes the text before the next `delimiter`, and the delimiter, from `rest`. Returns the text.
 inline std::string take_until(std::string_view& rest, char delimiter) {
   const std::size_t end = rest.find(delimiter);
   std::string part(rest.substr(0, end));
@@ -37,7 +37,7 @@ struct Reader {
   void (*read)(std::string_view text);
 };
 
-// For a target with several readers: the first byte of the input selects one, which gets the rest of the input.
+// Passes the input without its first byte to the reader that this byte selects. Does nothing if no reader matches.
 inline void read_selected(std::initializer_list<Reader> readers, const std::uint8_t* data, std::size_t size) {
   const std::string_view input = text_of(data, size);
   for (const Reader& reader : readers) {

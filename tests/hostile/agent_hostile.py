@@ -47,7 +47,7 @@ def hold_requests(control, count, text):
 
 
 def count_answers():
-    """Returns how many of the held requests have been answered. Each read returns within 250 ms, with the answer or a
+    """Returns how many of the held requests have been answered. Each read returns within 200 ms, with the answer or a
     line of progress."""
     return sum(b'"progress"' not in os.read(fd, 1 << 16) for fd in held)
 

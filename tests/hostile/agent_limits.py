@@ -207,8 +207,8 @@ def _ask(control, text):
 
 
 def start_and_end_jobs(mount, name, count):
-    """Starts and ends jobs, one after the other, and looks up a file in the view of each. Returns the number of those
-    that began, which is smaller than `count` if the daemon refused one."""
+    """Starts and ends jobs, one after the other, and looks up a file in the view of each. Stops after `count` jobs, or
+    when the daemon refuses one. Returns how many jobs began."""
     control = f"{mount}/.cacheshim/control"
     for number in range(count):
         job = f"{name}{number}"
@@ -220,7 +220,7 @@ def start_and_end_jobs(mount, name, count):
 
 
 def start_jobs(control, count):
-    """Starts jobs; returns the number of those that began."""
+    """Starts `count` jobs; returns how many of them began."""
     begun = 0
     for number in range(count):
         begun += _ask(control, b'{"op":"job-start","job":"h%d"}' % number)

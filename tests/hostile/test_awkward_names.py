@@ -42,7 +42,7 @@ def put(job, entry):
     job("os.rename", directory + b"/tmp.pid_1", directory + b"/__grp__" + NAME + b".json")
 
 
-def test_flights_of_such_names(mount, job_of):
+def test_flights_of_awkward_names(mount, job_of):
     builder, waiter = job_of(mount, JOB, USER), job_of(mount, JOB, USER)
     path = in_view(builder, b"triton", NAME, b"__grp__" + NAME + b".json")
     for job in (builder, waiter):
@@ -88,7 +88,7 @@ def test_control_files_and_answers(mount, job_of):
     assert ask(mount, op="job-end", job=name, outcome="success")["ok"]
 
 
-def test_records_of_such_names(mount, job_of):
+def test_records_of_awkward_names(mount, job_of):
     job = job_of(mount, JOB, USER, env={"CACHESHIM_CYCLE": JOB})
     put(job, NAME)
     job("write_file", in_view(job, b"triton", NAME, b"left"), b"x")
@@ -104,7 +104,7 @@ def test_records_of_such_names(mount, job_of):
         assert re.fullmatch(r"[A-Za-z0-9._@-]+", text)
 
 
-def test_a_baton_of_such_a_name_is_watched_by_the_next_daemon(mount, job_of, mount_store, store):
+def test_a_baton_of_an_awkward_name_is_watched_by_the_next_daemon(mount, job_of, mount_store, store):
     builder = job_of(mount, "j", USER)
     directory = in_view(builder, BATON + NAME)
     builder("os.makedirs", directory)
@@ -133,7 +133,7 @@ def test_records_of_batons_have_a_limit(mount, job_of):
     assert b"last" in records.read_bytes().splitlines()[-1]
 
 
-def test_commands_with_such_arguments(mount, job_of):
+def test_commands_with_awkward_arguments(mount, job_of):
     job = job_of(mount, JOB, USER)
     put(job, NAME)
     path = in_view(job, b"triton", NAME)

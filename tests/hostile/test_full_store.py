@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the store is full, publishing stops, and the daemon logs this once; when there is space again, publishing
-continues by itself."""
+continues automatically."""
 
 import os
 

@@ -5,7 +5,7 @@
 import os
 
 USER, VICTIM = 20001, 20002
-FILES = 20  # the kernel forgets an unlinked file some time after its last close
+FILES = 20  # several, because the kernel forgets an unlinked file only some time after its last close
 
 
 def test_a_changed_file_without_a_name_is_not_found_by_its_former_inode(mount, job_of):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No user can block other users by locking a file that this user can open."""
+"""A user cannot block other users by locking a file, even if the user can open this file."""
 
 import errno
 import fcntl
@@ -105,8 +105,8 @@ def test_publishers_exclude_each_other_beside_the_mount(mount_allowing, job_of,
 
 
 def test_every_user_can_lock_a_lock_file_in_the_users_view(mount_allowing, job_of, lock_name):
-    """While a publisher holds the lock on the base's file, another user's view shows the file with that user as the
-    owner and mode 0666, and the user can lock and write it there."""
+    """A publisher holds the lock on the base's file. In the view of a user who may not publish, this user owns the
+    file, its mode is 0666, and the user can lock and write it."""
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     held = take(trusted, lock_name)

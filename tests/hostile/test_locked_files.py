@@ -45,7 +45,7 @@ def locked(mount, attacker, job_of):
     return mount
 
 
-def test_an_open_does_not_wait(locked, job_of):
+def test_an_open_does_not_wait_for_a_locked_file(locked, job_of):
     reader = job_of(locked, "reader", READER)
     start = time.monotonic()
     assert reader.read(FILE) == b"x" * 8192
@@ -55,7 +55,8 @@ def test_an_open_does_not_wait(locked, job_of):
 @pytest.mark.parametrize("mount", ["noatime"], indirect=True)
 def test_a_signal_ends_the_daemon(locked, attacker, job_of):
     """SIGTERM removes the mount and releases the store, although a thread of the daemon is blocked. Calls on files that
-    others have open there fail with ENOTCONN. The kernel keeps the daemon's process until the attacker's call ends."""
+    others have open in the mount fail with ENOTCONN. The kernel keeps the daemon's process until the attacker's call
+    ends."""
     reader = job_of(locked, "reader", READER)
     reader.read(FILE)
     reader.write("triton/mine", b"mine")

@@ -11,12 +11,12 @@ import pytest
 
 USER = 20002
 SOON_S = 5  # a deadline, not a measurement: without the defense, the calls hang until the attacker lets go
-PROCESSES = 12  # more than the daemon has receivers for one core
+PROCESSES = 12  # more than the number of the daemon's receivers for one core
 
 pytestmark = pytest.mark.usefixtures("device")
 
 
-def test_no_other_user_waits(mount, attacker, job_of):
+def test_a_blocked_read_of_an_environment_delays_no_other_user(mount, attacker, job_of):
     user = job_of(mount, "user", USER)
     user.put_group("KEY", {"k.cubin": b"x"})
     attacker("agent_hostile.access_with_locked_maps", str(mount.path / "triton"), PROCESSES)

@@ -95,7 +95,7 @@ def test_the_attackers_views_show_what_others_have_published(attacked, attacker,
 
 def test_a_changed_file_is_seen_after_the_attack(attacked, attacker, job_of):
     """Some time after the attacker has released the directory, the kernel caches the attacker's views again, and the
-    daemon invalidates what others change."""
+    daemon invalidates the names that others change."""
     attacked.base("triton/file").write_bytes(b"one")
     attacker("agent_hostile.end_buffer")
     wait_until(lambda: attacker.exists("triton/file"), what="the file")
@@ -135,8 +135,8 @@ def test_calls_of_others_end_with_a_killed_daemon(mount, attacker, job_of):
 
 @pytest.mark.parametrize("hold", [hold_published, hold_unlinked])
 def test_a_signal_ends_the_daemon(mount, attacker, job_of, hold):
-    """SIGTERM removes the mount and releases the store, for the next daemon. Calls on files that others have open there
-    fail with ENOTCONN. The kernel keeps the daemon's process as a zombie until the attacker's call ends."""
+    """SIGTERM removes the mount and releases the store, for the next daemon. Calls on files that others have open in
+    the mount fail with ENOTCONN. The kernel keeps the daemon's process as a zombie until the attacker's call ends."""
     user, reader = job_of(mount, "user", USER), job_of(mount, "reader", READER)
     reader.write("triton/mine", b"mine")
     opened = reader("os.open", reader.path("triton/mine"), os.O_RDONLY)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """During a rename between two directories, the kernel holds one mutex for the whole mount (s_vfs_rename_mutex), and all
-other renames between directories wait for it. So the daemon must prevent users from making such renames slow."""
+other renames between directories wait for it. So the daemon must prevent users from making these renames slow."""
 
 import errno
 

@@ -30,8 +30,8 @@ def publishers(mount, job_of):
     staged = mount.base(".cacheshim/staging")
     wait_until(lambda: len(list(staged.glob("*/*/tree"))) == 4, what="four staged entries")
     yield processes
-    # Aborts the connection: a killed daemon does not exit while a client holds the lock of a directory in which it
-    # invalidates a name.
+    # Aborts the connection: a killed daemon does not exit while a client holds the lock of a directory in which the
+    # daemon invalidates a name.
     subprocess.run(["umount", "-f", "-l", mount.path], check=True)
 
 

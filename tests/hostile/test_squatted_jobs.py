@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user who uses a job's id before the job's rightful owner gets nothing but the name: the owner works under another
-id, and gets a one-line message."""
+"""If another user has already used a job's id, the job's owner works under another id, and gets a one-line message. The
+other user gets nothing but the id."""
 
 import json
 import os

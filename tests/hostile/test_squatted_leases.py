@@ -50,7 +50,7 @@ def test_one_timeout_excludes_the_user_as_a_builder_for_others(mount_impatient, 
     assert f"uid {SQUATTER}" in mount.cli("status").stdout
 
 
-def test_the_user_of_another_daemon(mount_impatient, job_of, squat):
+def test_one_timeout_excludes_a_user_whose_builders_use_another_daemon(mount_impatient, job_of, squat):
     squat(mount_impatient(name="one"))
     mount = mount_impatient(name="two")
     victim = job_of(mount, "victim", VICTIM)

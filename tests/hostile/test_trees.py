@@ -50,8 +50,8 @@ def test_renames_do_not_exceed_the_limit(alive, job_of, call):
 
 
 def plant_chain(top, depth):
-    """Creates nested directories as root, without the mount, which refuses so deep a tree; an earlier version let jobs
-    create it."""
+    """Creates nested directories as root directly in the layer, because the mount refuses a tree of this depth. An
+    earlier version let jobs create it."""
     here = os.open(top, os.O_PATH)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)
@@ -62,7 +62,7 @@ def plant_chain(top, depth):
 
 
 def plant_files(directory, count):
-    """Creates files as root, without the mount, because a job would need more time for so many files."""
+    """Creates files as root directly in the layer, which is faster than through the mount."""
     directory.mkdir()
     for number in range(count):
         os.mknod(directory / str(number))

@@ -75,7 +75,7 @@ class Service:
         self.systemd = systemd.Systemd(units, scratch / "systemd.log")
 
     def _text(self, program):
-        text = re.sub("^ExecStartPre=.*$", "", UNIT.read_text(), flags=re.M)  # changes a setting of the machine
+        text = re.sub("^ExecStartPre=.*$", "", UNIT.read_text(), flags=re.M)  # it changes a setting of the machine
         for path, own in (("/data/ci-cache", self.store), ("/usr/local/bin/cacheshim", program),
                           (" /ci-cache", f" {self.point}"), ("/ci-cache/", f"{self.point}/")):
             text = text.replace(path, str(own))

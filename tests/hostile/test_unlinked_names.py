@@ -6,7 +6,7 @@ USER, VICTIM = 20001, 20002
 CHUNK = 4096  # Arena::kChunk: the daemon frees the memory of nodes in chunks of this size
 
 
-def test_the_directory_and_the_memory_of_its_node_are_gone(mount, job_of):
+def test_stat_works_after_the_directory_and_node_of_an_unlinked_name_are_freed(mount, job_of):
     """Frees the nodes in three chunks, then stats a file that has lost a name in a directory whose node was in one of
     these chunks."""
     job = job_of(mount, "j", USER)

@@ -155,7 +155,7 @@ def staged_put_in_child(top, key):
 
 
 def staged_get_all(top, keys):
-    """Looks up the keys in this order and builds the missing entries; returns their keys."""
+    """Looks up the keys in the given order, and builds the missing entries; returns the keys of the built entries."""
     built = []
     for key in keys:
         entry = os.path.join(top, "kernels", key)

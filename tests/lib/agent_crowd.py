@@ -139,7 +139,7 @@ class CrowdMember:
 
 
 def crowd(top, seed, actions):
-    """Lets a CrowdMember act, and returns up to ten unexpected errors, as text."""
+    """Makes a CrowdMember perform `actions` operations; returns up to ten unexpected errors, as text."""
     member = CrowdMember(top, seed)
     for _ in range(actions):
         member.act()

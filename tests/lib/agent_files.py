@@ -62,7 +62,7 @@ def look(path):
 
 
 def change(kind, path, other, data):
-    """Changes one or two names in the given way; returns the result."""
+    """Performs the change `kind` on `path` or on both names; returns its result, or the name of its error."""
     def write():
         write_file(path, data)
 
@@ -197,15 +197,15 @@ def release(fd):
 
 
 def stat_into_nowhere(file):
-    """Returns the result of libc's stat, or fstat, for an invalid buffer address."""
+    """Calls libc's stat, or fstat for a descriptor, with an invalid buffer address. Returns (result, errno)."""
     libc = ctypes.CDLL(None, use_errno=True)
     call, name = (libc.fstat, file) if isinstance(file, int) else (libc.stat, file.encode())
     return call(name, ctypes.c_void_p(1)), ctypes.get_errno()
 
 
 def call_libc(name, *args):
-    """Calls a libc function with these integers, bytes and None (a null pointer); returns its result, or raises its
-    error."""
+    """Calls a libc function. `args` may contain integers, bytes and None (a null pointer). Returns the result; raises
+    OSError if the result is -1."""
     libc = ctypes.CDLL(None, use_errno=True)
     result = getattr(libc, name)(*(ctypes.c_long(one) if isinstance(one, int) else one for one in args))
     if result == -1:
@@ -214,8 +214,8 @@ def call_libc(name, *args):
 
 
 def told_by_libc(size, name, *args):
-    """Calls a libc function like call_libc(), with a buffer of `size` bytes as the argument "out"; returns the
-    buffer's bytes."""
+    """Calls a libc function as call_libc() does, but passes a buffer of `size` bytes in place of the argument "out".
+    Returns the buffer's bytes."""
     out = ctypes.create_string_buffer(size)
     call_libc(name, *(out if one == "out" else one for one in args))
     return out.raw
@@ -232,7 +232,7 @@ def bind_socket(path):
 
 
 def fill(path, chunk, most):
-    """Writes `most` bytes, or fewer if a call fails; returns (bytes written, that call's errno or 0)."""
+    """Writes `most` bytes, or fewer if a call fails. Returns (bytes written, errno of the failed call or 0)."""
     written = 0
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:

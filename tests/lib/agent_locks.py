@@ -80,7 +80,7 @@ def flock_each(fds, operation):
 def lock_again_after_close(path, rounds, use_records=False):
     """Opens the file, locks it without waiting, and closes it, repeatedly.
 
-    Returns for each refused lock the seconds that the call took.
+    Returns the durations of the refused lock requests, in seconds.
     """
     refused = []
     for _ in range(rounds):
@@ -95,8 +95,8 @@ def lock_again_after_close(path, rounds, use_records=False):
 
 
 def share_flock(path, way):
-    """Locks the file, duplicates or passes the descriptor as `way` says, and closes its own descriptor. Returns whether
-    the lock is free: first while the other descriptor is open, then after its close."""
+    """Locks the file, duplicates or passes the descriptor as `way` says, and closes its own descriptor. Returns two
+    booleans: whether the lock is free while the other descriptor is open, and whether it is free afterwards."""
     fd = os.open(path, os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     held = []
@@ -176,8 +176,8 @@ def lock_records_and_leave_them_to_a_child(path):
 
 def work_in_a_child(directory, how):
     """Starts a process that outlives this one, and returns its pid. If `how` is "file", the process creates a file in
-    `directory` and keeps it open; otherwise, `directory` is its working directory. If `how` is "grandchild", its parent
-    has exited."""
+    `directory` and keeps it open; otherwise, `directory` is its working directory. If `how` is "grandchild", the
+    parent of the process has exited."""
     ready, told = os.pipe()
     if os.fork() == 0:
         if how == "grandchild" and os.fork() != 0:

@@ -11,8 +11,9 @@ from agent_files import rename_noreplace
 
 
 class UnlinkingLock:
-    """A lock that opens its file, locks it with flock, and checks st_nlink. A release unlinks the file before it
-    unlocks it. `errors` counts results that do not occur on a local file system."""
+    """A lock on a file. To acquire it, a process opens the file, locks it with flock(2), and checks st_nlink. To
+    release it, the process unlinks the file, and then unlocks it. `errors` counts results that do not occur on a local
+    file system."""
 
     def __init__(self, path):
         self.path, self.errors, self._fd = path, collections.Counter(), None
@@ -52,8 +53,8 @@ class UnlinkingLock:
 def lock_and_unlink(path, guard, count, seconds=60):
     """Acquires and releases the lock `count` times, or until `seconds` have passed.
 
-    While it holds the lock, it creates `guard`, a name outside the mount, with O_EXCL: that fails if another process
-    holds the lock too. Returns how often it acquired the lock, and the errors.
+    While the process holds the lock, it creates `guard`, a name outside the mount, with O_EXCL. That call fails if
+    another process holds the lock too. Returns how often it acquired the lock, and the errors.
     """
     lock = UnlinkingLock(path)
     had, deadline = 0, time.monotonic() + seconds
@@ -169,11 +170,11 @@ CLAIMS = {
 
 
 def claim_repeatedly(how, directory, count):
-    """Creates the names 0 to count - 1 by the call CLAIMS[how], which fails if a name exists; opens a name that another
-    process has created first.
+    """Creates the names 0 to count - 1 by the call CLAIMS[how]. If another process has created a name first, that call
+    fails, and this function opens the name.
 
-    For each name, it first creates its own file, which a rename or link then uses. Returns the number of names that
-    other processes had created, and the errors.
+    Before each call, the function creates its own file, which a rename or link then uses. Returns the number of names
+    that other processes had created, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):

@@ -76,8 +76,8 @@ class Turns:
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
-        """Makes `process` start the call. If `moment` is "before" or "after", holds the call before or after its open
-        of `name` until the block ends."""
+        """Makes `process` start the call, and holds it until the block ends: before or after its open of `name`, as
+        `moment` ("before" or "after") says."""
         (self.directory / moment).symlink_to(name)
         process.start(*call)
         held = self.directory / "held"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Divides the test files between two runs of pytest at the same time (mount_tests_in_two_labs in scripts/lib/stages.sh).
+"""Divides the test files between two simultaneous runs of pytest (mount_tests_in_two_labs in scripts/lib/stages.sh).
 
-With --claimed-files, a run executes only the tests of those files that it is the first to begin.
+With --claimed-files, a run executes the tests of a file only if it begins the file before the other run does.
 """
 
 import itertools
@@ -17,7 +17,7 @@ def pytest_addoption(parser):
 
 
 class BegunFiles:
-    """Which test files this run executes. A file belongs to the run that creates its name in `directory`."""
+    """Decides which test files this run executes. A file belongs to the run that creates its name in `directory`."""
 
     def __init__(self, directory, starts_at_the_end):
         self._directory = directory

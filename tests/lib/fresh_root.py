@@ -12,7 +12,7 @@ COMMAND_TIMEOUT_S = 60
 PATHS = {"root": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 USER_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-# Reads commands from descriptor 9, each ended by a NUL byte, and writes their exit statuses to descriptor 8.
+# Reads commands from descriptor 9, each terminated by a NUL byte, and writes their exit statuses to descriptor 8.
 SHELL = """cd
 while IFS= read -r -d '' -u 9 command; do
     eval "$command" 8>&- 9<&-

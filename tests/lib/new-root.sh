@@ -2,9 +2,10 @@
 # shellcheck shell=bash disable=SC2154  # build_root sets root
 # Sourced by scripts that create a root directory for FreshRoot (fresh_root.py).
 
-# Calls build_root, a function of the script, with the script's arguments, in new mount and PID namespaces. build_root
-# builds the new root in a directory and names it in the variable `root`. Then prints "ready" and waits. All mounts and
-# processes disappear when stdin is closed or the script is killed.
+# Creates mount and PID namespaces, and calls the script's function build_root there, with the script's arguments.
+# build_root builds the new root in a directory, and sets the variable `root` to its path. serve_root then makes that
+# directory the root, prints "ready" and waits. All mounts and processes disappear when stdin is closed or the script is
+# killed.
 serve_root() { # ARGUMENT… of the script
     if [ "$1" != --inside ]; then
         exec unshare --mount --pid --fork --kill-child --propagation private -- "$0" --inside "$@"

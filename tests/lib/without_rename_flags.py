@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command for which all file systems lack the flags of renameat2(2), as NFS and GlusterFS do.
+"""Runs a command as if no file system supported the flags of renameat2(2). NFS and GlusterFS do not support them.
 
     without_rename_flags.py COMMAND [ARGUMENT…]
 

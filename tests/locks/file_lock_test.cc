@@ -39,7 +39,7 @@ struct FileLocks : testing::Test {
   const std::string lock_path = path + ".lock";
 };
 
-TEST_F(FileLocks, ConstructionTouchesNothing) {
+TEST_F(FileLocks, ConstructionCreatesNoLockFile) {
   const FileLock lock = made();
   EXPECT_EQ(lock.path(), lock_path);
   EXPECT_FALSE(lock.is_locked());
@@ -167,7 +167,7 @@ TEST_F(FileLocks, AnOpenErrorIsReported) {
             std::string::npos);
 }
 
-TEST_F(FileLocks, RawFlockExcludesAndIsExcluded) {
+TEST_F(FileLocks, RawFlockAndFileLocksExcludeEachOther) {
   FileLock lock = made();
   ASSERT_FALSE(lock.lock(Mode::kShared));
   EXPECT_EQ(raw(LOCK_SH), 0);

@@ -14,7 +14,7 @@ class RuntimeCache {
  public:
   explicit RuntimeCache(std::string path) : path_(std::move(path)) {}
 
-  // Sets `entries` to the content of the file, one entry per line; to "" if there is no file yet.
+  // Sets `entries` to the content of the file, one entry per line, or to "" if there is no file yet.
   // Errors: those of the lock, which times out after `timeout`; kCannotOpen if the file cannot be read.
   FileLock::Result load(std::string& entries,
                         std::chrono::milliseconds timeout = FileLock::kDefaultTimeout) const;

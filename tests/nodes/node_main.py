@@ -123,8 +123,8 @@ def start_network(description):
 
 
 def mount_export(description):
-    """Mounts the export with the default options. Only mount.nfs uses `retry`: by default, it repeats a failed mount
-    for two minutes."""
+    """Mounts the export by NFS 4.2 with the default options. `retry=0` is an option of mount.nfs, which by default
+    repeats a failed mount for two minutes."""
     point = description["mount_point"]
     pathlib.Path(point).mkdir(parents=True, exist_ok=True)
     run("mount", "-t", "nfs", "-o", "vers=4.2,retry=0", f"{description['server']}:{description['export']}", point)

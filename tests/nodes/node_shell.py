@@ -17,7 +17,7 @@ _PIECE = 1 << 16
 
 def serve(listener):
     """Accepts connections, and forks a process for each. Never returns. Call this in the node's first process, because
-    it also reaps the orphans of all commands."""
+    this function also reaps the orphans of all commands."""
     signal.signal(signal.SIGCHLD, _reap)
     while True:
         connection, _ = listener.accept()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario of triton#11512: many new processes compile the same kernels at the same time, with a cache on NFS. Its
-reporter saw 27 of 7,680 compiles fail."""
+"""The scenario of triton#11512: many new processes compile the same kernels at the same time, with a cache on NFS. The
+issue's reporter saw 27 of 7,680 compiles fail."""
 
 import json
 import pathlib

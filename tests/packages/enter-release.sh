@@ -20,7 +20,7 @@ build_root() { # WORK RELEASE
         mount --bind "/dev/$node" "$root/dev/$node"
     done
     mkdir -p "$root/data"
-    mount -t tmpfs -o mode=0755 tmpfs "$root/data"  # for stores, which are seldom on an overlay
+    mount -t tmpfs -o mode=0755 tmpfs "$root/data"  # for stores: on real machines, they are seldom on an overlay
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     mount -t proc proc "$root/proc"
 }

@@ -83,7 +83,7 @@ void anonymous_file(Side& side) {
   side.contents("named");
 }
 
-// A change by fcntl(F_SETFL) takes effect with the next call, whatever the flags of open(2) were.
+// A change by fcntl(F_SETFL) takes effect with the next call, regardless of the flags of open(2).
 void set_status_flags(Side& side, const std::string& name, int opened_with, int set) {
   const UniqueFd fd = side.open(name, O_RDWR | O_CREAT | opened_with);
   if (!fd) return;

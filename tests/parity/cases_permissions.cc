@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests, with owner=keep, which operations users may perform on each other's files, and who owns new files. Run as
-// root; the files belong to kOwner. kStranger tries each operation first and kOwner last. So if an operation is wrongly
+// root. The files belong to kOwner. kStranger tries each operation first and kOwner last. So if an operation is wrongly
 // allowed, the results for the next user differ, too.
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -23,7 +23,7 @@ const User kMember{"member", 20002, 20002, {kOwnerId, 20009}};
 const User kStranger{"stranger", 20003, 20003, {}};
 const User kUsers[] = {kStranger, kMember, kOwner};
 
-// Modes of the parent directory; each gives other users different rights.
+// Modes of the parent directory. Each of them gives other users different rights.
 constexpr mode_t kDirectoryModes[] = {0755, 0775, 0777, 01777, 02775, 03777};
 
 // Returns a name for each kind of object in the base, the layer, or both.
@@ -216,30 +216,30 @@ void capability_is_dropped(Side& side, const std::string& name) {
   data.magic_etc = VFS_CAP_REVISION_2;
   data.data[0].permitted = 1u << CAP_NET_BIND_SERVICE;
   const std::string path = side.path_of(name);
-  const auto look = [&] {
+  const auto check = [&] {
     char value[64];
     side.did("getxattr", ::getxattr(path.c_str(), "security.capability", value, sizeof value));
   };
   const auto arm = [&] {
     side.did("setxattr",
              ::setxattr(path.c_str(), "security.capability", &data, XATTR_CAPS_SZ_2, 0));
-    look();
+    check();
   };
   arm();
   side.xattrs(name);
   if (const UniqueFd fd = side.open(name, O_WRONLY)) side.write(fd.get(), "x");
-  look();
+  check();
   arm();
   side.did("chmod", ::chmod(path.c_str(), 0700));
-  look();
+  check();
   side.did("truncate", ::truncate(path.c_str(), 3));
-  look();
+  check();
   arm();
   side.did("chown", ::chown(path.c_str(), 20002, 20002));
-  look();
+  check();
   arm();
   side.did("removexattr", ::removexattr(path.c_str(), "security.capability"));
-  look();
+  check();
 }
 
 void devices(Side& side) {

@@ -33,7 +33,7 @@ const std::vector<std::string>& targets() {
 
 // Records the state of both names after a rename, and whether new objects can be created below the
 // new name and at the old name.
-void look_after(Side& side, const std::string& from, const std::string& to) {
+void check_after(Side& side, const std::string& from, const std::string& to) {
   side.stat(from);
   side.stat(to);
   side.contents(to + "/sub/b");
@@ -46,7 +46,7 @@ void rename_with(Side& side, const std::string& from, const std::string& to, uns
   const char* what = flags == 0 ? "rename" : flags == RENAME_NOREPLACE ? "noreplace" : "exchange";
   const int result =
       side.did(what, ::renameat2(side.dir(), from.c_str(), side.dir(), to.c_str(), flags));
-  if (result == 0) look_after(side, from, to);
+  if (result == 0) check_after(side, from, to);
 }
 
 void rename_open_file(Side& side, const std::string& name) {

@@ -156,7 +156,7 @@ Wrong DataFiles::write(const Numbers& n) {
   return returned("write", count, bytes.size());
 }
 
-// With O_APPEND, pwrite on Linux appends, whatever the offset is.
+// With O_APPEND, pwrite on Linux ignores the offset and appends.
 Wrong DataFiles::pwrite(const Numbers& n) {
   Slot* slot = writable(n[0]);
   if (slot == nullptr) return {};

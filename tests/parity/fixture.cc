@@ -83,7 +83,7 @@ void move(Side& side, const std::string& from, const std::string& to) {
            ::renameat(side.dir(), from.c_str(), side.dir(), to.c_str()));
 }
 
-// How to create one top-level name: in the base, and through the view.
+// One top-level name, and the functions that create its state: first in the base, then through the view.
 struct State {
   const char* name;
   void (*base)(int dir);

@@ -11,13 +11,13 @@
 // view must show.
 namespace cacheshim::parity {
 
-// Each function returns names. The last component of each name is, in the view:
+// Each function returns names. In the view, the last component of each of these names is:
 const std::vector<std::string>& file_names();     // a regular file
 const std::vector<std::string>& directory_names();  // a directory
 const std::vector<std::string>& absent_names();   // absent, each for a different reason
 const std::vector<std::string>& special_names();  // a symlink, or a name below an unusual parent
 const std::vector<std::string>& acl_names();      // in the base, with ACLs or below ACLs
-const std::vector<std::string>& all_names();      // all of the above without acl_names()
+const std::vector<std::string>& all_names();      // all of the above except acl_names()
 
 // The first step: creates the base objects that the names of a case need.
 void make_base(int dir, const std::vector<std::string>& names);

@@ -33,7 +33,7 @@ constexpr char kUsage[] =
     "exit status: 0 all equal, 1 something differs, 2 usage or the directories cannot be used, 3 "
     "hangs\n";
 
-constexpr unsigned kTryTimeoutSeconds = 60;
+constexpr unsigned kAttemptTimeoutSeconds = 60;
 
 using cacheshim::parity::Options;
 
@@ -71,7 +71,7 @@ bool parse(int argc, char** argv, Options& options) {
       options.actions = number(value);
     else if (name == "--script")
       options.script = value;
-    else if (name == "--try")
+    else if (name == "--attempt")
       options.attempt = number(value);
     else
       return false;
@@ -111,7 +111,7 @@ int main(int argc, char** argv) try {
   }
   options.view = with_job(options.view_as_given);
   (void)::umask(022);
-  if (options.attempt != 0) (void)::alarm(kTryTimeoutSeconds);
+  if (options.attempt != 0) (void)::alarm(kAttemptTimeoutSeconds);
   return command->second(options) == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   (void)std::fprintf(stderr, "parity: %s\n", error.what());

@@ -24,7 +24,7 @@ class Mapping {
   bool writable() const { return writable_; }
   void reset();
 
-  // Returns -1 and sets errno on failure.
+  // Each of these functions returns -1 and sets errno on failure.
   ssize_t load(std::size_t at, std::string& bytes) const;
   ssize_t store(std::size_t at, const std::string& bytes) const;
   int sync() const;

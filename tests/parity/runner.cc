@@ -64,8 +64,8 @@ std::string line_at(const std::vector<std::string>& lines, std::size_t index) {
   return index < lines.size() ? lines[index] : "(nothing more)";
 }
 
-// Prints the lines that differ, preceded by the last equal line. Unless `verbose` is true, prints at most 6 differing
-// lines of each side, because one missing line makes all following lines differ.
+// Prints the lines that differ, and each equal line directly before them. Prints at most 6 differing lines of each
+// side, because one missing line makes all following lines differ. If `verbose` is true, prints all lines.
 void report(const Case& one, const std::vector<std::string>& native,
             const std::vector<std::string>& mount, bool verbose) {
   const std::size_t most_shown = verbose ? native.size() + mount.size() : 6;

@@ -13,11 +13,12 @@ struct Options {
   std::string view_as_given;  // `view`, before {job} was replaced by the process's job
   std::string base;           // prepare: the directory that the view shows as its base
   std::string filter = "*";   // fnmatch(3) pattern of case names
-  uid_t owner = 0;            // prepare: the owner of the native files
+  // Prepare: the owner of the native files and, with keeps_owners, of the base's files.
+  uid_t owner = 0;
   unsigned seed = 1;
   unsigned first_round = 0;
   unsigned rounds = 20;
-  unsigned actions = 400;      // the number in each round
+  unsigned actions = 400;      // the number of actions in each round
   std::string script;          // a file with the steps of one round, used instead of random steps
   unsigned attempt = 0;        // the number of this attempt to shrink a script; 0: no attempt
   bool keeps_owners = false;   // the view is mounted with owner=keep

@@ -16,13 +16,13 @@
 namespace cacheshim::parity {
 namespace {
 
-constexpr unsigned kMostTries = 400;
+constexpr unsigned kMostAttempts = 400;
 constexpr char kHeader[] = "seed %u round %u";
 
 // Returns this process's environment, with the attempt's own job in CACHESHIM_JOB.
-std::vector<std::string> environment_of_try(unsigned number) {
+std::vector<std::string> environment_of_attempt(unsigned number) {
   constexpr std::string_view kJob = "CACHESHIM_JOB=";
-  std::vector<std::string> all = {std::string(kJob) + "try" + std::to_string(number)};
+  std::vector<std::string> all = {std::string(kJob) + "attempt" + std::to_string(number)};
   for (char** one = environ; *one != nullptr; ++one) {
     if (!std::string_view(*one).starts_with(kJob)) all.emplace_back(*one);
   }
@@ -36,9 +36,9 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-class Tries {
+class Attempts {
  public:
-  Tries(const Options& options, std::string run, const Script& script)
+  Attempts(const Options& options, std::string run, const Script& script)
       : options_(options),
         run_(std::move(run)),
         script_(script),
@@ -59,10 +59,10 @@ class Tries {
   pid_t start(bool silent) {
     const std::string number = std::to_string(++number_);
     std::vector<std::string> words = {
-        "parity",   run_,  "--native", options_.native, "--view", options_.view_as_given,
-        "--script", path_, "--try",    number};
+        "parity",   run_,  "--native",  options_.native, "--view", options_.view_as_given,
+        "--script", path_, "--attempt", number};
     if (options_.is_plain) words.emplace_back("--plain");
-    std::vector<std::string> variables = environment_of_try(number_);
+    std::vector<std::string> variables = environment_of_attempt(number_);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     if (silent) {
@@ -74,7 +74,7 @@ class Tries {
     const int code = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr,
                                    pointers(words).data(), pointers(variables).data());
     ::posix_spawn_file_actions_destroy(&actions);
-    if (code != 0) errx(2, "cannot start a try: %s", ::strerrorname_np(code));
+    if (code != 0) errx(2, "cannot start an attempt: %s", ::strerrorname_np(code));
     return pid;
   }
 
@@ -95,8 +95,8 @@ std::string round_name(const Options& options, const char* kind, unsigned round)
   return std::string(kind) + "-" + std::to_string(options.seed) + "-" + std::to_string(round);
 }
 
-std::string try_name(const Options& options) {
-  return options.attempt == 0 ? "" : "-try" + std::to_string(options.attempt);
+std::string attempt_name(const Options& options) {
+  return options.attempt == 0 ? "" : "-attempt" + std::to_string(options.attempt);
 }
 
 }  // namespace
@@ -132,23 +132,23 @@ Options for_script(const Options& options) {
 }
 
 std::string native_directory(const Options& options, const char* kind, unsigned round) {
-  return options.native + "/" + round_name(options, kind, round) + try_name(options);
+  return options.native + "/" + round_name(options, kind, round) + attempt_name(options);
 }
 
 std::string view_directory(const Options& options, const char* kind, unsigned round) {
   return options.view + "/" + round_name(options, kind, round) +
-         (options.is_plain ? try_name(options) : "");
+         (options.is_plain ? attempt_name(options) : "");
 }
 
 void shrink_and_print(const Options& options, const std::string& run, Script script) {
   // Shrinks only a random round: neither an attempt nor a given script.
   if (options.attempt != 0 || !options.script.empty()) return;
-  Tries tries(options, run, script);
+  Attempts attempts(options, run, script);
   const auto fails = [&](const std::vector<std::string>& steps) {
-    return tries.fails(steps, true);
+    return attempts.fails(steps, true);
   };
   if (fails(script.steps)) {
-    script.steps = shrink<std::string>(script.steps, fails, kMostTries);
+    script.steps = shrink<std::string>(script.steps, fails, kMostAttempts);
   } else {
     std::printf("the same steps do not fail again; all of them:\n");
   }
@@ -157,7 +157,7 @@ void shrink_and_print(const Options& options, const std::string& run, Script scr
   for (const std::string& step : script.steps) std::printf("%s\n", step.c_str());
   std::printf("---\n");
   (void)std::fflush(stdout);
-  (void)tries.fails(script.steps, false);
+  (void)attempts.fails(script.steps, false);
 }
 
 }  // namespace cacheshim::parity

@@ -18,8 +18,8 @@ both() { # KIND [OPTION…]: prepares and runs in new directories; prints the ou
     rm -rf "$top/native" "$top/view"
     mkdir "$top/native" "$top/view"
     "$parity" "prepare$kind" --native "$top/native" --base "$top/view" "$@"
-    # AddressSanitizer requires its runtime to be the first library; the option allows FAULTY before it, which is
-    # harmless.
+    # AddressSanitizer requires its runtime to be the first library. The option allows FAULTY before the runtime, which
+    # is harmless.
     LD_PRELOAD=$preloaded ASAN_OPTIONS=verify_asan_link_order=0 \
         "$parity" "run$kind" --native "$top/native" --view "$top/view" --plain "$@"
 }

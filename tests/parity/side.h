@@ -12,12 +12,12 @@
 
 namespace cacheshim::parity {
 
-// The record of what the calls on one side returned.
+// The record of the results of the calls on one side.
 class Record {
  public:
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // Records what a system call returned: `result`, or the errno's name if `result` is -1. Call did()
+  // Records the result of a system call: `result`, or the errno's name if `result` is -1. Call did()
   // in the same expression as the system call. Returns `result` and keeps errno.
   template <class T>
   T did(const std::string& what, T result) {
@@ -50,7 +50,7 @@ class Side : public Record {
   const std::string& path() const { return path_; }
   std::string path_of(std::string_view name) const { return path_ + "/" + std::string(name); }
 
-  // Make a frequent call and record its result. Names are relative to the case's directory.
+  // Each of these functions makes a frequent call and records its result. Names are relative to the case's directory.
   UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
   void write(int fd, std::string_view data);
   void pwrite(int fd, std::string_view data, off_t offset);

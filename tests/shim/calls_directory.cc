@@ -25,7 +25,7 @@ void list() {
   }
 }
 
-// Calls read(entry) until it reports the end, and prints the names.
+// Calls read(entry) until it returns false, and prints the names of the entries.
 template <class Entry, class Read>
 void read_all(Read read) {
   Entry* entry = nullptr;

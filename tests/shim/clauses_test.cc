@@ -112,9 +112,10 @@ TEST_F(ShimClauses, IsAbsentFromSetUidPrograms) {
 
 // Tests the library together with other preloaded libraries that Debian packages. Skips a library that is not
 // installed; scripts/test installs them.
-class ShimNeighbour : public ShimClauses, public testing::WithParamInterface<const char*> {};
+class OtherPreloadedLibraries : public ShimClauses,
+                                public testing::WithParamInterface<const char*> {};
 
-TEST_P(ShimNeighbour, WorksBeforeAndAfterAnotherLibrary) {
+TEST_P(OtherPreloadedLibraries, WorksBeforeAndAfterAnotherLibrary) {
   const std::string library = GetParam();
   if (!exists(library)) GTEST_SKIP() << library << " is not installed";
   const std::string alone = stage_.environment["LD_PRELOAD"];
@@ -133,7 +134,7 @@ TEST_P(ShimNeighbour, WorksBeforeAndAfterAnotherLibrary) {
 #else
 #define CACHESHIM_LIBRARIES "/usr/lib/aarch64-linux-gnu/"
 #endif
-INSTANTIATE_TEST_SUITE_P(Debians, ShimNeighbour,
+INSTANTIATE_TEST_SUITE_P(Debians, OtherPreloadedLibraries,
                          testing::Values(CACHESHIM_LIBRARIES "libjemalloc.so.2",
                                          CACHESHIM_LIBRARIES "libtcmalloc_minimal.so.4",
                                          CACHESHIM_LIBRARIES "libeatmydata.so",

@@ -104,7 +104,7 @@ std::set<std::string> siblings_of(const std::string& base) {
   return names;
 }
 
-// GLIBC_2.17 → {2, 17}; {99, 0} for any other text.
+// Returns {2, 17} for "GLIBC_2.17", for example, and {99, 0} for a text without a version number.
 std::pair<int, int> version_number(const std::string& version) {
   std::smatch match;
   if (!std::regex_search(version, match, std::regex("^GLIBC_(\\d+)\\.(\\d+)"))) return {99, 0};

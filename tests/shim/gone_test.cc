@@ -65,7 +65,7 @@ TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
-// The kernel itself retries the lookup only once; a file that is replaced repeatedly needs more
+// The kernel itself retries the lookup only once. A file that is replaced repeatedly needs more
 // retries.
 TEST_F(ShimGone, AStaleFileIsLookedUpAgain) {
   std::filesystem::create_directories(stage_.view() + "/K");

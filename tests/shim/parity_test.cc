@@ -39,7 +39,7 @@ class ShimParity : public testing::TestWithParam<std::tuple<const char*, Spellin
   }
 };
 
-// Returns the first line that differs and up to 12 lines before it; "" if the texts are equal.
+// Returns the first line that differs and up to 12 lines before it, or "" if the texts are equal.
 std::string first_difference(const std::string& got, const std::string& wanted) {
   std::istringstream got_lines(got);
   std::istringstream wanted_lines(wanted);

@@ -81,7 +81,7 @@ TEST(PathMatch, RecognizesPlainPaths) {
   }
 }
 
-TEST(PathMatch, NormalisesOnlyAbsolutePathsWithoutDotDot) {
+TEST(PathMatch, NormalizesOnlyAbsolutePathsWithoutDotDot) {
   char out[32];
   EXPECT_EQ(std::string_view(out, normalise_path("//a/./b///", out, sizeof out)), "/a/b");
   EXPECT_STREQ(out, "/a/b");

@@ -140,7 +140,7 @@ TEST_F(RouterTest, FollowsDotDotAboveMissingDirectories) {
 }
 
 // The component before ".." may be a symlink to another directory, so the library must leave the path to the kernel.
-TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
+TEST_F(RouterTest, LeavesDotDotAfterASymlinkToTheKernel) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/link/../../y", never_same),
             "/ci-cache/.jobs/j7/triton/link/../../y");

@@ -27,7 +27,7 @@ class Stage {
   std::string view() const { return path("mount/.jobs/j1/triton"); }
   std::string default_directory() const { return path("home/.triton/cache"); }
 
-  // Sets what is mounted at mount(), and by which user. `root` is "/" for the whole mount, or
+  // Simulates a mount at mount() by the user `mounted_by`. `root` is "/" for the whole mount, or
   // "/.jobs/j1" for a bound view.
   void mount_as(const std::string& root, unsigned mounted_by = 0);
   void unmount();

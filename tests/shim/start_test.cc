@@ -105,7 +105,7 @@ TEST_F(ShimStart, WritesItsLineToTheLogInstead) {
                                                stage_.mount() + "; running without it\n");
 }
 
-TEST_F(ShimStart, ItsLinesControlNoTerminal) {
+TEST_F(ShimStart, LinesOfTheLibraryControlNoTerminal) {
   stage_.environment["CACHESHIM_MOUNT"] = "x\x1b[2J\ncacheshim: forged\xC2\23331m";
   const Ended ended = stage_.run_shell("true");
   EXPECT_EQ(ended.err,

@@ -12,7 +12,7 @@ SCRIPT, PROGRAM, LIBRARY, STATIC = (str(pathlib.Path(name).resolve()) for name i
 
 
 def found(*arguments):
-    """Runs the script with these arguments; returns its lines as {(file, function)}."""
+    """Runs the script with these arguments. Returns its lines as {(file, function)}."""
     done = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=True)
     lines = [line.split(": ") for line in done.stdout.splitlines()]
     return {(line[0], line[1]) for line in lines}

@@ -56,7 +56,7 @@ class Site:
         return found
 
     def describe(self, job, mount=None):
-        """Returns the daemon's description of a job, or "" if it does not know the job."""
+        """Returns the daemon's description of a job, or "" if the daemon does not know the job."""
         result = self.cluster.try_run("cat", f"{mount or self.mount}/.cacheshim/jobs/{job}")
         return result.stdout if result.returncode == 0 else ""
 

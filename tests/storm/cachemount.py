@@ -60,7 +60,7 @@ class Machine:
         self.proc = Path(f"/proc/{self._holder.pid}")
 
     def enter(self) -> list[str]:
-        """Returns the words before a command that runs on the machine."""
+        """Returns the words that precede a command to run it on the machine."""
         return ["nsenter", f"--target={self.proc.name}", *self._namespaces, "--wd=/", "--"]
 
     def has(self, pid: int) -> bool:
@@ -77,7 +77,8 @@ class Machine:
 class CacheMount:
     """Runs `cacheshim mount` on entry, and `cacheshim unmount` on exit.
 
-    The mount point is /ci-cache itself, in this mount namespace only.
+    The default mount point is /ci-cache itself. The mount is visible only in the mount namespace of `machine`; without
+    `machine`, only in this one.
     """
 
     def __init__(

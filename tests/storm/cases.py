@@ -102,7 +102,7 @@ class PtxasLog:
 
 
 def without_library(job: str, family: str) -> dict[str, str]:
-    """Returns the variables of a job without the library: its name, and TRITON_CACHE_DIR in the cache family
+    """Returns the variables of a job without the library: the job's name, and a TRITON_CACHE_DIR in the cache family
     `family`."""
     return {"CACHESHIM_JOB": job, "TRITON_CACHE_DIR": f"/ci-cache/{family}"}
 

@@ -19,7 +19,7 @@ from jobs import Job, storm
 from lab import Lab
 from passes import figures_of
 
-SLOW_MS = 5000  # for engines that are to answer: the machine is busy with the jobs
+SLOW_MS = 5000  # the wait_ms if the engine must answer in time although the jobs keep the machine busy
 
 
 class Redis:
@@ -134,8 +134,8 @@ def jobs_on(mount: CacheMount, count: int, log: PtxasLog, kernels: int) -> list[
 
 
 def each_compiles_once(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """Runs a storm on two machines at once, and then one on a third machine. Verifies that the two compile each kernel
-    once together, and the third none."""
+    """Runs a storm on two machines at once, and then one on a third machine. Verifies that the two machines together
+    compile each kernel once, and that the third compiles none."""
     with site(lab) as one_site:
         mounts = [one_site.mount(name) for name in ("one", "two")]
         log, later = PtxasLog(lab), PtxasLog(lab)
@@ -175,7 +175,7 @@ TROUBLES = {"killed": Redis.kill, "stopped": Redis.stop, "full": Redis.fill, "bl
 
 
 def engine_fails(lab: Lab, verdict: Verdict, *, trouble: str, jobs: int, kernels: int) -> None:
-    """Lets the engine fail during a storm on two machines. Verifies that no job has an error, and that each machine
+    """Makes the engine fail during a storm on two machines. Verifies that no job has an error, and that each machine
     compiles a kernel at most once. The figures show how long the storm takes, with the tier and without."""
     with site(lab, wait_ms=250) as one_site:
         walls = {}

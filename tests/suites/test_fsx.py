@@ -16,7 +16,7 @@ def test_finds_no_difference(suite, overlay, mount_store, store, place, seed):
     fsx = suite("xfstests", "ltp/fsx") / "ltp/fsx"
     if place == "view":
         file = mount_store(store).path / "unknown/file"
-        file.parent.mkdir(exist_ok=True)  # the mount creates it in the job's view, and returns EEXIST
+        file.parent.mkdir(exist_ok=True)  # mkdir creates it in the job's view, and fails with EEXIST
     else:
         file = overlay.path / "file"
         if place != "overlay":

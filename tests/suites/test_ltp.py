@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs LTP's tests of file-system calls on a plain overlay, and those that fail there also natively."""
+"""Runs LTP's tests of file-system calls on a plain overlay, and runs those that fail there again natively."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and then the tests that fail
-there on ext4."""
+"""Runs xfstests' generic quick group on plain overlays mounted by mount(8), and runs the tests that fail there again on
+ext4."""
 
 import contextlib
 import shutil

@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-# `cacheshim stats --json` must print these keys, although no code counts them. Their values are always 0.
+# `cacheshim stats --json` must print these keys, although no code increments them. Their values are always 0.
 ALWAYS_ZERO = {"worker_restarts"}
 
 

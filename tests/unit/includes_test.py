@@ -55,8 +55,8 @@ EXCEPTIONS = {
 MAY_USE_LIBFUSE = ("fuse/transport/", "fuse/dispatch/")
 LIBFUSE = re.compile(r"^\s*#\s*include\s+<fuse|\bfuse_req_t\b", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
-# Meson adds each directory that has a meson.build to the include path. A header with one of these names in such a
-# directory would hide libc's header, which libstdc++'s headers include.
+# Meson adds each directory that has a meson.build to the include path. There, a header with one of these names would
+# hide libc's header of that name, which libstdc++'s headers include.
 LIBC_HEADERS = {f"{name}.h" for name in (
     "assert ctype dirent dlfcn errno fcntl features float inttypes limits link locale math mntent mqueue poll pthread "
     "sched search semaphore setjmp signal spawn stdarg stddef stdint stdio stdlib string syscall time unistd utime "

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests bench/race, the comparison with other file systems, without mounts.
+"""Tests the parts of bench/race, the comparison with other file systems, that need no mount.
 
 Usage: race_test.py REPOSITORY RACE_WORKER
 """

@@ -77,7 +77,7 @@ std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {
   if (verdict.why.empty()) return {};
   counters_.verify_failures.fetch_add(1, std::memory_order_relaxed);
   spdlog::warn("verify_on_open: {}; {}", verdict.why,
-               verdict.gone.empty() ? "it is used all the same" : "its entry goes to trash");
+               verdict.gone.empty() ? "the entry is used anyway" : "its entry goes to trash");
   return std::move(verdict.gone);
 }
 
@@ -85,7 +85,7 @@ Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
   CACHESHIM_TRY(lock, store_.try_lock_base());
   EvictionReport report = plan_eviction(store_, entries_, options_.limits);
   if (dry_run) return report;
-  invalidator_.gone_and_wait(evict_units(store_, report));
+  invalidator_.removed_and_wait(evict_units(store_, report));
   bool is_urgent = false;
   for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
   sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds, sweeping());
@@ -109,7 +109,7 @@ Result<VerifyReport> StoreKeeper::verify(bool repair, const VerifyProgress& prog
     lock = std::move(taken);
   }
   CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress, is_wanted));
-  invalidator_.gone_and_wait(report.gone);
+  invalidator_.removed_and_wait(report.gone);
   for (const DamagedFile& file : report.damaged) {
     spdlog::warn("verify: '{}' is damaged: {}{}", file.path, file.why,
                  repair ? "; its entry goes to trash" : "");

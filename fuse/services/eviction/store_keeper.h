@@ -38,24 +38,26 @@ class StoreKeeper {
   StoreKeeper(const Store& store, const EntryMap& entries, Counters& counters,
               Invalidator& invalidator, const Options& options);
 
-  // `is_local`: no other machine changes the base.
+  // `is_local`: whether only this machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // collect_garbage() and verify() can take a long time. Errors of collect_garbage(), and of verify() with `repair`:
-  // EWOULDBLOCK while another daemon or request collects garbage or repairs.
+  // collect_garbage() evicts units until the base is within its limits; with `dry_run`, it only returns the report.
+  // verify() compares the base with its records; with `repair`, it also moves damaged units to trash. Both can take a
+  // long time. Errors: EWOULDBLOCK if another daemon or request is collecting garbage or repairing (verify(): only with
+  // `repair`); otherwise those of verify_base().
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress,
                               const IsWanted& is_wanted);
   // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(FairQueue& tasks);
   // Call when the daemon ends. Stops the removal of directory trees, which can take a long time if jobs have created
-  // many files. The next daemon continues it.
+  // many files. The next daemon continues the removal.
   void stop_sweeping() { is_ending_ = true; }
 
   // Call when a file of the base has been opened with `flags`. If the file's access and modification times are both
   // older than kUseGrainSeconds, sets its access time, on which eviction depends, to the current time. A separate
-  // thread does this soon afterwards. Does nothing if `flags` contains O_NOATIME. May be called with the overlay's
-  // mutex held.
+  // thread does this soon afterwards. Does nothing if `flags` contains O_NOATIME, or if the mount has no store. May be
+  // called with the overlay's mutex held.
   void note_use(int fd, const struct stat& st, int flags);
   bool verifies_on_open() const { return verifier_ != nullptr; }
   // Verifies the entry of `path` in the base. Requires: verifies_on_open(). Call before a process sees the entry. If

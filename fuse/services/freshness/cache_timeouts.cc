@@ -13,7 +13,7 @@ namespace cacheshim {
 namespace {
 
 // A process may still be writing to a base file that changed recently. The daemon learns of the writes only when the
-// writer closes the file, so the kernel may cache the attributes of such a file only for a short time.
+// writer closes the file, so the kernel may cache the file's attributes only for a short time.
 constexpr time_t kSettleSeconds = 5;
 
 bool has_settled(const struct stat& st) {
@@ -38,8 +38,8 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, late, job.views.claim.is_made()};
 }
 
-// Whether invalidations in the job's view are late (LateOwners). Checks only the owner of the first view: a job that
-// has several views is shared by several uids, and for such a job the kernel caches nothing anyway.
+// Whether invalidations in the job's view are late (LateOwners). Checks only the owner of the first view: if a job has
+// several views, several uids share it, and of_name() lets the kernel cache nothing.
 bool CacheTimeouts::is_late(const Job& job) const {
   const Notifier& notifier = invalidation_.notifier();
   return notifier.is_any_late() && notifier.is_late(job.views.owner().value_or(kNoOwner));
@@ -52,8 +52,8 @@ double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found)
   if (lookup.job->views.shares_uids()) return 0;
   if (lookup.late || is_late(*lookup.job)) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
-  // The daemon asks a file server for absent names only once a second (ServerMisses), and a cached answer would add
-  // another second.
+  // The daemon asks a file server for absent names only once a second (ServerMisses). If the kernel cached the answer,
+  // a new name could stay hidden for another second.
   if (found == nullptr && !is_local_) return 0;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
   // The daemon cannot list the absent names that the kernel has cached. So absent names get kLongTimeout only if the
@@ -73,9 +73,9 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
 }
 
-// Whether the kernel may write to the file through a mapping, without a request to the daemon. Such a write still
-// changes st_mtime and st_ctime. The caller holds the overlay's lock, so no other thread can open the file for writing
-// during the check.
+// Whether the kernel may write to the file through a mapping, without a request to the daemon. The write would change
+// st_mtime and st_ctime, so the kernel must not cache the file's attributes. The caller holds the overlay's lock, so no
+// other thread can open the file for writing during the check.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
@@ -84,7 +84,7 @@ bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const F
   if (!path) return true;
   const auto can_be_written = [&]() REQUIRES_SHARED(lookup.job->overlay.mutex()) {
     const auto file = lookup.job->overlay.open(*path, O_RDONLY);
-    return !file || sys::can_be_written(file->fd.get());  // if the open has failed, assume that it can
+    return !file || sys::can_be_written(file->fd.get());  // if the open fails, assume that it can
   };
   return io_modes_.check_may_be_written(encode(ref), can_be_written);
 }

@@ -32,7 +32,7 @@ class CacheTimeouts {
       : invalidation_(invalidation), nodes_(nodes), io_modes_(io_modes) {}
 
   // Call before any other method. `lowers`: descriptors of the base or, for a plain overlay, of its lower directories.
-  // `is_local`: no other machine changes them.
+  // `is_local`: whether only this machine changes these directories.
   void watch(EventLoop& loop, const std::vector<int>& lowers, WatchMode mode, bool is_local);
   void stop() { watch_.reset(); }
   WatchMode watch_mode() const { return watch_->mode(); }

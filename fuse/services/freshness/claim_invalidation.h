@@ -12,10 +12,10 @@ namespace cacheshim {
 
 // Invalidates cached attributes when the first user other than root claims a job's view. Until then, the view's
 // attributes show the daemon's user as the owner, and the kernel may have cached them. The daemon invalidates them
-// before it answers that user's first request, so the user's next calls see the new owner. The answer can wait for
-// this, whatever locks its request holds: only attributes have changed, and the kernel invalidates attributes without
-// waiting for a lock. If the kernel has cached much of the view, the invalidation takes a long time, so a separate
-// thread sends it. Thread-safe.
+// before it answers that user's first request, so the user's next calls see the new owner. Whatever locks the request
+// holds, its answer can wait for this invalidation: only attributes have changed, and the kernel invalidates attributes
+// without waiting for a lock. If the kernel has cached much of the view, the invalidation takes a long time, so a
+// separate thread sends it. Thread-safe.
 class ClaimInvalidation {
  public:
   ClaimInvalidation(const NodeTable& nodes, const Invalidation& invalidation)

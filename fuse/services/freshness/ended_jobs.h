@@ -47,16 +47,16 @@ class EndedJobs {
  private:
   Clock::time_point tend();
   void forget();
-  void add_names_of(const Job& job, std::vector<Notice>& notices) const;
+  void add_names_of(const Job& job, std::vector<Notification>& notifications) const;
   void add(NodeRef node, NodeRef directory, const std::string& name,
-           std::vector<Notice>& notices) const;
+           std::vector<Notification>& notifications) const;
 
   const Parts parts_;
   std::atomic<bool> is_requested_{false};
   std::atomic<bool> is_at_work_{false};
   std::size_t passes_ = 0;    // used only by forget()
   Clock::time_point next_{};  // the earliest time of the next pass; used only by tend()
-  EventLoop::Task task_;      // keep last: it uses all the others
+  EventLoop::Task task_;      // keep last: it uses the other members
 };
 
 }  // namespace cacheshim

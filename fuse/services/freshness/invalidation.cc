@@ -14,19 +14,21 @@ namespace {
 
 uid_t owner_of(const Job& job, ViewSlot view) { return job.views.owner(view).value_or(kNoOwner); }
 
-Notice name_notice(NodeId directory, std::string name, uid_t owner) {
-  return {directory, std::move(name), Notice::Kind::kName, owner};
+Notification name_notification(NodeId directory, std::string name, uid_t owner) {
+  return {directory, std::move(name), Notification::Kind::kName, owner};
 }
 
-Notice node_notice(NodeId node, uid_t owner) { return {node, {}, Notice::Kind::kNode, owner}; }
+Notification node_notification(NodeId node, uid_t owner) {
+  return {node, {}, Notification::Kind::kNode, owner};
+}
 
-Notice epoch_notice() { return {0, {}, Notice::Kind::kEpoch}; }
+Notification epoch_notification() { return {0, {}, Notification::Kind::kEpoch}; }
 
-// Returns the changes that the removal of these paths makes. Treats each path as that of a directory: the removal of a
-// directory also removes all names below it, including names that `gone` does not list.
-std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
+// Returns the changes that the removal of these paths makes. Treats each path as a directory: the removal of a
+// directory also removes all names below it, including names that `removed` does not list.
+std::vector<BaseChange> changes_by(const std::vector<std::string>& removed) {
   std::vector<BaseChange> changes;
-  for (const std::string& path : gone) {
+  for (const std::string& path : removed) {
     changes.push_back({BaseChange::Kind::kDirectoryName, std::string(parent_path(path)),
                        std::string(base_name(path))});
   }
@@ -43,61 +45,63 @@ std::vector<std::shared_ptr<Job>> Invalidation::known_jobs() const {
   return jobs;
 }
 
-void Invalidation::add(const BaseChange& change, const Job& job, Notices& notices) const {
+void Invalidation::add(const BaseChange& change, const Job& job,
+                       Notifications& notifications) const {
   const NodeIndex directory = nodes_.names().find_path(job.view_root, change.directory);
   if (directory == 0) return;
   const bool is_content = change.kind == BaseChange::Kind::kContent;
-  // A changed name also changes the directory that contains it.
+  // The change of a name also changes the directory that contains the name.
   const NodeIndex changed =
       is_content && !change.name.empty() ? nodes_.names().find(directory, change.name) : directory;
   for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
     const uid_t owner = owner_of(job, view);
-    if (!is_content) notices.push_back(name_notice(encode({directory, view}), change.name, owner));
-    if (changed != 0) notices.push_back(node_notice(encode({changed, view}), owner));
+    if (!is_content)
+      notifications.push_back(name_notification(encode({directory, view}), change.name, owner));
+    if (changed != 0) notifications.push_back(node_notification(encode({changed, view}), owner));
   }
 }
 
 void Invalidation::name_changed(const Job& job, const std::string& directory,
                                 const std::string& name, std::vector<NodeId> held, Done done) {
-  Notices notices;
-  add({BaseChange::Kind::kName, directory, name}, job, notices);
-  notifier_->post(std::move(notices), held, std::move(done));
+  Notifications notifications;
+  add({BaseChange::Kind::kName, directory, name}, job, notifications);
+  notifier_->post(std::move(notifications), held, std::move(done));
 }
 
 // No thread may wait for this invalidation: the invalidation may itself wait for the lock of a page in another view,
-// and a write holds this lock until the daemon has answered it.
+// and a write holds this lock until the daemon has answered the write.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   if (!job.views.shares_uids()) return;
-  Notices notices;
+  Notifications notifications;
   for (std::size_t other = 0; other < job.views.count(); ++other) {
     if (other == slot) continue;
     const auto view = static_cast<ViewSlot>(other);
-    notices.push_back(node_notice(encode({node, view}), owner_of(job, view)));
+    notifications.push_back(node_notification(encode({node, view}), owner_of(job, view)));
   }
-  notifier_->post(std::move(notices), {}, [] {});
+  notifier_->post(std::move(notifications), {}, [] {});
 }
 
-// Adds all nodes of the job, and also all names if the kernel cannot invalidate all names at once
+// Adds the invalidations of all nodes of the job. Also adds all names if the kernel cannot invalidate all names at once
 // (Linux before 6.16).
-void Invalidation::add_all(const Job& job, Notices& notices) const {
+void Invalidation::add_all(const Job& job, Notifications& notifications) const {
   for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {
     for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
       const auto view = static_cast<ViewSlot>(slot);
       const uid_t owner = owner_of(job, view);
       if (!notifier_->knows_epoch()) {
-        notices.push_back(name_notice(encode({named.parent, view}), named.name, owner));
+        notifications.push_back(name_notification(encode({named.parent, view}), named.name, owner));
       }
-      notices.push_back(node_notice(encode({named.node, view}), owner));
+      notifications.push_back(node_notification(encode({named.node, view}), owner));
     }
   }
 }
 
 void Invalidation::base_changed(const std::vector<BaseChange>& changes) {
-  notifier_->post(notices_of(changes), {}, [] {});
+  notifier_->post(notifications_of(changes), {}, [] {});
 }
 
-Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& changes) {
+Invalidation::Notifications Invalidation::notifications_of(const std::vector<BaseChange>& changes) {
   bool lost = false;
   bool moved = false;
   for (const BaseChange& change : changes) {
@@ -109,25 +113,25 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   // If a directory has moved, all names below it have changed too, including names that a lookup has just found but the
   // kernel has not cached yet.
   if (moved || lost) generations_.change_all();
-  Notices notices;
-  if (moved || lost) notices.push_back(epoch_notice());
+  Notifications notifications;
+  if (moved || lost) notifications.push_back(epoch_notification());
   const bool all = lost || (moved && !notifier_->knows_epoch());
   for (const auto& job : known_jobs()) {
     if (all) {
-      add_all(*job, notices);
+      add_all(*job, notifications);
     } else {
-      for (const BaseChange& change : changes) add(change, *job, notices);
+      for (const BaseChange& change : changes) add(change, *job, notifications);
     }
   }
-  return notices;
+  return notifications;
 }
 
-// Returns the invalidations of names that were added to the base, and of their parent directories, which may be new, in
-// the views of all jobs except `publisher`, which may be null. Skips views in which the kernel has not looked up the
-// directory.
-Invalidation::Notices Invalidation::notices_of_added(const std::vector<std::string>& paths,
-                                                     const Job* publisher) {
-  Notices notices;
+// Returns the invalidations of `paths`, which were added to the base, and of their parent directories, which may be
+// new. Covers the views of all jobs except `publisher`, which may be null. Skips views in which the kernel has not
+// looked up the directory. Also counts the changes (Generations).
+Invalidation::Notifications Invalidation::notifications_of_added(
+    const std::vector<std::string>& paths, const Job* publisher) {
+  Notifications notifications;
   std::set<std::string_view> names;
   for (const std::string& path : paths) {
     for (std::string_view name = path; !name.empty(); name = parent_path(name)) {
@@ -140,53 +144,53 @@ Invalidation::Notices Invalidation::notices_of_added(const std::vector<std::stri
                             std::string(base_name(name))};
     generations_.change(change.directory);
     for (const auto& job : jobs) {
-      if (job.get() != publisher) add(change, *job, notices);
+      if (job.get() != publisher) add(change, *job, notifications);
     }
   }
-  return notices;
+  return notifications;
 }
 
 // Returns the invalidations in the publisher's own view. This view now shows the base's files in place of the job's
 // copies. It also shows the other names that the base has in the entry's directories, which the layer hid before.
-Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
-                                                         const Job& job) const {
+Invalidation::Notifications Invalidation::notifications_of_uncovered(const PublishReport& report,
+                                                                     const Job& job) const {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
   std::set<std::string_view> directories;
   for (const std::string& path : report.paths) directories.insert(parent_path(path));
   for (const std::string& path : report.copies) directories.insert(parent_path(path));
-  Notices notices;
+  Notifications notifications;
   for (const std::string_view directory : directories) {
     const ReaderLock lock(job.overlay.mutex());
     const auto listed = job.overlay.list(std::string(directory));
     if (!listed) continue;
     for (const ListedEntry& entry : *listed) {
       if (published.contains(join_path(directory, entry.name))) continue;
-      add({BaseChange::Kind::kName, std::string(directory), entry.name}, job, notices);
+      add({BaseChange::Kind::kName, std::string(directory), entry.name}, job, notifications);
     }
   }
-  return notices;
+  return notifications;
 }
 
 // Blocks until the kernel has processed the invalidations, except those in the views of late users (LateOwners).
-void Invalidation::notify_and_wait(Notices notices) const {
+void Invalidation::notify_and_wait(Notifications notifications) const {
   auto sent = std::make_shared<std::promise<void>>();
   auto future = sent->get_future();
-  notifier_->post(std::move(notices), {}, [sent] { sent->set_value(); });
+  notifier_->post(std::move(notifications), {}, [sent] { sent->set_value(); });
   future.wait();
 }
 
 void Invalidation::published(const PublishReport& report, const Job& publisher,
                              std::vector<NodeId> held, Done answer) {
-  notifier_->post(notices_of_added(report.paths, &publisher), held, std::move(answer));
-  notifier_->post(notices_of_uncovered(report, publisher), {}, [] {});
+  notifier_->post(notifications_of_added(report.paths, &publisher), held, std::move(answer));
+  notifier_->post(notifications_of_uncovered(report, publisher), {}, [] {});
 }
 
 void Invalidation::published_and_wait(const PublishReport& report, const Job& publisher) {
-  notify_and_wait(notices_of_added(report.paths, &publisher));
+  notify_and_wait(notifications_of_added(report.paths, &publisher));
 }
 
 void Invalidation::uncovered(const PublishReport& report, const Job& job, Done answer) {
-  notifier_->post(notices_of_uncovered(report, job), {}, std::move(answer));
+  notifier_->post(notifications_of_uncovered(report, job), {}, std::move(answer));
 }
 
 void Invalidation::attributes_changed(const Job& job, NodeIndex node) {
@@ -197,38 +201,39 @@ void Invalidation::attributes_changed(const Job& job, NodeIndex node) {
 }
 
 void Invalidation::added(const std::vector<std::string>& paths) {
-  notifier_->post(notices_of_added(paths, nullptr), {}, [] {});
+  notifier_->post(notifications_of_added(paths, nullptr), {}, [] {});
 }
 
-void Invalidation::gone(const std::vector<std::string>& paths) {
+void Invalidation::removed(const std::vector<std::string>& paths) {
   if (!paths.empty()) base_changed(changes_by(paths));
 }
 
-void Invalidation::gone_and_wait(const std::vector<std::string>& paths) {
-  if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
+void Invalidation::removed_and_wait(const std::vector<std::string>& paths) {
+  if (!paths.empty()) notify_and_wait(notifications_of(changes_by(paths)));
 }
 
 // The kernel holds the directory's lock until it gets the answer, and invalidations of names in the directory wait for
 // this lock. So these invalidations follow the answer.
-void Invalidation::gone_before_answer(const std::vector<std::string>& paths, NodeId directory,
-                                      Done answer) {
+void Invalidation::removed_before_answer(const std::vector<std::string>& paths, NodeId directory,
+                                         Done answer) {
   if (paths.empty()) return answer();
-  auto notices = notices_of(changes_by(paths));
-  const auto held =
-      std::stable_partition(notices.begin(), notices.end(), [directory](const Notice& notice) {
-        return notice.kind != Notice::Kind::kName || notice.directory != directory;
-      });
-  Notices later(held, notices.end());
-  notices.erase(held, notices.end());
-  notifier_->post(std::move(notices), {directory}, std::move(answer));
+  auto notifications = notifications_of(changes_by(paths));
+  const auto held = std::stable_partition(notifications.begin(), notifications.end(),
+                                          [directory](const Notification& notification) {
+                                            return notification.kind != Notification::Kind::kName ||
+                                                   notification.directory != directory;
+                                          });
+  Notifications later(held, notifications.end());
+  notifications.erase(held, notifications.end());
+  notifier_->post(std::move(notifications), {directory}, std::move(answer));
   notifier_->post(std::move(later), {}, [] {});
 }
 
 // Invalidates all names, because the kernel may have cached any name that the layer contained or hid.
 Invalidation::Done Invalidation::layer_dropped(const Job& job) {
-  Notices notices{epoch_notice()};
-  add_all(job, notices);
-  return [this, notices = std::move(notices)] { notify_and_wait(notices); };
+  Notifications notifications{epoch_notification()};
+  add_all(job, notifications);
+  return [this, notifications = std::move(notifications)] { notify_and_wait(notifications); };
 }
 
 }  // namespace cacheshim

@@ -23,8 +23,7 @@ class Invalidation final : public Invalidator {
   Invalidation(NodeTable& nodes, const JobTable& jobs, const DirectAccess* direct)
       : nodes_(nodes), jobs_(jobs), direct_(direct) {}
 
-  // Call before any other method. `device` is the session's descriptor. It and `loop` must outlive
-  // this object.
+  // Call before any other method. `device`: the session's descriptor. `device` and `loop` must outlive this object.
   void start(int device, EventLoop& loop) { notifier_ = std::make_unique<Notifier>(device, loop); }
   // As Notifier::stop().
   void stop() {
@@ -36,17 +35,17 @@ class Invalidation final : public Invalidator {
 
   void base_changed(const std::vector<BaseChange>& changes);
   // Call when a name in the job's view has changed, if the kernel does not know about the change or has cached the name
-  // with too long a timeout. Calls `done` as Notifier::post() does.
+  // with too long a timeout. `held` and `done`: as for Notifier::post().
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});
   // Call when a process has changed a file's data or attributes through the view `slot`. Invalidates them in the job's
   // other views. Does not block.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // As gone(), for a request for which the kernel holds the lock of `directory`. The kernel delays invalidations of
-  // names in `directory` until it gets the reply. So gone_before_answer() sends these invalidations after calling
-  // `answer`, and all others before.
-  void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
+  // As removed(), for a request during which the kernel holds the lock of `directory`; `answer` sends the reply. The
+  // kernel delays invalidations of names in `directory` until it gets the reply. So removed_before_answer() sends these
+  // invalidations after it has called `answer`, and all others before.
+  void removed_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   std::shared_ptr<void> hold(std::vector<NodeId> directories) override {
     return notifier_->hold(std::move(directories));
@@ -57,20 +56,20 @@ class Invalidation final : public Invalidator {
   void uncovered(const PublishReport& report, const Job& job, Done answer) override;
   void attributes_changed(const Job& job, NodeIndex node) override;
   void added(const std::vector<std::string>& paths) override;
-  void gone(const std::vector<std::string>& paths) override;
-  void gone_and_wait(const std::vector<std::string>& paths) override;
+  void removed(const std::vector<std::string>& paths) override;
+  void removed_and_wait(const std::vector<std::string>& paths) override;
   Done layer_dropped(const Job& job) override;
 
  private:
-  using Notices = std::vector<Notice>;
+  using Notifications = std::vector<Notification>;
 
   std::vector<std::shared_ptr<Job>> known_jobs() const;
-  void add(const BaseChange& change, const Job& job, Notices& notices) const;
-  void add_all(const Job& job, Notices& notices) const;
-  Notices notices_of(const std::vector<BaseChange>& changes);
-  Notices notices_of_added(const std::vector<std::string>& paths, const Job* publisher);
-  Notices notices_of_uncovered(const PublishReport& report, const Job& job) const;
-  void notify_and_wait(Notices notices) const;
+  void add(const BaseChange& change, const Job& job, Notifications& notifications) const;
+  void add_all(const Job& job, Notifications& notifications) const;
+  Notifications notifications_of(const std::vector<BaseChange>& changes);
+  Notifications notifications_of_added(const std::vector<std::string>& paths, const Job* publisher);
+  Notifications notifications_of_uncovered(const PublishReport& report, const Job& job) const;
+  void notify_and_wait(Notifications notifications) const;
 
   NodeTable& nodes_;
   const JobTable& jobs_;

@@ -41,22 +41,22 @@ void LateOwners::forget_old(Clock::time_point now) {
   });
 }
 
-LateOwners::State LateOwners::queue_if_late(const Notice& notice) {
+LateOwners::State LateOwners::queue_if_late(const Notification& notification) {
   if (!any()) return State::kInTime;
   const MutexLock lock(mutex_);
-  const State found = state(notice.owner);
+  const State found = state(notification.owner);
   if (found == State::kInTime) return found;
-  Owner& late = owners_[notice.owner];
-  if (notice.is_of_name() && late.queued.size() >= kMostNames) return found;
-  late.queued.insert(notice);
-  late.news.notify_one();
+  Owner& late = owners_[notification.owner];
+  if (notification.is_of_name() && late.queued.size() >= kMostNames) return found;
+  late.queued.insert(notification);
+  late.wake.notify_one();
   return found;
 }
 
 // Waits until an invalidation is queued. Returns false if none is queued by `end`, and after stop().
-bool LateOwners::wait_for_notice(Owner& owner, Clock::time_point end) {
+bool LateOwners::wait_for_notification(Owner& owner, Clock::time_point end) {
   while (!stopping_ && owner.queued.empty()) {
-    if (!owner.news.wait_until(mutex_, end) && owner.queued.empty()) return false;
+    if (!owner.wake.wait_until(mutex_, end) && owner.queued.empty()) return false;
   }
   return !stopping_;
 }
@@ -69,17 +69,17 @@ void LateOwners::adopt_queues(Owner& owner) {
   }
 }
 
-void LateOwners::serve(uid_t owner, const NoticeWriter& writer) {
+void LateOwners::serve(uid_t owner, const NotificationWriter& writer) {
   ReleasableMutexLock lock(mutex_);
   Owner& late = owners_.at(owner);  // an owner is not removed while it has a thread
   const Clock::time_point end = Clock::now() + late.remains;
   for (;;) {
-    const bool is_over = !wait_for_notice(late, end);
+    const bool is_over = !wait_for_notification(late, end);
     if (is_over && !stopping_) adopt_queues(late);
     if (stopping_ || (is_over && late.queued.empty())) break;
-    const Notice notice = std::move(late.queued.extract(late.queued.begin()).value());
+    const Notification notification = std::move(late.queued.extract(late.queued.begin()).value());
     lock.unlock();
-    writer.send(notice);
+    writer.send(notification);
     lock.lock();
   }
   late.ended = Clock::now();
@@ -89,7 +89,7 @@ void LateOwners::serve(uid_t owner, const NoticeWriter& writer) {
 void LateOwners::stop() {
   const MutexLock lock(mutex_);
   stopping_ = true;
-  for (auto& [uid, owner] : owners_) owner.news.notify_all();
+  for (auto& [uid, owner] : owners_) owner.wake.notify_all();
 }
 
 }  // namespace cacheshim

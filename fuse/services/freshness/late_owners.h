@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "fuse/services/freshness/notice.h"
+#include "fuse/services/freshness/notification.h"
 #include "store/threads/mutex.h"
 
 namespace cacheshim {
@@ -17,8 +17,8 @@ namespace cacheshim {
 // A process can block an invalidation for as long as it likes: getdents(2) holds the directory's lock while it copies
 // names to the process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel
 // then blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the wait.
-// So a thread that has waited too long (NoticeQueue) serves only this user's views from then on, and no other user
-// waits for it. Until the user's invalidations complete in time again, and for a while after that,
+// So a thread that has waited too long (NotificationQueue) serves only this user's views from then on, and no other
+// user waits for it. Until the user's invalidations complete in time again, and for a while after that,
 // - the invalidations in the user's views go to a queue, which that thread sends;
 // - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
 //   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, these names expire within a minute).
@@ -52,10 +52,10 @@ class LateOwners {
   Clock::duration begin(uid_t owner, Cause cause, Clock::time_point now) EXCLUDES(mutex_);
   // If the owner of the invalidation's view is late, queues the invalidation for the thread that serves the owner. But
   // if kMostNames invalidations are queued, drops the invalidation of a name. Returns the owner's state.
-  State queue_if_late(const Notice& notice) EXCLUDES(mutex_);
+  State queue_if_late(const Notification& notification) EXCLUDES(mutex_);
   // Sends the queued invalidations of the owner until the owner's remaining time (begin()) is over and the queue is
   // empty, or until stop().
-  void serve(uid_t owner, const NoticeWriter& writer) EXCLUDES(mutex_);
+  void serve(uid_t owner, const NotificationWriter& writer) EXCLUDES(mutex_);
   // Makes serve() return, unless it is blocked. Idempotent.
   void stop() EXCLUDES(mutex_);
 
@@ -69,14 +69,14 @@ class LateOwners {
     Clock::duration penalty{};  // the last value of `remains` that a process has caused
     Clock::duration remains{};  // how long the owner remains late
     Clock::time_point ended{};
-    std::set<Notice> queued;
-    CondVar news;
+    std::set<Notification> queued;
+    CondVar wake;
   };
 
   State state(uid_t owner) const REQUIRES(mutex_);
   void forget_old(Clock::time_point now) REQUIRES(mutex_);
   void adopt_queues(Owner& owner) REQUIRES(mutex_);
-  bool wait_for_notice(Owner& owner, Clock::time_point end) REQUIRES(mutex_);
+  bool wait_for_notification(Owner& owner, Clock::time_point end) REQUIRES(mutex_);
 
   const Clock::duration shortest_;
   // The number of owners with a thread. Sequentially consistent: written before the names of an owner are expired, and

@@ -44,17 +44,18 @@ std::size_t NodePruner::prune_batch(const Job& job) const {
   const auto names = parts_.nodes.names().some_files_of(
       &job, kBatch, [this](NodeIndex node) { return !parts_.open_files.has(node); });
   if (names.empty()) return 0;
-  std::vector<Notice> notices;
+  std::vector<Notification> notifications;
   for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
     const uid_t owner = job.views.owner(view).value_or(kNoOwner);
     for (const auto& named : names) {
-      notices.push_back({encode({named.parent, view}), named.name, Notice::Kind::kForget, owner});
+      notifications.push_back(
+          {encode({named.parent, view}), named.name, Notification::Kind::kForget, owner});
     }
   }
   auto sent = std::make_shared<std::promise<void>>();
   auto done = sent->get_future();
-  parts_.invalidation.notifier().post(std::move(notices), {}, [sent] { sent->set_value(); });
+  parts_.invalidation.notifier().post(std::move(notifications), {}, [sent] { sent->set_value(); });
   done.wait();
   return names.size();
 }

@@ -7,21 +7,21 @@
 namespace cacheshim {
 
 Notifier::Notifier(int fuse_fd, EventLoop& loop, LateOwners::Clock::duration shortest_late)
-    : writer_(std::make_shared<NoticeWriter>(fuse_fd)),
+    : writer_(std::make_shared<NotificationWriter>(fuse_fd)),
       late_(std::make_shared<LateOwners>(shortest_late)),
       checking_(loop, "checking invalidations", [this](const auto&) { return check(); }),
-      queue_(NoticeQueue::start(writer_, late_, held_, settings(kDeadline, true))),
-      names_(NoticeQueue::start(writer_, late_, held_, settings(kLongDeadline, false))) {}
+      queue_(NotificationQueue::start(writer_, late_, held_, settings(kDeadline, true))),
+      names_(NotificationQueue::start(writer_, late_, held_, settings(kLongDeadline, false))) {}
 
 // post() wakes the loop's thread only if the loop does not already call check() regularly. So it wakes the thread at
-// most once per NoticeQueue::kQuiet.
-NoticeQueue::Settings Notifier::settings(NoticeQueue::Clock::duration deadline,
-                                         bool repeats_names) const {
+// most once per NotificationQueue::kQuiet.
+NotificationQueue::Settings Notifier::settings(NotificationQueue::Clock::duration deadline,
+                                               bool repeats_names) const {
   return {deadline, repeats_names, [this] { checking_.wake(); }};
 }
 
-NoticeQueue::Clock::time_point Notifier::check() const {
-  const auto now = NoticeQueue::Clock::now();
+NotificationQueue::Clock::time_point Notifier::check() const {
+  const auto now = NotificationQueue::Clock::now();
   return std::min(queue_->check(now), names_->check(now));
 }
 
@@ -32,23 +32,23 @@ void Notifier::stop() {
   checking_.stop();
 }
 
-void Notifier::post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
+void Notifier::post(std::vector<Notification> notifications, const std::vector<DirectoryId>& held,
                     std::function<void()> done) {
-  queue_->post(std::move(notices), held, [done = std::move(done)](bool) { done(); });
+  queue_->post(std::move(notifications), held, [done = std::move(done)](bool) { done(); });
 }
 
 void Notifier::invalidate_attributes(const std::vector<DirectoryId>& nodes) const {
-  for (const DirectoryId node : nodes) writer_->send({node, {}, Notice::Kind::kAttributes});
+  for (const DirectoryId node : nodes) writer_->send({node, {}, Notification::Kind::kAttributes});
 }
 
-void Notifier::invalidate_name(Notice name, std::function<void(bool)> done) {
+void Notifier::invalidate_name(Notification name, std::function<void(bool)> done) {
   names_->post({std::move(name)}, {}, std::move(done));
 }
 
-void Notifier::forget(std::vector<Notice> names) {
+void Notifier::forget(std::vector<Notification> names) {
   if (names.empty()) return;
   const auto send = [writer = writer_, names = std::move(names)](const IsWanted& is_wanted) {
-    for (const Notice& name : names) {
+    for (const Notification& name : names) {
       if (!is_wanted()) return;
       writer->send(name);
     }

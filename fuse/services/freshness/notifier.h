@@ -8,8 +8,8 @@
 
 #include "fuse/services/freshness/held_directories.h"
 #include "fuse/services/freshness/late_owners.h"
-#include "fuse/services/freshness/notice.h"
-#include "fuse/services/freshness/notice_queue.h"
+#include "fuse/services/freshness/notification.h"
+#include "fuse/services/freshness/notification_queue.h"
 #include "store/threads/detached_queue.h"
 #include "store/threads/event_loop.h"
 
@@ -26,14 +26,14 @@ namespace cacheshim {
 // So post() calls `done` immediately if a queued or current invalidation concerns a name in one of the directories
 // `held`. The queue is strictly first in, first out. A blocked invalidation therefore always waits either for a request
 // that a receiver answers without the notifier, or for a process that holds the directory's lock for another reason.
-// The queue waits up to kDeadline for such a process, and then continues without the blocked invalidation (LateOwners).
+// The queue waits up to kDeadline for the process, and then continues without the blocked invalidation (LateOwners).
 //
 // The kernel looks up an expired name without taking any lock, so an answer that the daemon computed before a change
 // may arrive after the invalidation. The notifier therefore invalidates each name a second time, shortly afterwards.
 class Notifier {
  public:
-  using Notice = cacheshim::Notice;
-  using DirectoryId = Notice::DirectoryId;
+  using Notification = cacheshim::Notification;
+  using DirectoryId = Notification::DirectoryId;
   static constexpr auto kDeadline = std::chrono::milliseconds(200);
 
   // `fuse_fd`: the session's descriptor, to which the notifier writes. `fuse_fd` and `loop` must outlive the notifier.
@@ -62,39 +62,40 @@ class Notifier {
   std::shared_ptr<void> hold(std::vector<DirectoryId> directories) {
     return held_->hold(std::move(directories));
   }
-  // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately if `notices` is
-  // empty, after stop(), or if queued invalidations require that the request be answered first (see above).
-  // `held`: the directories whose locks the request holds. Requires: `notices` has no name in any of them.
-  void post(std::vector<Notice> notices, const std::vector<DirectoryId>& held,
+  // Sends the invalidations, then calls `done` on the notifier's thread. Calls `done` immediately if `notifications` is
+  // empty, after stop(), or if queued invalidations require that the request be answered first (see above). `held`: the
+  // directories whose locks the request holds. Requires: `notifications` has no name in any of them.
+  void post(std::vector<Notification> notifications, const std::vector<DirectoryId>& held,
             std::function<void()> done);
 
   // Invalidates the attributes of these nodes, but not their data and listings. Runs on the caller's thread, because
   // the kernel then waits neither for a directory's lock nor for a page.
   void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
-  // Invalidates one name, then calls `done` with true: every request that held the directory's lock at the time of this
-  // call has released it by then. Calls `done` with false if that takes too long, if the view's owner is late, and
-  // after stop(). Invalidations from post() never wait for those from this function.
-  void invalidate_name(Notice name, std::function<void(bool)> done);
+  // Invalidates one name, then calls `done` with true: by then, every request that held the directory's lock at the
+  // time of this call has released it. Calls `done` with false if the invalidation takes too long (kLongDeadline), if
+  // the view's owner is late, and after stop(). Invalidations from post() never wait for those from this function.
+  void invalidate_name(Notification name, std::function<void(bool)> done);
 
-  // Begins to send notices of the kinds kForget and kPrune, which make the kernel forget names that no process needs.
-  // Does nothing while the notices of an earlier call are being sent, and after stop(). A user's process can block the
-  // sending thread, even in a directory that all users share. So no request waits for this thread, and no user becomes
-  // late because of it. While the thread is blocked, the kernel forgets no more names.
-  void forget(std::vector<Notice> names);
+  // Begins to send notifications of the kinds kForget and kPrune, which make the kernel forget names that no process
+  // needs. Does nothing while the notifications of an earlier call are being sent, and after stop(). A user's process
+  // can block the sending thread, even in a directory that all users share. So no request waits for this thread, and no
+  // user becomes late because of it. While the thread is blocked, the kernel forgets no more names.
+  void forget(std::vector<Notification> names);
 
  private:
   static constexpr auto kLongDeadline = std::chrono::seconds(5);  // for invalidate_name(), for which no reply waits
 
-  NoticeQueue::Settings settings(NoticeQueue::Clock::duration deadline, bool repeats_names) const;
-  NoticeQueue::Clock::time_point check() const;
+  NotificationQueue::Settings settings(NotificationQueue::Clock::duration deadline,
+                                       bool repeats_names) const;
+  NotificationQueue::Clock::time_point check() const;
 
-  const std::shared_ptr<NoticeWriter> writer_;
+  const std::shared_ptr<NotificationWriter> writer_;
   const std::shared_ptr<LateOwners> late_;
   const std::shared_ptr<HeldDirectories> held_ = std::make_shared<HeldDirectories>();
   EventLoop::Task checking_;
-  const std::shared_ptr<NoticeQueue> queue_;
-  const std::shared_ptr<NoticeQueue> names_;
+  const std::shared_ptr<NotificationQueue> queue_;
+  const std::shared_ptr<NotificationQueue> names_;
   DetachedQueue forgetting_;
   bool is_blocked_ = false;
 };

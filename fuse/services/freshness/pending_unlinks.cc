@@ -6,7 +6,7 @@
 
 namespace cacheshim {
 
-void PendingUnlinks::begin(NodeId file, Notice name) {
+void PendingUnlinks::begin(NodeId file, Notification name) {
   std::vector<NodeId> all;
   {
     const MutexLock lock(mutex_);
@@ -39,7 +39,7 @@ bool PendingUnlinks::has(NodeId file) {
 
 // Sends an invalidation for each of `files` that has no pending one (unsettled_).
 void PendingUnlinks::settle(const std::vector<NodeId>& files) {
-  std::map<Notice, std::vector<Settling>> names;
+  std::map<Notification, std::vector<Settling>> names;
   {
     const MutexLock lock(mutex_);
     for (const NodeId file : files) {

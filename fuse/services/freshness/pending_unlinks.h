@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fuse/services/freshness/notice.h"
+#include "fuse/services/freshness/notification.h"
 #include "store/threads/mutex.h"
 
 namespace cacheshim {
@@ -30,10 +30,10 @@ namespace cacheshim {
 // - invalidates the attributes just before it answers GETATTR: the kernel then passes the answer to the caller without
 //   caching it (fuse_change_attributes() compares attr_version; Linux 5.8).
 // Step 3 is over when the kernel has released the directory's lock. An invalidation of the name waits for this lock, so
-// the daemon sends one, and no request waits for it. The daemon sends it when the file gets a LOOKUP or GETATTR, and
-// for all listed files when there are more than kMost. If a user's process blocks the invalidation (LateOwners), the
-// file stays in the list. But if the list then has more than kMost files, the file leaves the list, and the user's own
-// link(2) may fail as described.
+// step 3 is over once the kernel has processed an invalidation. The daemon sends it when the file gets a LOOKUP or
+// GETATTR, and for all listed files when there are more than kMost. No request waits for it. If a user's process blocks
+// the invalidation (LateOwners), the file stays in the list. But if the list then has more than kMost files, the file
+// leaves the list, and the user's own link(2) may fail as described.
 //
 // While an invalidation is blocked but does not count as late yet, the list may grow to kMostWhileDelayed files. Files
 // beyond that are not listed: their link counts may be too small until the kernel's cached attributes expire.
@@ -47,20 +47,21 @@ class PendingUnlinks {
 
   // Calls `done` with true once the kernel has released the directory's lock, or with false if that takes too long. May
   // call it on another thread. Does not block.
-  using Invalidate = std::function<void(Notice name, std::function<void(bool is_released)> done)>;
+  using Invalidate =
+      std::function<void(Notification name, std::function<void(bool is_released)> done)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
   // Call in the request that removes the name, before the removal. `name`: the invalidation of the name. The caller
   // must provide it now, because the directory's node may no longer exist when the invalidation is sent.
-  void begin(NodeId file, Notice name) EXCLUDES(mutex_);
-  // Call in a request that holds the file's inode lock: this shows that step 3 is over.
+  void begin(NodeId file, Notification name) EXCLUDES(mutex_);
+  // Call in a request that holds the file's inode lock: because unlink(2) has released this lock, step 3 is over.
   void end(NodeId file) EXCLUDES(mutex_);
-  // Returns true if step 3 may not be over for the file. Call after reading the link count.
+  // Returns true while the file is listed, because step 3 is possibly not over. Call after reading the link count.
   bool has(NodeId file) EXCLUDES(mutex_);
 
  private:
   struct Removal {
-    Notice name;
+    Notification name;
     std::uint64_t number;  // distinguishes two removals of names of the same file
   };
   struct Settling {

@@ -9,7 +9,8 @@ namespace cacheshim {
 // BaseWatch reports it. The timeout then matters only for an outdated answer that has reached the kernel after the
 // invalidation.
 inline constexpr double kLongTimeout = 60.0;
-// The timeout if the daemon may not detect a change, because another machine makes it or the directory has no watch.
+// The timeout if the daemon may miss a change or learn of it late: another machine makes the change, the directory has
+// no watch, or a process may still be writing to the file.
 inline constexpr double kShortTimeout = 1.0;
 
 }  // namespace cacheshim

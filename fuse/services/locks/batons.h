@@ -44,9 +44,10 @@ struct BatonSystem {
 // Watches the creators of batons. If a baton stayed after its creator has died, other processes would wait for it
 // forever. So once the creator is dead and none of its descendants uses the baton's directory (BatonSystem::is_in_use),
 // Batons passes the baton to `reap`, which removes it. If the daemon cannot see the creator, the baton stays. Each
-// watched baton takes a descriptor, so Batons watches at most kMostOfJob batons of a job; those beyond that also stay.
+// watched baton takes a descriptor, so Batons watches at most kMostOfJob batons of a job. A baton beyond this limit
+// also stays.
 //
-// The loop waits for the creators' pidfds. Thread-safe.
+// The event loop watches the creators' pidfds. Thread-safe.
 class Batons {
  public:
   static constexpr std::size_t kMostOfJob = 1024;
@@ -57,8 +58,9 @@ class Batons {
   Batons& operator=(const Batons&) = delete;
 
   // Watches `maker`, the creator of `baton`. Ends an earlier watch of a baton at the same path. If `maker` is unknown
-  // (process 0), does only the latter.
+  // (process 0), only ends the earlier watch.
   void watch(const Baton& baton, ProcessOrigin maker);
+  // Ends the watch of the job's baton at `path`, if there is one.
   void removed(const Job* job, const std::string& path);
 
  private:
@@ -90,7 +92,7 @@ class Batons {
   All watched_ GUARDED_BY(mutex_);
   // For each job, the number of its batons in watched_, plus those that tend() is checking.
   std::map<const Job*, std::size_t> counts_ GUARDED_BY(mutex_);
-  EventLoop::Task task_;  // keep last: it uses all the others
+  EventLoop::Task task_;  // keep last: it uses the other members
 };
 
 }  // namespace cacheshim

@@ -13,7 +13,7 @@ namespace cacheshim {
 namespace {
 
 // The maximum size of the file of baton records in a layer: about 3,000 records. Without a maximum, a job could fill
-// the disk by creating and removing batons, because each leaves a record.
+// the disk by creating and removing batons, because each baton leaves a record.
 constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
 
 }  // namespace

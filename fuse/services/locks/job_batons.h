@@ -33,7 +33,7 @@ class JobBatons {
   // Call when `thread` has created the handle's file with O_EXCL.
   void note_made(const FileHandle& handle, pid_t thread);
   // Call when the job has removed or locked the file at `path`. A locked baton excludes other processes by its lock, so
-  // it stays when its creator dies.
+  // the daemon does not remove it when its creator dies.
   void forget(const Job& job, const std::string& path);
   bool is_baton(const std::string& path) const;
 

@@ -104,37 +104,37 @@ LockOwners::Owners::iterator LockOwners::drop(Owners::iterator known) {
 // Call after the first lock, not before each attempt, because this function reads /proc several times.
 void LockOwners::note_descriptors(Owner& owner, const LockRequest& request) const {
   owner.descriptors.clear();
-  owner.ends_with_one = false;
+  owner.any_close_ends_locks = false;
   if (!request.is_record || !request.has_silent_handles) return;
   const LockCallArguments call = system_.arguments(request.thread);
-  owner.ends_with_one = call.kind == LockCallKind::kOfProcess;
-  if (owner.ends_with_one) {
+  owner.any_close_ends_locks = call.kind == LockCallKind::kOfProcess;
+  if (owner.any_close_ends_locks) {
     owner.descriptors = system_.descriptors(request.process, request.shown_inode, call.descriptor);
   }
 }
 
-// Whether the process has closed one of `owner.descriptors`. Each call checks at most kMostChecks of them, and continues
-// where the previous call stopped, so repeated calls find a closed descriptor.
+// Whether the process has closed one of `owner.descriptors`. Each call checks at most kMostChecks of them, and
+// continues where the previous call stopped, so repeated calls find a closed descriptor.
 bool LockOwners::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
-  for (std::size_t looks = 0; looks < std::min(count, kMostChecks); ++looks) {
+  for (std::size_t checks = 0; checks < std::min(count, kMostChecks); ++checks) {
     owner.next_check = (owner.next_check + 1) % count;
     if (!system_.has_descriptor(owner.process, owner.descriptors[owner.next_check])) return true;
   }
   return false;
 }
 
-// Whether the owner has lost its record locks: its process has closed a descriptor, or has exited while a child process
-// still has the file open.
+// Whether the owner has lost its record locks: its process has closed a descriptor of the file, or has exited while a
+// child process still has the file open.
 bool LockOwners::has_lost_locks(const Owner& owner) const {
-  if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
+  if (owner.any_close_ends_locks && !owner.descriptors.empty()) return has_closed_one(owner);
   return !owner.reports_close && system_.has_ended(owner.process);
 }
 
 bool LockOwners::refresh(const LockRequest& request) {
   const auto known = owners_.find(key_of(request));
   if (known == owners_.end()) return false;
-  if (known->second.ends_with_one && has_closed_one(known->second)) drop(known);
+  if (known->second.any_close_ends_locks && has_closed_one(known->second)) drop(known);
   return true;
 }
 
@@ -144,7 +144,7 @@ bool LockOwners::drop_stale(const LockRequest& request) {
   if (!request.is_record) return false;
   bool is_any_dropped = false;
   for (auto known = owners_.begin(); known != owners_.end();) {
-    if (!is_in_the_way(request, known->first, known->second)) {
+    if (!conflicts(request, known->first, known->second)) {
       ++known;
     } else if (has_lost_locks(known->second)) {
       known = drop(known);
@@ -156,41 +156,40 @@ bool LockOwners::drop_stale(const LockRequest& request) {
   return is_any_dropped;
 }
 
-bool LockOwners::is_in_the_way(const LockRequest& request, const OwnerKey& key,
-                               const Owner& owner) {
+bool LockOwners::conflicts(const LockRequest& request, const OwnerKey& key, const Owner& owner) {
   return key != key_of(request) && key.first == request.is_record &&
          owner.held.conflicts_with(range_of(request));
 }
 
-bool LockOwners::is_held_against(const LockRequest& request) const {
+bool LockOwners::has_conflict(const LockRequest& request) const {
   return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
-    return is_in_the_way(request, known.first, known.second);
+    return conflicts(request, known.first, known.second);
   });
 }
 
 // Call only after drop_stale() has found that the owner still has its record locks.
 bool LockOwners::may_leave_soon(const Owner& owner) const {
   if (owner.reports_close) return system_.now() - owner.closed_at < kLeavingFor;
-  const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
+  const bool is_known = owner.any_close_ends_locks && !owner.descriptors.empty();
   return !is_known && system_.is_releasing();
 }
 
 bool LockOwners::may_be_free_soon(const LockRequest& request) const {
   const auto stays = [&](const auto& known) {
-    return is_in_the_way(request, known.first, known.second) && !may_leave_soon(known.second);
+    return conflicts(request, known.first, known.second) && !may_leave_soon(known.second);
   };
-  return is_held_against(request) && std::none_of(owners_.begin(), owners_.end(), stays);
+  return has_conflict(request) && std::none_of(owners_.begin(), owners_.end(), stays);
 }
 
-// No event reports when a process outside the mount releases its lock, or a process of the mount for which the kernel
-// does not report every close.
+// A process outside the mount may release its lock, and a process of the mount may lose a record lock by a close that
+// the kernel does not report. No event reports either.
 bool LockOwners::may_end_unreported(const LockRequest& request) const {
   const auto ends_unseen = [&](const auto& known) {
     const auto& [key, owner] = known;
-    return (!owner.reports_close || owner.ends_with_one) && is_in_the_way(request, key, owner);
+    return (!owner.reports_close || owner.any_close_ends_locks) && conflicts(request, key, owner);
   };
   if (request.is_record && std::any_of(owners_.begin(), owners_.end(), ends_unseen)) return true;
-  return is_shared_ && !is_held_against(request);
+  return is_shared_ && !has_conflict(request);
 }
 
 int LockOwners::find(const LockRequest& request, struct flock& lock) {
@@ -199,14 +198,13 @@ int LockOwners::find(const LockRequest& request, struct flock& lock) {
   lock = to_flock(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
-  // The lock belongs to one of owners_. The kernel does not report a process for this lock, so report the owner's
-  // process.
+  // The kernel reports no process for an OFD lock. If the lock belongs to one of owners_, report the owner's process.
   LockRequest there = request;
   there.start = lock.l_start;
   there.length = lock.l_len;
   there.type = F_WRLCK;
   for (const auto& [key, other] : owners_) {
-    if (is_in_the_way(there, key, other)) lock.l_pid = other.process;
+    if (conflicts(there, key, other)) lock.l_pid = other.process;
   }
   return 0;
 }
@@ -283,7 +281,7 @@ bool LockOwners::releases_exclusive(const LockRequest& unlock) const {
 void LockOwners::add_blockers(const LockRequest& request,
                               std::set<std::uint64_t>& blockers) const {
   for (const auto& [key, owner] : owners_) {
-    if (is_in_the_way(request, key, owner)) blockers.insert(key.second);
+    if (conflicts(request, key, owner)) blockers.insert(key.second);
   }
 }
 

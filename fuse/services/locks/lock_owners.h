@@ -74,7 +74,7 @@ class LockOwners {
   void add_blockers(const LockRequest& request, std::set<std::uint64_t>& blockers) const;
   // Whether the request conflicts with locks of known owners, and all these owners may be about to release them.
   bool may_be_free_soon(const LockRequest& request) const;
-  // Whether the conflicting locks may be released without an event.
+  // Whether the locks that conflict with the request may be released without an event.
   bool may_end_unreported(const LockRequest& request) const;
 
  private:
@@ -89,19 +89,19 @@ class LockOwners {
     Charge held_charge;
     Charge descriptor_charge;
     // POSIX: a process that closes any descriptor of a file loses its record locks on the file. The kernel reports a
-    // close by FLUSH, but not for a handle that was opened before the file was locked. If such a handle existed when
-    // the process took its first lock, and the lock is known to belong to the process and not to an open file
-    // description, ends_with_one is true, and `descriptors` contains the descriptors of the file that the process had
-    // at that time. Once the process has closed one of them, it has lost the locks.
+    // close by FLUSH, but not for a handle that was opened before the file was locked. any_close_ends_locks is true if
+    // such a handle existed when the process took its first lock, and if the lock is known to belong to the process and
+    // not to an open file description. `descriptors` then contains the descriptors of the file that the process had at
+    // that time. Once the process has closed one of them, it has lost the locks.
     std::vector<OpenDescriptor> descriptors;
-    bool ends_with_one = false;
+    bool any_close_ends_locks = false;
     mutable std::size_t next_check = 0;  // an index in `descriptors`
   };
   using OwnerKey = std::pair<bool, std::uint64_t>;  // is_record and owner of the LockRequest
   using Owners = std::map<OwnerKey, Owner>;
 
   static OwnerKey key_of(const LockRequest& request) { return {request.is_record, request.owner}; }
-  static bool is_in_the_way(const LockRequest& request, const OwnerKey& key, const Owner& owner);
+  static bool conflicts(const LockRequest& request, const OwnerKey& key, const Owner& owner);
   static Result<Owner> make_owner(const LockRequest& request, int file);
   static void remember(Owner& owner, const LockRequest& request, int error);
   Result<Owner*> ensure_owner(const LockRequest& request);
@@ -110,7 +110,7 @@ class LockOwners {
   bool has_closed_one(const Owner& owner) const;
   bool has_lost_locks(const Owner& owner) const;
   bool may_leave_soon(const Owner& owner) const;
-  bool is_held_against(const LockRequest& request) const;
+  bool has_conflict(const LockRequest& request) const;
   bool take_again(const OwnerKey& key, Owner& owner) const;
 
   UniqueFd file_;

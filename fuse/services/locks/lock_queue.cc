@@ -27,7 +27,7 @@ bool LockQueue::must_queue(const LockRequest& request) const {
   });
 }
 
-int LockQueue::ask(const LockRequest& request, Answers& answers) {
+int LockQueue::try_request(const LockRequest& request, Answers& answers) {
   if (must_queue(request)) return EINPROGRESS;
   const bool was_known = owners.refresh(request);
   bool is_any_dropped = false;
@@ -45,11 +45,11 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   return EAGAIN;
 }
 
-void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockReply> call,
+void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockReply> reply,
                            std::uint64_t ticket, Charge charge) {
   std::optional<Clock::time_point> until;
   if (!request.waits) until = system_.now() + kGrace;
-  waiters_.push_back({request, std::move(call), ticket, until, std::move(charge)});
+  waiters_.push_back({request, std::move(reply), ticket, until, std::move(charge)});
 }
 
 void LockQueue::pump(Answers& answers) {
@@ -79,7 +79,7 @@ bool LockQueue::grant_waiters(Answers& answers) {
       continue;
     }
     is_any_weakened |= weakens && (is_any_flock_refused || !refused.empty());
-    answers.emplace_back(std::move(waiter->call), error);
+    answers.emplace_back(std::move(waiter->reply), error);
     waiter = waiters_.erase(waiter);
   }
   return is_any_weakened;
@@ -101,8 +101,8 @@ void LockQueue::released(std::uint64_t handle, Answers& answers) {
 void LockQueue::withdraw(std::uint64_t ticket, int error, Answers& answers) {
   const auto found = std::find_if(waiters_.begin(), waiters_.end(),
                                   [&](const Waiter& waiter) { return waiter.ticket == ticket; });
-  if (found == waiters_.end()) return;  // another thread has answered it in the meantime
-  answers.emplace_back(std::move(found->call), error);
+  if (found == waiters_.end()) return;  // the request has been answered in the meantime
+  answers.emplace_back(std::move(found->reply), error);
   waiters_.erase(found);
   pump(answers);
 }
@@ -113,7 +113,7 @@ void LockQueue::poll(Answers& answers) {
   const auto now = system_.now();
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     if (waiter->until && (*waiter->until <= now || !owners.may_be_free_soon(waiter->request))) {
-      answers.emplace_back(std::move(waiter->call), EAGAIN);
+      answers.emplace_back(std::move(waiter->reply), EAGAIN);
       waiter = waiters_.erase(waiter);
     } else {
       ++waiter;
@@ -124,7 +124,7 @@ void LockQueue::poll(Answers& answers) {
 
 void LockQueue::refuse_all(int error, Answers& answers) {
   for (Waiter& waiter : waiters_) {
-    answers.emplace_back(std::move(waiter.call), waiter.until ? EAGAIN : error);
+    answers.emplace_back(std::move(waiter.reply), waiter.until ? EAGAIN : error);
   }
   waiters_.clear();
 }

@@ -26,12 +26,13 @@ namespace cacheshim {
 // No thread of the daemon may block in flock(2), so requests wait in this queue. They are granted in order of arrival.
 // A request for the whole file waits for all earlier requests for the whole file; a record lock request waits for the
 // earlier ones with which it conflicts. Two kinds of requests are tried immediately: a request that does not wait
-// (LOCK_NB), and a request from a process that already has a lock of the same kind on the file. In the queue, the
-// latter could be behind a request that waits for this very lock, and both would wait forever.
+// (LOCK_NB), and a request from a process that already has a lock of the same kind on the file. In the queue, a request
+// of the second kind could be behind a request that waits for the lock that its process already has. Both requests
+// would then wait forever.
 //
 // close(2) returns before the daemon receives RELEASE, so a request that does not wait could conflict with the lock of
-// a descriptor that is already closed. Such a request therefore waits up to kGrace if no other request waits, and if
-// the holder's descriptor has been closed (FLUSH) or may have been closed without a report.
+// a descriptor that is already closed. The queue therefore delays the refusal by up to kGrace if no other request
+// waits, and if the holder's descriptor has been closed (FLUSH) or may have been closed without a report.
 class LockQueue {
  public:
   using Clock = LockSystem::Clock;
@@ -52,10 +53,10 @@ class LockQueue {
 
   // Tries the request. Returns 0 if the lock is granted, EINPROGRESS if the request must wait, otherwise the errno
   // value for the reply.
-  int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
+  int try_request(const LockRequest& request, Answers& answers) REQUIRES(mutex);
   // `charge` pays for the wait.
-  void add_waiter(const LockRequest& request, std::unique_ptr<LockReply> call, std::uint64_t ticket,
-                  Charge charge) REQUIRES(mutex);
+  void add_waiter(const LockRequest& request, std::unique_ptr<LockReply> reply,
+                  std::uint64_t ticket, Charge charge) REQUIRES(mutex);
   // Sets `lock` to a lock that conflicts with a record lock request; `lock.l_type` is F_UNLCK if
   // there is none.
   int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
@@ -65,8 +66,8 @@ class LockQueue {
   void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);
-  // Tries the waiting requests. Of those that wait only for kGrace, answers a request with EAGAIN if kGrace is over or
-  // a conflicting lock is going to stay.
+  // Tries the waiting requests. Answers a request that waits only for kGrace with EAGAIN if kGrace is over, or if a
+  // conflicting lock will not be released soon.
   void poll(Answers& answers) REQUIRES(mutex);
   // Answers all waiting requests: those that wait only for kGrace with EAGAIN, the others with `error`.
   void refuse_all(int error, Answers& answers) REQUIRES(mutex);
@@ -87,7 +88,7 @@ class LockQueue {
  private:
   struct Waiter {
     LockRequest request;
-    std::unique_ptr<LockReply> call;
+    std::unique_ptr<LockReply> reply;
     std::uint64_t ticket;
     std::optional<Clock::time_point> until;  // the deadline of a request that waits only for kGrace
     Charge charge;

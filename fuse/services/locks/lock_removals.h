@@ -43,7 +43,7 @@ class LockRemovals {
     std::set<std::shared_ptr<Job>> jobs;
   };
 
-  // Removes the files that no process has locked or waits for any more. Returns when to call tend() again.
+  // Removes each file on which no process has a lock or waits for one. Returns when to call tend() again.
   EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
   void finish(const LockFileId& id) EXCLUDES(mutex_);
 
@@ -53,7 +53,7 @@ class LockRemovals {
   std::map<LockFileId, Removal> removals_ GUARDED_BY(mutex_);
   std::atomic<bool> has_removals_{false};
   EventLoop::Clock::time_point next_check_{};  // used only by tend()
-  EventLoop::Task task_;  // keep last: it uses all the others
+  EventLoop::Task task_;                       // keep last: it uses the other members
 };
 
 }  // namespace cacheshim

@@ -22,8 +22,8 @@ constexpr std::chrono::milliseconds kPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
 
-void give(LockQueue::Answers& answers) {
-  for (auto& [call, error] : answers) call->answer(error);
+void send_answers(LockQueue::Answers& answers) {
+  for (auto& [reply, error] : answers) reply->answer(error);
   answers.clear();
 }
 
@@ -49,9 +49,9 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Whether the file system supports locks. Tests this only once per file system, before any of its files is locked. A
-// later ENOLCK only means that the kernel has run out of locks; if the daemon then took new locks on stand-ins, two
-// processes could get the same lock.
+// Whether the file system supports locks. Tests this only once per file system, before the daemon locks any of its
+// files. A later ENOLCK means only that the kernel has run out of locks. If the daemon then took new locks on
+// stand-ins, two processes could get the same lock.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
     const MutexLock lock(mutex_);
@@ -129,29 +129,29 @@ void LockTable::call_loop() {
 }
 
 void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest& request,
-                     std::unique_ptr<LockReply> call) {
+                     std::unique_ptr<LockReply> reply) {
   LockQueue::Answers answers;
-  if (request.type == F_UNLCK && find_queue(id) == nullptr) return call->answer(0);
+  if (request.type == F_UNLCK && find_queue(id) == nullptr) return reply->answer(0);
   for (;;) {
     const auto ensured = ensure_queue(id, open);
-    if (!ensured) return call->answer(ensured.error().code());
+    if (!ensured) return reply->answer(ensured.error().code());
     const Queue& queue = *ensured;
     std::optional<std::uint64_t> ticket;  // set if the request waits
     {
       const MutexLock lock(queue->mutex);
-      if (queue->dropped) continue;  // another thread has just dropped it
-      int error = queue->ask(request, answers);
+      if (queue->dropped) continue;  // another thread has just dropped the queue
+      int error = queue->try_request(request, answers);
       if (error == EINPROGRESS && closed_) error = request.waits ? ENOLCK : EAGAIN;
       auto charge = Charge::take(request.account, Limit::kWaiters, error == EINPROGRESS ? 1 : 0);
       if (!charge) error = request.waits ? charge.error().code() : EAGAIN;
       if (error == EINPROGRESS) {
-        ticket = add_waiter(queue, request, std::move(call), *std::move(charge));
+        ticket = add_waiter(queue, request, std::move(reply), *std::move(charge));
       } else {
-        answers.emplace_back(std::move(call), error);
+        answers.emplace_back(std::move(reply), error);
       }
       end_visit(id, queue);
     }
-    give(answers);
+    send_answers(answers);
     if (ticket && request.is_record && request.waits) break_cycle(id, queue, request, *ticket);
     return;
   }
@@ -159,11 +159,11 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest
 
 // Adds the waiting request. Returns its ticket.
 std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& request,
-                                    std::unique_ptr<LockReply> call, Charge charge) {
+                                    std::unique_ptr<LockReply> reply, Charge charge) {
   counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t ticket = next_ticket_++;
-  LockReply& waiting = *call;
-  queue->add_waiter(request, std::move(call), ticket, std::move(charge));
+  LockReply& waiting = *reply;
+  queue->add_waiter(request, std::move(reply), ticket, std::move(charge));
   {
     const MutexLock lock(waiting_mutex_);
     waiting_.insert(queue);
@@ -175,7 +175,7 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
 // Answers the request with EDEADLK if its owner would wait for itself, through other owners and any files of the mount.
 // waits_for_itself() limits the search. Linux does the same for record locks on a local file system
 // (posix_locks_deadlock() in fs/locks.c). Does nothing for a lock of an open file description, because another thread
-// may release such a lock.
+// may release the lock.
 void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                             std::uint64_t ticket) {
   LockQueue::Answers answers;
@@ -187,7 +187,7 @@ void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const Lock
     queue->withdraw(ticket, EDEADLK, answers);
     end_visit(id, queue);
   }
-  give(answers);
+  send_answers(answers);
 }
 
 bool LockTable::waits_for_itself(std::uint64_t owner) {
@@ -234,7 +234,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
     queue->poll(answers);  // an owner whose lock could not be moved has lost it, so waiters may get it
     end_visit(to, queue);
   }
-  give(answers);
+  send_answers(answers);
 }
 
 bool LockTable::releases_exclusive(const LockFileId& id, const LockRequest& unlock) {
@@ -271,7 +271,7 @@ int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest&
       if (queue->dropped) continue;
       error = queue->find(request, lock, answers);
     }
-    give(answers);
+    send_answers(answers);
     return error;
   }
 }
@@ -285,7 +285,7 @@ void LockTable::closed(const LockFileId& id, std::uint64_t handle, std::uint64_t
     queue->closed(handle, owner, answers);
     end_visit(id, queue);
   }
-  give(answers);
+  send_answers(answers);
 }
 
 void LockTable::released(const LockFileId& id, std::uint64_t handle) {
@@ -297,7 +297,7 @@ void LockTable::released(const LockFileId& id, std::uint64_t handle) {
     queue->released(handle, answers);
     end_visit(id, queue);
   }
-  give(answers);
+  send_answers(answers);
 }
 
 void LockTable::interrupt(std::uint64_t ticket) {
@@ -336,7 +336,7 @@ PendingReplies LockTable::close() {
     queue->refuse_all(ENOLCK, *answers);
   }
   PendingReplies replies;
-  replies.add([answers] { give(*answers); });
+  replies.add([answers] { send_answers(*answers); });
   return replies;
 }
 
@@ -366,7 +366,7 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
       waiting_.erase(queue);
     }
   }
-  give(answers);
+  send_answers(answers);
   return again;
 }
 

@@ -18,9 +18,10 @@
 
 namespace cacheshim {
 
-// Identifies the file of a lock: a file of the base, which all jobs share, by its device and inode numbers; a job's own
-// file by device 0 and its node, because its data may move to another inode while the file is locked. Exception: if
-// NodeObjects::locked_inode() returns an inode for a file, that inode identifies it.
+// Identifies the file of a lock. A file of the base, which all jobs share, is identified by its device and inode
+// numbers. A job's own file is identified by device 0 and its node, because its data may move to another inode while
+// the file is locked. Exception: if NodeObjects::locked_inode() returns an inode for a file, this inode identifies the
+// file.
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -43,13 +44,13 @@ class LockTable {
   LockTable(const LockTable&) = delete;
   LockTable& operator=(const LockTable&) = delete;
 
-  // Answers `call` now or later. Errors: EAGAIN for a request that does not wait; EINTR; EDEADLK for a record lock
+  // Answers `reply` now or later. Errors: EAGAIN for a request that does not wait; EINTR; EDEADLK for a record lock
   // request whose owner would wait for itself (break_cycle()); ENOLCK if the user has reached a limit, or if the table
   // is closed and the request would have to wait; otherwise the error that the file system returns. If the file system
   // of a shared file does not support locks (the first attempt fails with ENOLCK, ENOSYS or EOPNOTSUPP), the lock
   // excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
-            std::unique_ptr<LockReply> call);
+            std::unique_ptr<LockReply> reply);
   // Call when a rename or link has made a job's own file (`from`) the lock file `to`, which no process has locked yet.
   // Moves the locks and waiting requests of `from` to `to`. From then on, requests with either id use the same queue,
   // until the queue has no owner and no waiting request. If `open` fails, the locks stay on the old file.
@@ -114,7 +115,7 @@ class LockTable {
   bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);
   void call_loop() EXCLUDES(waiting_mutex_);
   std::uint64_t add_waiter(const Queue& queue, const LockRequest& request,
-                           std::unique_ptr<LockReply> call, Charge charge) REQUIRES(queue->mutex);
+                           std::unique_ptr<LockReply> reply, Charge charge) REQUIRES(queue->mutex);
   EventLoop::Clock::time_point tend() EXCLUDES(waiting_mutex_);
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
 
@@ -137,7 +138,7 @@ class LockTable {
   std::set<Queue> waiting_ GUARDED_BY(waiting_mutex_);  // the queues that have waiters
   std::vector<std::uint64_t> interrupts_ GUARDED_BY(waiting_mutex_);
   bool is_called_ GUARDED_BY(waiting_mutex_) = false;  // tend() will run
-  EventLoop::Task task_;                              // keep last: it uses all the others
+  EventLoop::Task task_;                               // keep last: it uses the other members
 };
 
 }  // namespace cacheshim

@@ -12,7 +12,7 @@ namespace cacheshim {
 namespace {
 
 // For unlock requests that the daemon itself makes: ignores the answer.
-class NoCall final : public LockReply {
+class IgnoredReply final : public LockReply {
   void wait(std::uint64_t) override {}
   void answer(int) override {}
 };
@@ -29,23 +29,23 @@ Result<NamedLocks::Lock> make_lock(std::string path, UniqueFd object) {
 
 }  // namespace
 
-class NamedLocks::Call final : public LockReply {
+class NamedLocks::CheckedReply final : public LockReply {
  public:
-  Call(NamedLocks& locks, FileHandle& handle, Lock lock, const LockRequest& request,
-       std::unique_ptr<LockReply> call, int attempts)
+  CheckedReply(NamedLocks& locks, FileHandle& handle, Lock lock, const LockRequest& request,
+               std::unique_ptr<LockReply> reply, int attempts)
       : locks_(locks),
         handle_(handle),
         lock_(std::move(lock)),
         request_(request),
-        call_(std::move(call)),
+        reply_(std::move(reply)),
         attempts_(attempts) {}
 
-  void wait(std::uint64_t ticket) override { call_->wait(ticket); }
+  void wait(std::uint64_t ticket) override { reply_->wait(ticket); }
 
   void answer(int error) override {
     const bool is_granted = error == 0 && request_.type != F_UNLCK;
-    if (!is_granted || locks_.is_current(*lock_)) return call_->answer(error);
-    locks_.granted_on_stale_file(handle_, lock_, request_, std::move(call_), attempts_);
+    if (!is_granted || locks_.is_current(*lock_)) return reply_->answer(error);
+    locks_.granted_on_stale_file(handle_, lock_, request_, std::move(reply_), attempts_);
   }
 
  private:
@@ -53,7 +53,7 @@ class NamedLocks::Call final : public LockReply {
   FileHandle& handle_;
   const Lock lock_;
   const LockRequest request_;
-  std::unique_ptr<LockReply> call_;
+  std::unique_ptr<LockReply> reply_;
   const int attempts_;
 };
 
@@ -111,11 +111,11 @@ void NamedLocks::unlock(const NamedLock& lock, LockRequest request) {
   request.type = F_UNLCK;
   request.waits = false;
   const auto open = [&lock] { return sys::reopen(lock.object.get(), O_PATH); };
-  table_.lock(lock.id, open, request, std::make_unique<NoCall>());
+  table_.lock(lock.id, open, request, std::make_unique<IgnoredReply>());
 }
 
 void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockRequest& request,
-                            std::unique_ptr<LockReply> call, int attempts) {
+                            std::unique_ptr<LockReply> reply, int attempts) {
   if (request.type == F_UNLCK) {
     for (const Lock& each : all_of(handle)) {
       if (each != lock) unlock(*each, request);
@@ -123,19 +123,19 @@ void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockRequest& re
   }
   const auto open = opener_of(lock);
   const LockFileId id = lock->id;
-  table_.lock(
-      id, open, request,
-      std::make_unique<Call>(*this, handle, std::move(lock), request, std::move(call), attempts));
+  table_.lock(id, open, request,
+              std::make_unique<CheckedReply>(*this, handle, std::move(lock), request,
+                                             std::move(reply), attempts));
 }
 
 void NamedLocks::granted_on_stale_file(FileHandle& handle, const Lock& lock,
-                                       const LockRequest& request, std::unique_ptr<LockReply> call,
+                                       const LockRequest& request, std::unique_ptr<LockReply> reply,
                                        int attempts) {
   unlock(*lock, request);
-  if (attempts == 0) return call->answer(request.waits ? ENOLCK : EAGAIN);
+  if (attempts == 0) return reply->answer(request.waits ? ENOLCK : EAGAIN);
   auto next = replace(handle, lock);
-  if (!next) return call->answer(ENOLCK);
-  lock_again(handle, *std::move(next), request, std::move(call), attempts - 1);
+  if (!next) return reply->answer(ENOLCK);
+  lock_again(handle, *std::move(next), request, std::move(reply), attempts - 1);
 }
 
 int NamedLocks::find(const Lock& lock, const LockRequest& request, struct flock& found) {

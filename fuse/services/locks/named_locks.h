@@ -35,7 +35,7 @@ struct NamedLock {
 // So the daemon checks each lock that it gets. If the path in the base no longer leads to the locked file, the daemon
 // unlocks that file and repeats the request on the current file, which it creates if necessary.
 //
-// The base file is chosen per node, not per handle. Unless the base file is removed, it stays the same until the last
+// The base file is chosen per node, not per handle. Unless the base file is removed, the node keeps it until the last
 // handle that has requested a lock is released. So all processes of a job lock the same base file, even after a rename
 // or unlink in the job's view.
 //
@@ -56,10 +56,10 @@ class NamedLocks {
   // file.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
-  // As LockTable::lock(). The handle must stay until `call` is answered.
+  // As LockTable::lock(). The handle must stay until `reply` is answered.
   void lock(FileHandle& handle, Lock lock, const LockRequest& request,
-            std::unique_ptr<LockReply> call) {
-    lock_again(handle, std::move(lock), request, std::move(call), kMostAttempts);
+            std::unique_ptr<LockReply> reply) {
+    lock_again(handle, std::move(lock), request, std::move(reply), kMostAttempts);
   }
   // As LockTable::find().
   int find(const Lock& lock, const LockRequest& request, struct flock& found);
@@ -68,7 +68,7 @@ class NamedLocks {
   void released(FileHandle& handle, std::uint64_t fh);
 
  private:
-  class Call;
+  class CheckedReply;
   // An attempt fails only if a process removes the base file before the daemon has checked the lock.
   static constexpr int kMostAttempts = 32;
   struct Entry {
@@ -77,9 +77,9 @@ class NamedLocks {
   };
 
   void lock_again(FileHandle& handle, Lock lock, const LockRequest& request,
-                  std::unique_ptr<LockReply> call, int attempts);
+                  std::unique_ptr<LockReply> reply, int attempts);
   void granted_on_stale_file(FileHandle& handle, const Lock& lock, const LockRequest& request,
-                             std::unique_ptr<LockReply> call, int attempts);
+                             std::unique_ptr<LockReply> reply, int attempts);
   bool is_current(const NamedLock& lock) const;
   Result<Lock> replace(const FileHandle& handle, const Lock& stale);
   std::vector<Lock> all_of(const FileHandle& handle);

@@ -81,8 +81,8 @@ bool has_ended(pid_t process) {
   return stat && is_dead(*stat);
 }
 
-// A file on another file system may have the same inode number. So if several descriptors match, their mounts are
-// checked too.
+// A file on another file system may have the same inode number. So if several descriptors match, checks their mounts
+// too.
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known) {
   std::vector<OpenDescriptor> found;
   if (process <= 0) return found;
@@ -114,7 +114,7 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
 LockCallArguments lock_call_arguments(pid_t thread) {
   constexpr int kMostChecks = 20;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};
-  for (int looks = 0; thread > 0 && looks < kMostChecks; ++looks) {
+  for (int checks = 0; thread > 0 && checks < kMostChecks; ++checks) {
     const auto text =
         read_proc(thread, "syscall");  // the call's number and arguments: "72 0x3 0x7 …"
     if (!text) return {};

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-// Finds, in /proc, the descriptors through which other processes have files of the mount open. Never calls stat on such
-// a file, because stat would send a request to this daemon.
+// Finds, in /proc, the descriptors through which other processes have files of the mount open. Never calls stat on
+// these files, because stat would send a request to this daemon.
 namespace cacheshim {
 
 // Whether a process has exited; false if unknown. A zombie has exited: it has no open files.

@@ -18,7 +18,7 @@ namespace {
 // Returns a function that calls `answer` at most once. A request must not be answered twice, and after an exception a
 // task cannot know whether it has already answered.
 //
-// The returned function keeps `holding` alive.
+// The returned function keeps `holding`, the result of Invalidator::hold(), alive.
 std::function<void()> once(std::function<void()> answer, std::shared_ptr<void> holding) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
   return [is_given = std::move(is_given), answer = std::move(answer),
@@ -59,7 +59,7 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival, W
     if (is_awaited) parts_.note_arrival(job, path, entry);
     return waiter.answer();
   }
-  auto charge = pay_for(job);
+  auto charge = charge_for(job);
   if (charge == nullptr) {
     job.pending.postpone(entry);
     if (is_awaited) parts_.note_arrival(job, path, entry);
@@ -89,7 +89,7 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival, W
 }
 
 // Charges the job's user for a publishing task. Returns null if the user has reached the limit.
-std::shared_ptr<Charge> Publishing::pay_for(const Job& job) const {
+std::shared_ptr<Charge> Publishing::charge_for(const Job& job) const {
   UserAccount& account = parts_.limits.account(job.views.owner().value_or(0));
   auto charge = Charge::take(&account, Limit::kPublishing);
   return charge ? std::make_shared<Charge>(*std::move(charge)) : nullptr;
@@ -214,7 +214,7 @@ EventLoop::Clock::time_point Publishing::resume_if_room() {
 void Publishing::retry_postponed(Job& job) {
   if (room_.is_full()) return;  // resume_if_room() retries
   for (const std::string& entry : job.pending.take_postponed()) {
-    auto charge = pay_for(job);
+    auto charge = charge_for(job);
     if (charge == nullptr) {
       job.pending.postpone(entry);
       continue;
@@ -271,7 +271,7 @@ void Publishing::remove_layer(const Job& job, Dropped dropped) const {
   if (!dropped.layer) return;
   const Status removed =
       dropped.layer->remove(parts_.store.layers(), [this] { return is_in_time(); });
-  if (removed || removed.failed_with(ECANCELED)) return;  // the next daemon continues
+  if (removed || removed.failed_with(ECANCELED)) return;  // if canceled, the next daemon continues
   spdlog::error("cannot remove the layer of job '{}': {}; tried again later", job.id,
                 std::strerror(removed.error().code()));
 }

@@ -49,7 +49,7 @@ class Publishing {
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
-    // Called when the job has published an entry, or several.
+    // Called when the job has published one or more entries.
     std::function<void(Job& job, const PublishReport& report)> note_published;
     // Called before a job ends, when it has published its last entries. Must not block.
     std::function<void(Job& job, Outcome outcome)> note_ending;
@@ -68,7 +68,7 @@ class Publishing {
   struct Waiter {
     std::vector<NodeId> held;
     Answer answer;
-    bool delays_others = false;  // other users' requests need a kernel lock that it holds
+    bool delays_others = false;  // the request holds a kernel lock that other users' requests need
   };
   // Call after a change of `path`. If the change has completed an entry and the job's policy is kComplete, publishes
   // the entry, and answers the request after that. Answers immediately if there is nothing to publish, or if the
@@ -112,12 +112,12 @@ class Publishing {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Queues `task`, which is called with the job when it is the turn of the job's user (FairQueue).
+  // Queues `task`. A thread of tasks_ calls it with the job when it is the turn of the job's user (FairQueue).
   void post(Job& job, std::function<void(Job&)> task);
   bool is_in_time() const;
   void count(Job& job, const PublishReport& report);
   PublishReport publish_entry(Job& job, const std::string& entry);
-  std::shared_ptr<Charge> pay_for(const Job& job) const;
+  std::shared_ptr<Charge> charge_for(const Job& job) const;
   void note_full(Job& job, const std::string& entry);
   bool postpone_if_full(Job& job, const std::string& entry);
   struct Dropped {

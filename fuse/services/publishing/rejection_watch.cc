@@ -23,7 +23,7 @@ void RejectionWatch::note_opened(const FileHandle& handle, pid_t thread) const {
 }
 
 // A job that writes a temporary file, or adds a file to the entry, does not reject the entry. In these cases, the base
-// has no file of that name.
+// has no file at `path`.
 void RejectionWatch::note_changed(Job& job, const std::string& path, pid_t thread) const {
   if (!job.reads.has_any()) return;
   const auto ref = entries_.find(path);

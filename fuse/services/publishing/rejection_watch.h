@@ -16,9 +16,9 @@ namespace cacheshim {
 // Detects, from jobs' requests, which jobs reject entries of the base (store/publish/rejected_entries.h).
 //
 // A preloaded process opens files of the base directly, so the daemon does not see which files it reads. If a job with
-// such a process rebuilds an entry, the daemon cannot tell whether the job has rejected the entry or has never read it.
-// So this first rebuild does not count as a rejection. From then on, every job opens the entry through the mount
-// (MountOnlyEntries), and the daemon sees the next job's reads.
+// a preloaded process rebuilds an entry, the daemon cannot tell whether the job has rejected the entry or has never
+// read it. So this first rebuild does not count as a rejection. From then on, every job opens the entry through the
+// mount (MountOnlyEntries), and the daemon sees the next job's reads.
 //
 // Thread-safe. Call with no lock held.
 class RejectionWatch {

@@ -48,8 +48,8 @@ class Underway {
   std::shared_ptr<Publication> begin(Job& job, std::string entry, Waiters waiters) EXCLUDES(mutex_);
   // Returns the jobs that are publishing the entry.
   std::vector<std::shared_ptr<Job>> publishers(std::string_view entry) const EXCLUDES(mutex_);
-  // If the job is publishing an entry that contains `path`, makes the request wait for that and returns true. Otherwise
-  // returns false and changes nothing.
+  // If the job is publishing an entry that contains `path`, adds the request to the requests that wait for the entry,
+  // and returns true. Otherwise returns false and changes nothing.
   bool join(const Job& job, std::string_view path, const std::vector<NodeId>& held,
             const std::function<void()>& answer) EXCLUDES(mutex_);
 

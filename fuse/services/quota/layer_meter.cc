@@ -71,14 +71,14 @@ bool LayerMeter::begin_one(Clock::time_point now) {
   return is_any_due;
 }
 
-// A layer may become due between the first begin_one() and the reset of is_requested_, so tend() calls begin_one()
-// again.
+// While is_requested_ is set, request() does not wake the task. So after the reset of is_requested_, tend() calls
+// begin_one() again: a layer may have become due before the reset.
 LayerMeter::Clock::time_point LayerMeter::tend() {
   const auto now = Clock::now();
-  const bool has_silent_files = silent_growth_.count();
+  const bool has_silent_files = silent_growth_.measure_all();
   if (begin_one(now) || has_silent_files) return now + kInterval;
   is_requested_ = false;
-  if (!begin_one(now) && !silent_growth_.count()) return EventLoop::kNever;
+  if (!begin_one(now) && !silent_growth_.measure_all()) return EventLoop::kNever;
   is_requested_ = true;
   return now + kInterval;
 }

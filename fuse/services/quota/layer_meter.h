@@ -17,8 +17,8 @@
 namespace cacheshim {
 
 // Measures the layers whose owners are near a limit (LayerUse), one at a time. A layer's owner decides how many files
-// it has, and so how long a walk through it takes. After a walk of 1 s, the daemon therefore does not measure the layer
-// for kRest seconds.
+// the layer has, and so how long a walk through it takes. Therefore, after a walk, the daemon does not measure the
+// layer again for kRest times the duration of the walk.
 class LayerMeter {
  public:
   using Clock = EventLoop::Clock;
@@ -44,7 +44,7 @@ class LayerMeter {
   // The files that this object measures once per second. Call request() after SilentGrowth::add().
   SilentGrowth& silent_growth() { return silent_growth_; }
   // Measures the job's layer now. Can take a long time; call with no lock held. Errors: those of reading a directory;
-  // the count then stays unchanged.
+  // the layer's count then stays unchanged.
   Status measure(Job& job) const;
 
  private:

@@ -24,7 +24,7 @@ void SilentGrowth::add(const FileHandle& handle, const struct stat& st) {
 }
 
 // Returns true if the file has grown and its user has exceeded the limit.
-bool SilentGrowth::count_one(int fd, File& file) {
+bool SilentGrowth::measure(int fd, File& file) {
   const auto st = sys::stat_fd(fd);
   if (!st) return false;
   const std::uint64_t before = std::exchange(file.blocks, blocks_of(*st));
@@ -37,14 +37,14 @@ void SilentGrowth::remove(const FileHandle& handle) {
   const MutexLock lock(mutex_);
   const auto found = files_.find(&handle);
   if (found == files_.end()) return;
-  if (count_one(handle.fd.get(), found->second)) empty(handle);
+  if (measure(handle.fd.get(), found->second)) empty(handle);
   files_.erase(found);
 }
 
-bool SilentGrowth::count() {
+bool SilentGrowth::measure_all() {
   const MutexLock lock(mutex_);
   for (auto& [handle, file] : files_) {
-    if (!count_one(handle->fd.get(), file)) continue;
+    if (!measure(handle->fd.get(), file)) continue;
     empty(*handle);
     file.blocks = 0;
   }

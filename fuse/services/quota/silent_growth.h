@@ -15,13 +15,13 @@
 
 namespace cacheshim {
 
-// Measures the growth of files that the kernel writes without a request to the daemon (IoModes).
+// Measures the growth of files in passthrough (IoModes), which the kernel writes without a request to the daemon.
 //
 // The daemon measures each file once per second, and when it is closed. The kernel offers no way to stop its writes to
-// such a file. So if a file has grown and its user has exceeded max_layer_size, the daemon empties the file. It then
-// never publishes the layer, because files of the layer may be incomplete. If a user is near the limit
-// (LayerUse::is_near_limit()), the daemon opens no more files in this mode for the user. So a user loses a file only by
-// writing a quarter of the limit through files that were already open in this mode.
+// a file in passthrough. So if a file has grown and its user has exceeded max_layer_size, the daemon empties the file.
+// It then never publishes the layer, because files of the layer may be incomplete. If a user is near the limit
+// (LayerUse::is_near_limit()), the daemon opens no more files in passthrough for the user. So a user loses a file only
+// by writing a quarter of the limit to files that were already open in passthrough.
 //
 // Thread-safe.
 class SilentGrowth {
@@ -37,14 +37,14 @@ class SilentGrowth {
   void add(const FileHandle& handle, const struct stat& st) EXCLUDES(mutex_);
   void remove(const FileHandle& handle) EXCLUDES(mutex_);
   // Measures all files. Returns false if there are none.
-  bool count() EXCLUDES(mutex_);
+  bool measure_all() EXCLUDES(mutex_);
 
  private:
   struct File {
     Job* job;
     std::uint64_t blocks;
   };
-  static bool count_one(int fd, File& file);
+  static bool measure(int fd, File& file);
   void empty(const FileHandle& handle);
 
   TaskQueue& tasks_;

@@ -7,12 +7,13 @@
 
 namespace cacheshim {
 
-// Whether to send requests to an engine. After a failure the breaker is open: only probes are sent, with growing
-// intervals, until one succeeds. Initially open, with a probe due. Not thread-safe.
+// Decides whether the daemon sends requests to an engine. After a failure the breaker is open: the daemon sends only
+// probes, at growing intervals, until one succeeds. Initially open, with a probe due. Not thread-safe.
 class Breaker {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kFirstInterval{1};  // doubles with each failure, up to:
+  // Doubles with each failure, up to kLongestInterval.
+  static constexpr std::chrono::seconds kFirstInterval{1};
   static constexpr std::chrono::seconds kLongestInterval{60};
   // The interval is kFirstInterval again once the breaker has been closed for this time.
   static constexpr std::chrono::seconds kStable{60};
@@ -21,7 +22,7 @@ class Breaker {
   // When to send the next probe. Meaningful while the breaker is open.
   Clock::time_point probe_at() const { return probe_at_; }
 
-  // Returns true if the breaker was closed until now. While it is open, only the failure of a probe counts.
+  // Returns true if the breaker was closed until now. While the breaker is open, ignores failures before probe_at().
   bool note_failure(Clock::time_point now) {
     if (!is_closed_ && now < probe_at_) return false;
     if (is_closed_ && now - closed_at_ >= kStable) interval_ = kFirstInterval;

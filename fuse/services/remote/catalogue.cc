@@ -12,10 +12,11 @@ namespace {
 using nlohmann::json;
 using remote::RemoteError;
 
-constexpr std::size_t kPage = 10'000;  // keys
+constexpr std::size_t kPage = 10'000;  // the maximum number of keys in a page
 constexpr JsonLimits kPageLimits{std::size_t{16} << 20, 1};
 constexpr std::size_t kMostPositionBytes = 8192;
-constexpr std::size_t kMostPages = 2000;        // of one update: a broken engine's list may not end
+// In one update, because a broken engine's list may be endless.
+constexpr std::size_t kMostPages = 2000;
 constexpr std::size_t kMostKnown = 10'000'000;  // 80 to 160 MB
 
 }  // namespace
@@ -55,7 +56,7 @@ bool Catalogue::add(const Page& page) {
 
 void Catalogue::note_failure(const RemoteError& error) {
   pages_ = 0;
-  // The engine may have refused the position.
+  // The engine may have refused the position, so the next update starts at the beginning of the list.
   if (error.kind == RemoteError::Kind::kRefused) position_.clear();
 }
 

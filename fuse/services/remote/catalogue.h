@@ -16,19 +16,20 @@ namespace cacheshim {
 // The units in the engine, as far as this machine knows. Not thread-safe.
 class Catalogue {
  public:
-  // A reply to request(), whose contents are checked.
+  // A reply to request(), with verified contents.
   struct Page {
     std::vector<std::string> units;
     std::string position;  // of the next page
     bool is_last;
   };
-  // Reads a reply. A malformed one is an error of kind kRefused. Thread-safe.
+  // Parses a reply. Returns the error of `outcome`, or an error of kind kRefused if the reply is malformed.
+  // Thread-safe.
   static std::variant<Page, remote::RemoteError> read(
       const remote::Outcome<remote::Message>& outcome, const remote::Settings& settings);
 
   // Returns the request for the next page.
   nlohmann::json request() const;
-  // Returns whether this was the last page for now.
+  // Adds the page's units. Returns true if the update ends with this page, false if the next page must be requested.
   bool add(const Page& page);
   // Call when request() has failed.
   void note_failure(const remote::RemoteError& error);
@@ -40,7 +41,7 @@ class Catalogue {
  private:
   remote::KeyFilter known_;
   std::string position_;
-  std::size_t pages_ = 0;  // since the last page that was the last one
+  std::size_t pages_ = 0;  // the number of pages in the current update
 };
 
 }  // namespace cacheshim

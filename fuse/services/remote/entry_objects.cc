@@ -67,7 +67,8 @@ UniqueFd make_pack(const Exchange& exchange, const std::vector<std::string>& uni
   for (const std::string& unit : units) {
     if (!is_still_wanted(is_wanted)) return {};
     const auto object = object_of(exchange, unit);
-    const auto* const bytes = std::get_if<std::string>(&object);  // null if it was evicted, say
+    // Null if, for example, the unit was evicted.
+    const auto* const bytes = std::get_if<std::string>(&object);
     if (bytes != nullptr && !pack.add(unit, *bytes)) ++omitted;
   }
   if (omitted > 0) {

@@ -22,7 +22,8 @@ struct RemoteParts {  // all must outlive the result of make_remote_entries()
   const EntryMap& entries;
   Counters& counters;
   Publisher& publisher;
-  std::chrono::seconds longest_wait;  // for another machine's build
+  // How long a process waits, at most, for another machine's build.
+  std::chrono::seconds longest_wait;
   // Called when these files were added to the base. May block.
   std::function<void(const std::vector<std::string>& paths)> on_added;
 };

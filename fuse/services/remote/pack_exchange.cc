@@ -20,18 +20,20 @@ namespace {
 using remote::Message;
 using remote::RemoteError;
 
-constexpr unsigned kMostFetches = 8;  // of the mount's 32 threads for control requests
+// Each takes one of the mount's 32 threads for control requests.
+constexpr unsigned kMostFetches = 8;
 constexpr std::size_t kMostUnsent = 64;
-constexpr std::size_t kMostLogged = 3;  // of a pack's entries
+constexpr std::size_t kMostLogged = 3;  // unusable entries of one pack
 
-// A call that counts while it lasts.
+// Counts a call while the call is in progress.
 class InProgress {
  public:
   explicit InProgress(std::atomic<unsigned>& calls) : calls_(calls), count_(++calls) {}
   ~InProgress() { --calls_; }
   InProgress(const InProgress&) = delete;
   InProgress& operator=(const InProgress&) = delete;
-  unsigned count() const { return count_; }  // of the calls, including this one
+  // The number of calls in progress when this one began, with this one.
+  unsigned count() const { return count_; }
 
  private:
   std::atomic<unsigned>& calls_;
@@ -97,9 +99,9 @@ void PackExchange::receive(const IsWanted& is_wanted, Pack& pack) {
   if (const auto* const error = std::get_if<RemoteError>(&reply)) {
     pack.why = engine_.why_unused();
     if (!pack.why.empty())
-      return;  // the engine has failed meanwhile, at this request or another one
+      return;  // the engine has failed in the meantime, at this request or another one
     pack.why = error->text;
-    if (error->kind == RemoteError::Kind::kRefused) {  // only this pack
+    if (error->kind == RemoteError::Kind::kRefused) {  // the engine refuses only this pack
       ++counters.remote_errors;
     } else if (is_still_wanted(is_wanted)) {
       engine_.on_failed(*error);
@@ -122,8 +124,8 @@ void PackExchange::receive(const IsWanted& is_wanted, Pack& pack) {
   pack.is_known = is_still_wanted(is_wanted);
 }
 
-// Adds the entries that the base lacks. An entry that is not usable stays among the pack's units, because other machines
-// may use it.
+// Adds to the base the pack's entries that the base lacks. Adds all entries to `pack.units`, even unusable ones,
+// because other machines may be able to use them.
 void PackExchange::add_objects(std::string_view bytes, const IsWanted& is_wanted,
                                Pack& pack) const {
   Counters& counters = exchange_.parts.counters;
@@ -176,10 +178,11 @@ void PackExchange::push(const Pack& pack, std::function<bool(std::string_view pa
   item.on_done = [name = item.name](PushQueue::Sent sent) {
     if (sent == PushQueue::Sent::kStored) spdlog::info("{} was sent to the remote tier", name);
   };
-  (void)queue_->add(std::move(item));  // a full queue: the next job of this name sends it
+  // If the queue is full, the next job of this name sends a pack.
+  (void)queue_->add(std::move(item));
 }
 
-// Returns a file with the next pack; an empty descriptor if the previous one is still right.
+// Returns a file with the next pack, or an empty descriptor if the previous pack is to stay.
 UniqueFd PackExchange::make(const std::function<bool(std::string_view path)>& is_used,
                             const std::vector<std::string>& previous, bool has_succeeded) const {
   const RemoteParts& parts = exchange_.parts;

@@ -18,7 +18,7 @@ using remote::Message;
 using remote::RemoteError;
 
 constexpr int kMostAttempts = 3;
-// After the engine has refused an entry, for example because it is full.
+// How long the queue sends nothing after the engine has refused an object, for example because the engine is full.
 constexpr std::chrono::seconds kPause{10};
 
 }  // namespace
@@ -60,8 +60,8 @@ void PushQueue::push(const Item& item) {
   --unsent_;
 }
 
-// Blocks while the engine is unusable. After finish_within(), does not block, and returns false if the engine is
-// unusable or the time has run out.
+// Blocks until the engine is usable and no pause (kPause) is in progress, then returns true. After finish_within(),
+// does not block: returns false if the queue may not send now, or if the time has run out.
 bool PushQueue::may_send() {
   const MutexLock lock(mutex_);
   for (;;) {
@@ -84,7 +84,8 @@ remote::Outcome<Message> PushQueue::call(const char* op, const std::string& key,
 }
 
 PushQueue::Sent PushQueue::send(const Item& item, const UniqueFd& object) {
-  // An error of the removal does not matter: the engine that takes the object may have taken the removal, too.
+  // Ignores an error of the removal. If two engines are stacked (StackedTier), the far engine takes the object. It may
+  // have removed the old object even if the near engine has failed.
   if (item.replaces) (void)call("remove", item.key);
   const auto outcome = call("put", item.key, object.get());
   if (const auto* const error = std::get_if<RemoteError>(&outcome)) {

@@ -17,21 +17,21 @@
 
 namespace cacheshim {
 
-// Sends objects to the engine, one after the other, on a thread of its own. While the engine is unusable, the objects
+// Sends objects to the engine, one after the other, on a separate thread. While the engine is unusable, the objects
 // wait. Thread-safe.
 class PushQueue {
  public:
   enum class Sent { kStored, kPresent, kDropped, kFailed };
   struct Item {  // the functions are called on the queue's thread, with no lock held
     std::string key;
-    std::string name;       // for messages, such as "'triton/KEY'"
-    bool replaces = false;  // removes the engine's object with this key first
+    std::string name;       // for messages, for example "'triton/KEY'"
+    bool replaces = false;  // whether to remove the engine's object with this key first
     std::function<UniqueFd()>
         make{};  // returns a sealed file with the object; empty: sends nothing
     std::function<void(Sent)> on_done{};  // never with kFailed
   };
-  // `most_unsent`: beyond that, objects are dropped. `on_unusable`: called on the queue's thread when the engine has not
-  // taken an object. All references must outlive this object.
+  // `most_unsent`: the maximum number of waiting objects. `on_unusable`: called on the queue's thread when a request
+  // has failed because the engine is unavailable. All references must outlive this object.
   PushQueue(std::size_t most_unsent, Counters& counters, const remote::Settings& settings,
             remote::AsyncClient& client,
             std::function<void(const remote::RemoteError&)> on_unusable)
@@ -45,10 +45,10 @@ class PushQueue {
   [[nodiscard]] bool add(Item item);
   // Call when the engine has become usable or unusable; initially it is unusable. Does not block.
   void set_usable(bool is_usable) EXCLUDES(mutex_);
-  // Sends the queued objects for at most `time`, and drops the rest; if the engine is unusable, drops all. Later objects
-  // are dropped. Blocks. Idempotent.
+  // Sends the queued objects for at most `time`, and drops the rest; if the engine is unusable, drops all. From then
+  // on, add() returns false. Blocks. Idempotent.
   void finish_within(std::chrono::seconds time) EXCLUDES(mutex_);
-  // Whether finish_within() will send nothing more.
+  // Returns true if finish_within() has been called and the queue will send nothing more.
   bool is_given_up() const EXCLUDES(mutex_);
   std::size_t unsent() const { return unsent_; }
 
@@ -70,9 +70,9 @@ class PushQueue {
   mutable Mutex mutex_;
   CondVar changed_;
   bool is_usable_ GUARDED_BY(mutex_) = false;
-  Clock::time_point send_after_ GUARDED_BY(mutex_);  // after the engine has refused an entry
+  Clock::time_point send_after_ GUARDED_BY(mutex_);  // set after the engine has refused an object
   Clock::time_point finish_by_ GUARDED_BY(mutex_) = Clock::time_point::max();
-  TaskQueue thread_{1};  // keep last: its thread uses all the others
+  TaskQueue thread_{1};  // keep last: its thread uses the other members
 };
 
 }  // namespace cacheshim

@@ -19,18 +19,19 @@ using nlohmann::json;
 using remote::Message;
 using remote::RemoteError;
 
-// Between two claims of one lease, even if the engine reports its end again and again.
+// The shortest time between two claims of the same lease, even if the engine repeatedly reports the lease's end.
 constexpr std::chrono::milliseconds kClaimInterval{50};
-// Between two updates of the catalogue. While processes wait for another machine, updates also show that the engine
-// still answers. An engine without leases (S3) lists all its keys each time.
+// The time between two updates of the catalogue. While processes wait for another machine, the updates also show that
+// the engine still answers. An engine without leases (S3) lists all its keys for each update.
 constexpr std::chrono::seconds kUpdate{1};
 constexpr std::chrono::milliseconds kUpdateWhileWaiting{250};
 constexpr std::chrono::seconds kUpdateOfList{60};
-// How long processes do not wait for other machines after waits for this number of entries have lasted for
-// RemoteParts::longest_wait.
+// After processes have waited in vain for kMostNeverBuilt entries, each for RemoteParts::longest_wait, no process waits
+// for other machines for this time.
 constexpr std::chrono::hours kDistrust{1};
 constexpr std::size_t kMostNeverBuilt = 4;
-// The objects that are being added to the base at the same time have at most this many times the size of the largest one.
+// The objects that are being added to the base at the same time have, in total, at most this many times the size of the
+// largest permitted object.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
 constexpr std::size_t kMostUnsent = 4096;
 
@@ -40,12 +41,12 @@ void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
 
 }  // namespace
 
-// A seeker's search may settle at any time until the seeker has left it.
-class RemoteExchange::Seeker final : public RemoteLease {
+// One caller's part in a search. Until leave() has returned, any thread may call settle().
+class RemoteExchange::Participant final : public RemoteLease {
  public:
-  Seeker(RemoteExchange& exchange, std::string unit, std::function<void()> on_settled)
+  Participant(RemoteExchange& exchange, std::string unit, std::function<void()> on_settled)
       : exchange_(exchange), unit_(std::move(unit)), on_settled_(std::move(on_settled)) {}
-  ~Seeker() override { exchange_.leave(unit_, this); }
+  ~Participant() override { exchange_.leave(unit_, this); }
   bool is_settled() const override { return is_settled_; }
   void settle() {
     if (!is_settled_.exchange(true)) on_settled_();
@@ -81,7 +82,7 @@ RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
 RemoteExchange::~RemoteExchange() {
   finish_within(std::chrono::seconds(0));
   task_.stop();
-  client_.stop();  // its last replies may post tasks
+  client_.stop();  // before adopters_, because its last replies may post tasks there
   adopters_.stop();
 }
 
@@ -89,8 +90,8 @@ json RemoteExchange::request(const char* op, const std::string& unit) const {
   return {{"op", op}, {"key", remote::object_key(settings_, unit)}};
 }
 
-// The owner differs for each search, because requests may arrive in another order: the release of an earlier search must
-// not end the lease of a later one.
+// Each search has a different owner, because the engine may get the requests in another order: the `release` of an
+// earlier search must not end the lease of a later search.
 json RemoteExchange::lease_request(const char* op, const std::string& unit,
                                    std::uint64_t serial) const {
   json words = request(op, unit);
@@ -114,14 +115,14 @@ std::unique_ptr<RemoteLease> RemoteExchange::seek(const std::string& unit, bool 
       return nullptr;
     }
   }
-  auto seeker = std::make_unique<Seeker>(*this, unit, std::move(on_settled));
-  search->second.seekers.insert(seeker.get());
-  if (search->second.phase == Phase::kSettled) seeker->settle();
-  return seeker;
+  auto participant = std::make_unique<Participant>(*this, unit, std::move(on_settled));
+  search->second.participants.insert(participant.get());
+  if (search->second.phase == Phase::kSettled) participant->settle();
+  return participant;
 }
 
-// Sends the search's next request. `is_known`: whether the engine seems to have the object. Returns false if there is
-// nothing to ask, or nobody to answer.
+// Sends the search's next request: a `get` if `is_known` (the engine seems to have the object), otherwise a `claim`.
+// Returns false if the search does not want the lease, or if the helper takes no requests.
 bool RemoteExchange::ask(Searches::iterator at, bool is_known) {
   const std::string& unit = at->first;
   Search& search = at->second;
@@ -134,19 +135,19 @@ bool RemoteExchange::ask(Searches::iterator at, bool is_known) {
       });
   if (!is_sent) return false;
   if (std::exchange(search.phase, Phase::kAsking) != Phase::kAsking) search.asked_at = Clock::now();
-  task_.wake();  // for the deadline
+  task_.wake();  // tend() then schedules the deadline
   return true;
 }
 
-void RemoteExchange::leave(const std::string& unit, Seeker* seeker) {
+void RemoteExchange::leave(const std::string& unit, Participant* participant) {
   const MutexLock lock(mutex_);
   const auto search = searches_.find(unit);
-  if (search == searches_.end() || search->second.seekers.erase(seeker) == 0) return;
+  if (search == searches_.end() || search->second.participants.erase(participant) == 0) return;
   end_if_unused(search);
 }
 
 void RemoteExchange::end_if_unused(Searches::iterator search) {
-  if (!search->second.seekers.empty() || search->second.pushes > 0) return;
+  if (!search->second.participants.empty() || search->second.pushes > 0) return;
   if (search->second.has_lease) release(search->first, search->second.serial);
   searches_.erase(search);
 }
@@ -162,13 +163,14 @@ RemoteExchange::Search* RemoteExchange::find(const std::string& unit, std::uint6
   return found != searches_.end() && found->second.serial == serial ? &found->second : nullptr;
 }
 
-// Handles the reply to a `get` or a `claim`, which may be late: the search may be settled, or may have ended.
+// Handles the reply to a `get` or a `claim`. The reply may be late: the search may already be settled, or may have
+// ended.
 void RemoteExchange::on_reply(const std::string& unit, std::uint64_t serial, bool is_get,
                               const Outcome& outcome) {
   if (const auto* const error = std::get_if<RemoteError>(&outcome)) {
     if (error->kind != RemoteError::Kind::kRefused) return note_error(*error);
-    // Only this object is refused, for example because it is too large: the catalogue's updates show whether the engine
-    // refuses everything.
+    // The engine has refused only this object, for example because it is too large. If the engine refused everything,
+    // the catalogue's updates would fail too.
     count(parts_.counters.remote_errors);
     return on_absent(unit, serial, is_get);
   }
@@ -248,7 +250,7 @@ void RemoteExchange::await_builder(const std::string& unit, std::uint64_t serial
     on_waited(unit, serial, outcome);
   });
   if (!is_sent) settle(*search);
-  task_.wake();  // for the catalogue's updates
+  task_.wake();  // from now on, updates of the catalogue are more frequent
 }
 
 void RemoteExchange::on_waited(const std::string& unit, std::uint64_t serial,
@@ -269,17 +271,19 @@ void RemoteExchange::adopt(const std::string& unit, const std::string& object) {
   const bool is_refused = adopted.outcome == remote::Adoption::kUntrusted ||
                           adopted.outcome == remote::Adoption::kDamaged;
   const MutexLock lock(mutex_);
-  // If the base had the entry, a view that hides it will not fetch it again.
+  // If the base already has the entry, the job's view hides it. Forget the unit, so that the next lookup in that view
+  // does not fetch it again.
   if (is_refused || adopted.outcome == remote::Adoption::kPresent) catalogue_.remove(unit);
   if (is_refused) refused_.add(unit);
 }
 
 void RemoteExchange::settle(Search& search) {
   search.phase = Phase::kSettled;
-  for (Seeker* const seeker : search.seekers) seeker->settle();
+  for (Participant* const participant : search.participants) participant->settle();
 }
 
-// Settles all searches: their holders continue as without a remote tier.
+// Opens the breaker. If the breaker was closed, settles all searches whose object is not being added to the base: their
+// holders continue as without a remote tier.
 void RemoteExchange::fail(const RemoteError& error) {
   const bool was_closed = breaker_.note_failure(Clock::now());
   const bool is_first = !std::exchange(has_answered_, true);
@@ -410,7 +414,8 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
 }
 
 // A process on another machine may hold a lease without building, and a broken engine could report leases of machines
-// that do not exist. So the entry is not waited for again, and after several such entries, no entry for a while.
+// that do not exist. So no process waits for this entry again, and after kMostNeverBuilt such entries, no process waits
+// for any entry for kDistrust.
 void RemoteExchange::give_up_waiting(const std::string& unit, Search& search,
                                      Clock::time_point now) {
   count(parts_.counters.remote_errors);
@@ -427,7 +432,8 @@ void RemoteExchange::give_up_waiting(const std::string& unit, Search& search,
   }
 }
 
-// If this fails, other machines may build the entry as well, and the engine keeps the one that is pushed first.
+// If the renewal fails, other machines may build the entry as well, and the engine keeps the object that is pushed
+// first.
 void RemoteExchange::renew(const std::string& unit, std::uint64_t serial) {
   if (!breaker_.is_closed()) return;
   (void)client_.send(lease_request("renew", unit, serial), [](const Outcome&) {});
@@ -467,12 +473,13 @@ void RemoteExchange::tend_catalogue(Clock::time_point now, Clock::time_point& ne
   }
 }
 
-// Does nothing if no helper is running: once one is, the client wakes the task.
+// If no helper is running, sends nothing: the client wakes the task once a helper runs.
 void RemoteExchange::update_catalogue(Clock::time_point now) {
   updated_at_ = now;
   is_updating_ =
       client_.send(catalogue_.request(), [this](const Outcome& outcome) { on_keys(outcome); });
-  if (!is_updating_ && client_.is_running()) client_.restart();  // it does not read its requests
+  // The helper does not read its requests.
+  if (!is_updating_ && client_.is_running()) client_.restart();
 }
 
 void RemoteExchange::on_keys(const Outcome& outcome) {

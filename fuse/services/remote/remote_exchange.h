@@ -33,19 +33,21 @@ namespace cacheshim {
 
 // Exchanges entries with other machines through an engine (docs/remote.md).
 //
-// A search for a unit first fetches it, if the catalogue has it. Otherwise, or if the engine has lost it, the search
-// claims the unit's lease in the engine. If another machine holds the lease, the search waits for that machine's entry.
-// A search whose holder builds renews the lease until the entry is pushed.
+// A search for a unit first fetches the unit, if the catalogue has it. Otherwise, or if the engine has lost the unit,
+// the search claims the unit's lease in the engine. If another machine holds the lease, the search waits until that
+// machine has pushed the entry. If the search gets the lease, a process of this machine builds the entry, and this
+// machine renews the lease until the entry is pushed.
 //
 // All requests go to the helper, and their replies arrive on the client's thread. If the engine has not answered a
-// request within Settings::wait, or a request has failed, the breaker opens: all searches are settled at once, and new
-// ones are refused, until the engine has answered a probe. The catalogue's updates are the probes, so no process ever
-// waits for one.
+// request within Settings::wait, or a request has failed, the breaker opens: all searches are settled immediately,
+// except those whose object is being added to the base. seek() then returns null until the engine has answered a probe.
+// The catalogue's updates serve as probes, so no process ever waits for a probe.
 class RemoteExchange final : public RemoteEntries {
  public:
-  static constexpr std::chrono::seconds kLeaseTime{10};  // of a lease that is not renewed
+  // The engine ends a lease that is not renewed within this time.
+  static constexpr std::chrono::seconds kLeaseTime{10};
   static constexpr std::chrono::seconds kRenewal{3};
-  static constexpr std::chrono::seconds kLongestRemoteWait{2};  // of one request
+  static constexpr std::chrono::seconds kLongestRemoteWait{2};  // the timeout of one `wait` request
 
   // `owner`: a name that no other process uses, for leases. Throws std::system_error.
   RemoteExchange(EventLoop& loop, remote::Settings settings, remote::ExchangeKeys keys,
@@ -71,7 +73,7 @@ class RemoteExchange final : public RemoteEntries {
  private:
   using Clock = std::chrono::steady_clock;
   using Outcome = remote::Outcome<remote::Message>;
-  class Seeker;
+  class Participant;
   enum class Phase {
     kSettled,
     kAsking,    // the engine must answer a `get` or a `claim` within Settings::wait
@@ -84,21 +86,22 @@ class RemoteExchange final : public RemoteEntries {
     bool wants_lease = false;
     bool has_lease = false;
     Clock::time_point asked_at;
-    Clock::time_point waiting_since;  // since when other machines build the entry
+    Clock::time_point waiting_since;  // when the search began to wait for other machines
     // If kWaiting: when to claim the lease again.
     Clock::time_point claim_at = Clock::time_point::max();
-    // If has_lease: when to renew it, and for how long.
+    // If has_lease: when to renew the lease next, and until when to renew it.
     Clock::time_point renew_at;
     Clock::time_point renew_until;
-    std::set<Seeker*> seekers;
-    unsigned pushes = 0;  // that are queued or being sent; they keep the lease
+    std::set<Participant*> participants;
+    // The queued and current pushes of the entry; the search keeps the lease until they end.
+    unsigned pushes = 0;
   };
   using Searches = std::map<std::string, Search>;
 
   nlohmann::json request(const char* op, const std::string& unit) const;
   nlohmann::json lease_request(const char* op, const std::string& unit, std::uint64_t serial) const;
   bool ask(Searches::iterator search, bool is_known) REQUIRES(mutex_);
-  void leave(const std::string& unit, Seeker* seeker) EXCLUDES(mutex_);
+  void leave(const std::string& unit, Participant* participant) EXCLUDES(mutex_);
   void end_if_unused(Searches::iterator search) REQUIRES(mutex_);
   void release(const std::string& unit, std::uint64_t serial) REQUIRES(mutex_);
   void renew(const std::string& unit, std::uint64_t serial) REQUIRES(mutex_);
@@ -145,24 +148,27 @@ class RemoteExchange final : public RemoteEntries {
   bool has_answered_ GUARDED_BY(mutex_) = false;
   std::string why_unused_ GUARDED_BY(mutex_) = "the engine has not answered yet";
   std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
-  // Until then, nobody waits for other machines.
+  // Until then, no process waits for other machines.
   Clock::time_point distrust_until_ GUARDED_BY(mutex_);
-  remote::KeyFilter never_built_ GUARDED_BY(mutex_);   // units for which nobody waits again
-  std::size_t adopting_bytes_ GUARDED_BY(mutex_) = 0;  // of the objects in the queue of adopters_
+  remote::KeyFilter never_built_ GUARDED_BY(mutex_);  // units for which no process waits again
+  // Of the objects that adopters_ adds or that wait for it.
+  std::size_t adopting_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
   Searches searches_ GUARDED_BY(mutex_);
 
   Catalogue catalogue_ GUARDED_BY(mutex_);
-  remote::KeyFilter refused_ GUARDED_BY(mutex_);     // the units whose objects were refused
-  bool is_updating_ GUARDED_BY(mutex_) = false;      // the catalogue's next page is on its way
-  Clock::time_point updated_at_ GUARDED_BY(mutex_);  // when the last page was asked for
+  // Units whose objects were untrusted or damaged.
+  remote::KeyFilter refused_ GUARDED_BY(mutex_);
+  // Whether the catalogue's next page is requested.
+  bool is_updating_ GUARDED_BY(mutex_) = false;
+  Clock::time_point updated_at_ GUARDED_BY(mutex_);  // when the last page was requested
 
   std::atomic<bool> is_finishing_{false};
   std::unique_ptr<PushQueue> pushes_;  // null if this machine pushes nothing
   PackExchange packs_;
   TaskQueue adopters_{2};
   EventLoop::Task task_;
-  remote::AsyncClient client_;  // keep last: its thread uses all the others
+  remote::AsyncClient client_;  // keep last: its thread uses the other members
 };
 
 }  // namespace cacheshim

@@ -3,7 +3,7 @@
 
 namespace cacheshim {
 
-// In a build without the option `remote`.
+// For builds without the Meson option `remote`.
 std::unique_ptr<RemoteEntries> make_remote_entries(EventLoop&, const remote::Settings&,
                                                    const std::string&, const RemoteParts&) {
   return nullptr;

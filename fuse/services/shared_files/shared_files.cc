@@ -12,9 +12,9 @@
 
 namespace cacheshim {
 
-std::unique_ptr<SharedFile> SharedFiles::make(const std::string& path, Common kind, int flags,
+std::unique_ptr<SharedFile> SharedFiles::make(const std::string& path, CommonKind kind, int flags,
                                               bool is_new) const {
-  if (!wants_write(flags) || kind != Common::kShared) return nullptr;
+  if (!wants_write(flags) || kind != CommonKind::kShared) return nullptr;
   return std::make_unique<SharedFile>(store_.staging(), path, is_new);
 }
 
@@ -99,7 +99,7 @@ void SharedFiles::discard(FileHandle& handle) const {
   if (!shared.is_unfinished()) return;
   const auto st = files_.find(shared.path());
   const bool is_as_made = st && st->st.st_dev == handle.device && st->st.st_ino == handle.inode;
-  // a failure is harmless
+  // If this fails, an empty file stays.
   if (is_as_made && st->st.st_size == 0) (void)files_.remove(shared.path());
 }
 

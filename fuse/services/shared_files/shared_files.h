@@ -22,10 +22,10 @@
 
 namespace cacheshim {
 
-// Files of class `shared`. A process writes to a staged copy, which then replaces the file in the base
-// (store/locks/shared_file.h). This happens during close(2) (FLUSH). So when a process locks, writes, closes and
-// unlocks a file, the next process that locks the file finds the result. The kernel also closes the files of a killed
-// process. Writes of such a process may be incomplete, so the daemon discards them. Thread-safe.
+// Files of class `shared`. A process writes to a staged copy, with which the daemon replaces the file in the base
+// during close(2) (FLUSH; store/locks/shared_file.h). So when a process locks, writes, closes and unlocks a file, the
+// next process that locks the file finds the result. The kernel also closes the files of a killed process. The writes
+// of a killed process may be incomplete, so the daemon discards them. Thread-safe.
 class SharedFiles {
  public:
   using Change = std::function<Result<std::size_t>(int fd)>;
@@ -36,7 +36,7 @@ class SharedFiles {
 
   // Returns the object through which a handle opened with `flags` writes to a file of class `shared`. Returns null if
   // the file is of another class, or is opened only for reading. `is_new`: the caller has just created the file.
-  std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
+  std::unique_ptr<SharedFile> make(const std::string& path, CommonKind kind, int flags,
                                    bool is_new) const;
   // Runs `change` on the staged copy of the handle's file. If there is no copy yet, first makes one, with at least the
   // first `keep_bytes` bytes of the file.

@@ -43,7 +43,7 @@ void BuilderExclusion::charge(const LeaseKey& key, Lease& lease) {
   if (!users_.charge(lease.uid, charge, now)) return;
   spdlog::warn(
       "uid {}: processes of other users have waited {} s in vain for its builds, last for '{}'; for an hour, or until "
-      "it publishes, it builds only for its own jobs",
+      "this user publishes, the user builds only for their own jobs",
       lease.uid, std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
       key.first);
 }

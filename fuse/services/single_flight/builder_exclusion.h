@@ -26,8 +26,8 @@ class BuilderExclusion {
   bool applies_to(const LeaseKey& key, const Lease& lease) const;
   // As applies_to(), for a lease of `path` that another daemon has granted.
   bool applies_elsewhere(const std::string& path) const;
-  // Call when processes have waited for the builder in vain. Charges the builder's user for the longest of the waits of
-  // other users' processes.
+  // Call when processes have waited for the builder in vain. Charges the builder's user for the longest wait of another
+  // user's process.
   void charge(const LeaseKey& key, Lease& lease);
   // Call when a job of this user has published an entry.
   void note_published(uid_t uid) { users_.forgive(uid, options_.now()); }

@@ -42,7 +42,7 @@ void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
     try_leases_held_elsewhere();
     answers = table_.take_answers();
   }
-  give(answers);
+  send_answers(answers);
   check_names();
   check_builders();
 }
@@ -63,16 +63,16 @@ void FlightTender::end_late_waits() {
       }
       if (is_late || (*at)->is_interrupted()) table_.release(lease, at, true);
     }
-    const bool has_leader = !lease.waits.empty() && lease.builder;
-    if (has_leader && options_.is_stopped(*lease.builder) && !table_.is_settling(lease)) {
+    const bool has_builder = !lease.waits.empty() && lease.builder;
+    if (has_builder && options_.is_stopped(*lease.builder) && !table_.is_settling(lease)) {
       lease.builders.push_back(*lease.builder);
       table_.hand_over(found);
     }
   }
 }
 
-// Hands over the leases that excluded users hold for all jobs. Such a user's process continues to build without the
-// lease. If another daemon has granted the lease to such a user, the waiters stop waiting for that daemon.
+// Hands over the leases that excluded users hold for all jobs. The excluded user's process continues to build without
+// the lease. If another daemon has granted the lease to an excluded user, the waiters stop waiting for that daemon.
 void FlightTender::replace_excluded_builders() {
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
     const auto found = it++;
@@ -125,7 +125,7 @@ void FlightTender::check_names() {
     settle(finding);
     std::ranges::move(table_.take_answers(), std::back_inserter(answers));
   }
-  give(answers);
+  send_answers(answers);
 }
 
 // Ends the waits whose result is known. If the builder has finished or given up, or if no process holds the lease,
@@ -151,8 +151,8 @@ void FlightTender::settle(const LeaseFinding& finding) {
     return;
   }
   if (finding.finished.contains(lease.job)) lease.is_finished = false;
-  const bool has_no_leader = lease.builder ? lease.has_exited : !lease.is_held_elsewhere();
-  const bool is_free = has_no_leader && !table_.is_settling(lease);
+  const bool has_no_builder = lease.builder ? lease.has_exited : !lease.is_held_elsewhere();
+  const bool is_free = has_no_builder && !table_.is_settling(lease);
   if (is_free || finding.is_builder_done(lease)) table_.hand_over(found);
 }
 
@@ -178,8 +178,8 @@ bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) c
          (lease.waits.empty() && now - lease.since >= options_.timeout);
 }
 
-// Ends the leases for which has_stopped_building() returns true. If such a lease has waiters, its build counts as
-// failed. Otherwise it does not, because the thread may only have checked whether the entry exists.
+// Ends the leases for which has_stopped_building() returns true. If the lease has waiters, the build counts as failed.
+// Otherwise the build does not count as failed, because the thread may only have checked whether the entry exists.
 void FlightTender::check_builders() {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);
@@ -196,7 +196,7 @@ void FlightTender::check_builders() {
     }
     answers = table_.take_answers();
   }
-  give(answers);
+  send_answers(answers);
 }
 
 }  // namespace cacheshim

@@ -46,8 +46,7 @@ struct LeaseRequest {
   Lineage lineage;
   pid_t thread;
   std::string entry = {};  // the entry that `path` names, or to which it belongs
-  // The entry's rule if one_by_one is set in it, otherwise null. A thread builds only one entry of such a rule at a
-  // time.
+  // The entry's rule if the rule has one_by_one, otherwise null. A thread builds only one entry of the rule at a time.
   const void* rule = nullptr;
   uid_t uid = 0;  // the user of the process
   UserAccount* account = nullptr;  // charged for leases and waits; null: no account is charged
@@ -57,7 +56,7 @@ struct LeaseRequest {
 };
 
 // A change that a job has just made in an entry's directory. It shows that the job is still building in the directory,
-// or that it has given up.
+// or that the job has given up.
 enum class BuildStep {
   kTemporary,  // created a file that is not a part of the entry
   kPart,       // created or renamed a part of the entry

@@ -18,7 +18,7 @@ void FlightWait::interrupt() {
   if (const EventLoop::Task* const tender = tender_) tender->wake();
 }
 
-void give(const FlightAnswers& answers) {
+void send_answers(const FlightAnswers& answers) {
   for (const auto& wait : answers) {
     (void)run_guarded("a waiter's answer", [&] { wait->answer(); });
   }

@@ -31,7 +31,7 @@ class FlightWait final : public Interruptible {
   // request.
   void begin(const std::string& path, FlightTime now, std::chrono::milliseconds timeout,
              const EventLoop::Task& tender);
-  void pay(Charge charge) { charge_ = std::move(charge); }
+  void set_charge(Charge charge) { charge_ = std::move(charge); }
   FlightTime began() const { return began_; }
   const LeaseRequest& request() const { return request_; }
   bool is_late(FlightTime now) const { return deadline_ <= now; }
@@ -49,6 +49,6 @@ class FlightWait final : public Interruptible {
 
 // The requests to answer once the lock is released.
 using FlightAnswers = std::vector<std::shared_ptr<FlightWait>>;
-void give(const FlightAnswers& answers);
+void send_answers(const FlightAnswers& answers);
 
 }  // namespace cacheshim

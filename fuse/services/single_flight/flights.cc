@@ -26,7 +26,7 @@ PendingReplies Flights::close() {
     answers = table_.take_answers();
   }
   PendingReplies replies;
-  replies.add([answers = std::move(answers)] { give(answers); });
+  replies.add([answers = std::move(answers)] { send_answers(answers); });
   return replies;
 }
 
@@ -43,19 +43,19 @@ EventLoop::Clock::time_point Flights::tend(const std::vector<std::uint64_t>& end
   return wait.count() < 0 ? EventLoop::kNever : EventLoop::Clock::now() + wait;
 }
 
-Flights::Answer Flights::look(const LeaseRequest& request) {
+Flights::Answer Flights::request_lease(const LeaseRequest& request) {
   FlightAnswers answers;
   const Answer answer = [&] {
     const MutexLock lock(table_.mutex);
-    const Answer advice = advise(request);
+    const Answer advice = decide(request);
     answers = table_.take_answers();
     return advice;
   }();
-  give(answers);
+  send_answers(answers);
   return answer;
 }
 
-Flights::Answer Flights::advise(const LeaseRequest& request) {
+Flights::Answer Flights::decide(const LeaseRequest& request) {
   const Answer builds{Advice::kBuild, 0};
   const auto now = options_.now();
   const bool has_waited = table_.past.take(request);
@@ -92,9 +92,9 @@ Flights::Answer Flights::wait_for(LeaseTable::Iterator lease, const LeaseRequest
 // holds no lease on this name.
 Flights::Answer Flights::wait_for_publisher(std::shared_ptr<Job> publisher,
                                             const LeaseRequest& request) {
-  auto payment = Lease::Payment::take(request.account);
-  if (closed_ || !payment) return {Advice::kBuild, 0};
-  const auto added = table_.add({request.path, nullptr}, request, *std::move(payment));
+  auto charges = Lease::LimitCharges::take(request.account);
+  if (closed_ || !charges) return {Advice::kBuild, 0};
+  const auto added = table_.add({request.path, nullptr}, request, *std::move(charges));
   Lease& lease = added->second;
   lease.uid = publisher->views.owner().value_or(0);
   lease.job = std::move(publisher);
@@ -102,14 +102,15 @@ Flights::Answer Flights::wait_for_publisher(std::shared_ptr<Job> publisher,
   return wait_for(added, request);
 }
 
-// `has_waited`: whether the process has just waited for the name. It then builds without a lease if the lease is held
-// elsewhere.
+// Tries to make the request's process the builder. If another daemon holds the lease, or the entry may come from
+// another machine, the process waits. `has_waited`: whether the process has just waited for the name; if another daemon
+// holds the lease, the process then builds without a lease.
 Flights::Answer Flights::open_lease(const LeaseRequest& request, bool has_waited) {
   if (closed_) return {Advice::kBuild, 0};
   auto pidfd = options_.watch(request.process());
   if (!pidfd || !table_.make_room(request.process())) return {Advice::kBuild, 0};
-  auto payment = Lease::Payment::take(request.account);
-  if (!payment) return {Advice::kBuild, 0};
+  auto charges = Lease::LimitCharges::take(request.account);
+  if (!charges) return {Advice::kBuild, 0};
   const bool is_for_all = table_.exclusion.may_build_for_all(request);
   auto file = is_for_all ? options_.leases.try_take(request.path) : UniqueFd();
   if (!file && table_.exclusion.applies_elsewhere(request.path)) file = UniqueFd();
@@ -118,7 +119,7 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request, bool has_waited
     return {Advice::kBuild, 0};
   }
   const auto added = table_.add({request.path, is_for_all ? nullptr : request.job.get()}, request,
-                                *std::move(payment));
+                                *std::move(charges));
   Lease& lease = added->second;
   lease.is_held_by_other_daemon = !file;
   if (file) {
@@ -160,14 +161,14 @@ bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait
     lease.builders.push_back(request.process());
     return false;
   }
-  wait->pay(*std::move(charge));
+  wait->set_charge(*std::move(charge));
   wait->begin(found->first.first, options_.now(), options_.timeout, task_);
   lease.waits.push_back(wait);
   return true;
 }
 
-// A thread that begins an entry whose rule has `one_by_one` has given up its earlier builds of that rule. They have
-// failed, so ends their leases.
+// A thread that begins an entry whose rule has `one_by_one` has given up its earlier builds of that rule. So these
+// builds count as failed, and their leases end.
 void Flights::fail_others_of(const LeaseRequest& request) {
   if (request.rule == nullptr) return;
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
@@ -186,7 +187,7 @@ void Flights::note_open(const LeaseRequest& request) {
     fail_others_of(request);
     answers = table_.take_answers();
   }
-  give(answers);
+  send_answers(answers);
 }
 
 void Flights::give_up(const LeaseRequest& request) {
@@ -198,7 +199,7 @@ void Flights::give_up(const LeaseRequest& request) {
       table_.erase(found);
     answers = table_.take_answers();
   }
-  give(answers);
+  send_answers(answers);
 }
 
 void Flights::note_step(const Job& job, const std::string& entry, BuildStep step) {
@@ -217,7 +218,7 @@ void Flights::note_step(const Job& job, const std::string& entry, BuildStep step
     }
     answers = table_.take_answers();
   }
-  give(answers);
+  send_answers(answers);
 }
 
 void Flights::finished(const Job& job, const std::string& path) {
@@ -229,7 +230,7 @@ void Flights::finished(const Job& job, const std::string& path) {
     is_to_be_checked = note_finished(job, path);
     answers = table_.take_answers();
   }
-  give(answers);
+  send_answers(answers);
   if (is_to_be_checked) task_.wake();
 }
 

@@ -28,15 +28,15 @@ namespace cacheshim {
 // process that builds the entry sees the job's files as they are, never a placeholder.
 //
 // The same applies to the name of an entry that is built elsewhere and renamed into place; its placeholder is a
-// directory. During such a build, nothing changes at the entry's own path, so the daemon watches the builder as long as
-// it holds the lease. The build counts as failed when the builder's thread has exited, or when the builder has been
-// idle for BuilderActivity::kIdleFor.
+// directory. During the build, nothing changes at the entry's own path, so the daemon watches the builder as long as it
+// holds the lease. The build counts as failed when the builder's thread has exited, or when the builder has been idle
+// for BuilderActivity::kIdleFor.
 //
 // If a user's builders have made other users' processes wait in vain for a total of `timeout`, processes of other jobs
-// do not wait for that user's builds for a while (BuilderExclusion). The user's leases pass to other processes.
+// stop waiting for that user's builds for a while (BuilderExclusion). The user's leases pass to other processes.
 //
-// Descendants of a builder count as the builder. A process does not wait if its wait would close a cycle of processes
-// that wait for each other, however long.
+// Descendants of a builder count as the builder. A process does not wait if its wait would close a cycle, of any
+// length, of processes that wait for each other.
 //
 // No process waits in a lookup, because the kernel holds the directory's lock during a lookup. A waiter's lookup
 // returns a placeholder node, and the GETATTR or OPEN request that follows can wait. Every such wait ends with ESTALE,
@@ -64,7 +64,8 @@ class Flights {
   Flights(EventLoop& loop, FlightOptions options, NodeTable& nodes, Counters& counters);
   ~Flights();  // answers the waiters
 
-  Answer look(const LeaseRequest& request) EXCLUDES(table_.mutex);
+  // Call when the lookup of the request's name has found nothing. Returns what the process must do.
+  Answer request_lease(const LeaseRequest& request) EXCLUDES(table_.mutex);
   // Call for a request on a placeholder. Delays the answer until the wait ends; answers immediately if there is nothing
   // to wait for.
   void wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) EXCLUDES(table_.mutex);
@@ -89,7 +90,7 @@ class Flights {
   void reopen() EXCLUDES(table_.mutex);
 
  private:
-  Answer advise(const LeaseRequest& request) REQUIRES(table_.mutex);
+  Answer decide(const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer wait_for(LeaseTable::Iterator lease, const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer wait_for_publisher(std::shared_ptr<Job> publisher, const LeaseRequest& request) REQUIRES(table_.mutex);
   Answer open_lease(const LeaseRequest& request, bool has_waited) REQUIRES(table_.mutex);
@@ -105,7 +106,7 @@ class Flights {
   FlightTender tender_;
   Counters& counters_;
   bool closed_ GUARDED_BY(table_.mutex) = false;
-  EventLoop::Task task_;  // keep last: it uses all the others
+  EventLoop::Task task_;  // keep last: it uses the other members
 };
 
 }  // namespace cacheshim

@@ -16,7 +16,7 @@ namespace cacheshim {
 //
 // If the user publishes an entry during the exclusion, the exclusion ends: the user does build, only slowly. This works
 // only once per kPeriod, because an attacker can publish too. The charges are forgotten once kPeriod has passed without
-// another one. Not thread-safe.
+// another charge. Not thread-safe.
 class FruitlessUsers {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -18,11 +18,11 @@ constexpr int kLookupsAfterWait = 2;
 
 }  // namespace
 
-Result<Lease::Payment> Lease::Payment::take(UserAccount* account) {
+Result<Lease::LimitCharges> Lease::LimitCharges::take(UserAccount* account) {
   constexpr std::uint64_t kDescriptors = 2;  // `watched` and `file`
   CACHESHIM_TRY(one, Charge::take(account, Limit::kLeases));
   CACHESHIM_TRY(open, Charge::take(account, Limit::kHandles, kDescriptors));
-  return Payment{std::move(one), std::move(open)};
+  return LimitCharges{std::move(one), std::move(open)};
 }
 
 void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now) {

@@ -31,8 +31,8 @@ struct Lease {
 
   // The charge for a lease. The builder's user pays it. Until a process of this mount becomes the builder, the user
   // whose request added the lease pays it.
-  struct Payment {
-    static Result<Payment> take(UserAccount* account);
+  struct LimitCharges {
+    static Result<LimitCharges> take(UserAccount* account);
     Charge lease;
     Charge descriptors;
   };
@@ -54,9 +54,9 @@ struct Lease {
 
   // ---- Signs that the build has failed although the builder's process is still running (docs/single-flight.md)
 
-  // Whether the builder's thread has come back to the name without having built it: its last lookup is more than
-  // kFlightApproach ago, and its job has not changed the entry's directory since the thread became the builder. False
-  // if is_entry.
+  // Whether the request shows that the builder's thread has come back to the name without having built it: the thread's
+  // last lookup is more than kFlightApproach ago, and the thread's job has not changed the entry's directory since the
+  // thread became the builder. False if is_entry.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
   // Counts a lookup by the builder's thread. Returns true if the thread has looked up the name so often that it cannot
   // be building it.
@@ -71,7 +71,7 @@ struct Lease {
   // The request that added the lease, while the lease is held elsewhere and the request does not wait yet: its process
   // becomes the builder if no other process waits.
   std::optional<LeaseRequest> candidate;
-  // Whether a builder of this mount is not to be chosen now.
+  // Whether no process of this mount may become the builder yet.
   bool is_held_elsewhere() const { return is_held_by_other_daemon || is_sought; }
   std::shared_ptr<Job> job;  // the builder's job
   Process thread;
@@ -96,7 +96,7 @@ struct Lease {
   UniqueFd watched;
   std::uint64_t serial = 0;
   UniqueFd file;
-  Payment payment;
+  LimitCharges limit_charges;
   std::vector<Process> builders;  // the processes that build without the lease
   Waits waits;
   std::unordered_map<const Job*, NodeIndex> placeholders;

@@ -9,7 +9,7 @@ namespace cacheshim {
 
 namespace {
 
-// The maximum number of placeholders whose names are remembered; at the maximum, all are forgotten.
+// The maximum number of ended placeholders whose names the table remembers. At the maximum, it forgets all of them.
 constexpr std::size_t kMostEnded = 1024;
 
 }  // namespace
@@ -45,30 +45,30 @@ std::shared_ptr<Job> LeaseTable::other_publisher(const LeaseRequest& request) co
 
 bool LeaseTable::make_room(const Process& builder) {
   if (leases.size() >= kMostLeases) return false;
-  std::size_t led = 0;
+  std::size_t held = 0;
   auto oldest = leases.end();
   for (auto at = leases.begin(); at != leases.end(); ++at) {
     const Lease& lease = at->second;
     if (lease.builder != builder) continue;
-    ++led;
+    ++held;
     const bool is_older = oldest == leases.end() || lease.serial < oldest->second.serial;
     if (lease.waits.empty() && is_older) oldest = at;
   }
-  if (led < kMostLeasesOfProcess) return true;
+  if (held < kMostLeasesOfProcess) return true;
   if (oldest == leases.end()) return false;
   erase(oldest);
   return true;
 }
 
 LeaseTable::Iterator LeaseTable::add(LeaseKey key, const LeaseRequest& request,
-                                     Lease::Payment payment) {
+                                     Lease::LimitCharges charges) {
   const auto added = leases.try_emplace(std::move(key)).first;
   ++count_;
   Lease& lease = added->second;
   lease.entry = request.entry;
   lease.rule = request.rule;
   lease.is_entry = request.is_entry();
-  lease.payment = std::move(payment);
+  lease.limit_charges = std::move(charges);
   return added;
 }
 
@@ -101,13 +101,14 @@ void LeaseTable::hand_over(Iterator found) {
   while (!lease.waits.empty()) {
     const auto first = lease.waits.begin();
     const LeaseRequest request = (*first)->request();
-    const bool leads = key.second != nullptr || exclusion.may_build_for_all(request);
-    auto pidfd = leads ? options_.watch(request.process()) : UniqueFd();
-    lease.payment = {};  // released first, because the next builder may belong to the same user
-    auto payment = pidfd ? Lease::Payment::take(request.account) : Errno(ESRCH);
-    release(lease, first, !payment);
-    if (!payment) continue;
-    lease.payment = *std::move(payment);
+    const bool may_build = key.second != nullptr || exclusion.may_build_for_all(request);
+    auto pidfd = may_build ? options_.watch(request.process()) : UniqueFd();
+    // Released first, because the next builder may belong to the same user.
+    lease.limit_charges = {};
+    auto charges = pidfd ? Lease::LimitCharges::take(request.account) : Errno(ESRCH);
+    release(lease, first, !charges);
+    if (!charges) continue;
+    lease.limit_charges = *std::move(charges);
     return make_builder(found, request, std::move(pidfd));
   }
   if (const auto candidate = std::exchange(lease.candidate, std::nullopt)) {

@@ -25,7 +25,7 @@ namespace cacheshim {
 // them.
 //
 // Call with `mutex` held, unless a function says otherwise. A function that ends waits collects the requests to answer.
-// Take them with take_answers() before you release the lock, and call give() after you have released it.
+// Take them with take_answers() before you release the lock, and call send_answers() after you have released it.
 class LeaseTable {
  public:
   using Iterator = Leases::iterator;
@@ -52,8 +52,8 @@ class LeaseTable {
   bool remembers_failures() const { return remembers_failures_; }
 
   // The find functions return leases.end() if there is no such lease. A lease for all jobs takes precedence over a
-  // lease of one job. A process that may build for all jobs (BuilderExclusion) never waits for a process that may not,
-  // even in its own job.
+  // lease of one job. A process that may build for all jobs (BuilderExclusion) never waits for a process that builds
+  // only for its own job, even if both are in the same job.
   Iterator find(const LeaseRequest& request) REQUIRES(mutex);
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
@@ -65,11 +65,12 @@ class LeaseTable {
   // entry.
   bool is_settling(const Lease& lease) const REQUIRES(mutex);
 
-  // Returns true if the process may get another lease. If it already has kMostLeasesOfProcess leases, first ends the oldest one
-  // that has no waiters.
+  // Returns true if the process may get another lease. If it already has kMostLeasesOfProcess leases, first ends the
+  // oldest one that has no waiters.
   bool make_room(const Process& builder) REQUIRES(mutex);
-  // Adds a lease that no process holds yet. `payment`: from the request's user.
-  Iterator add(LeaseKey key, const LeaseRequest& request, Lease::Payment payment) REQUIRES(mutex);
+  // Adds a lease that no process holds yet. `charges`: from the request's user.
+  Iterator add(LeaseKey key, const LeaseRequest& request, Lease::LimitCharges charges)
+      REQUIRES(mutex);
   // Makes the request's process the builder. `pidfd`: a pidfd of the process. If threads or descendants of the process
   // already wait for the name, ends their waits.
   void make_builder(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
@@ -87,15 +88,15 @@ class LeaseTable {
   // Forgets the failed builds of `path` and of the names below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);
 
-  // Call for a request on a placeholder that does not wait, for example because the lease has ended. It fails with
-  // ESTALE, as after a wait (PastWaits).
+  // Call for a request on a placeholder that does not wait, for example because the lease has ended. The request fails
+  // with ESTALE, as after a wait (PastWaits).
   void note_unwaited(NodeIndex placeholder, LeaseRequest request) REQUIRES(mutex);
   // Returns the placeholder of the lease's name in the job's view, and counts one lookup of the placeholder by the
   // kernel.
   NodeIndex placeholder_of(Iterator lease, Job* job) REQUIRES(mutex);
   FlightAnswers take_answers() REQUIRES(mutex) { return std::exchange(answers_, {}); }
 
-  mutable Mutex mutex{LockRank::kFlights};
+  mutable Mutex mutex{LockRank::kLeaseTable};
   Leases leases GUARDED_BY(mutex);
   PastWaits past GUARDED_BY(mutex);
   FailedBuilds failed GUARDED_BY(mutex);

@@ -51,7 +51,7 @@ std::optional<Call> pending_call_of(pid_t thread) {
 
 // False for O_CREAT, which may create the object, and for O_PATH: an open with O_PATH returns a descriptor of the node
 // that the lookup returned, without sending another request.
-bool opens_what_is_there(unsigned long flags) { return (flags & (O_CREAT | O_PATH)) == 0; }
+bool opens_existing(unsigned long flags) { return (flags & (O_CREAT | O_PATH)) == 0; }
 
 }  // namespace
 
@@ -65,7 +65,7 @@ bool can_wait_after_lookup(pid_t thread) {
     case SYS_access:
       return true;
     case SYS_open:
-      return opens_what_is_there(call->arguments[1]);
+      return opens_existing(call->arguments[1]);
 #endif
     case SYS_newfstatat:
     case SYS_faccessat:
@@ -73,8 +73,8 @@ bool can_wait_after_lookup(pid_t thread) {
     case SYS_chdir:
       return true;
     case SYS_openat:
-      return opens_what_is_there(call->arguments[2]);
-    case SYS_statx:  // with AT_STATX_DONT_SYNC, it uses the attributes from the lookup
+      return opens_existing(call->arguments[2]);
+    case SYS_statx:  // with AT_STATX_DONT_SYNC, the kernel uses the attributes from the lookup
       return (call->arguments[2] & AT_STATX_DONT_SYNC) == 0;
     default:
       return false;

@@ -14,8 +14,8 @@ namespace cacheshim {
 // /proc/TID/syscall requires permission to trace the thread. Takes about 20 µs.
 bool can_wait_after_lookup(pid_t thread);
 
-// Returns true if the thread is in a system call that may complete an entry. Such a call returns only after the entry
-// that it completes is published, unless it is a rename between two directories. Returns false if /proc does not show
+// Returns true if the thread is in a system call that may complete an entry. The call returns only after the entry that
+// it completes is published, unless the call is a rename between two directories. Returns false if /proc does not show
 // the system call.
 bool may_complete_entries(pid_t thread);
 

@@ -72,7 +72,7 @@ LeaseFiles::Options SingleFlight::begin_heartbeats(EventLoop& loop, const Store&
 
 // Accepts names of class `flight` in a profile whose entries may be published early: the directory of an entry that is
 // built elsewhere and renamed into place, or a name in an entry whose directory is in the caller's layer. If the layer
-// does not have the directory, it may be that no process is going to build the name.
+// does not have the directory, possibly no process is going to build the name.
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || !row_of(entries_.class_of(path)).is_awaited) return false;
   const auto ref = entries_.find(path);

@@ -21,8 +21,8 @@
 
 namespace cacheshim {
 
-// Decides from the entry's profile whether a lookup that finds nothing is worth a wait, and reports builders' progress
-// to Flights. Thread-safe; call with no lock held, unless a method says otherwise.
+// Decides from the entry's profile whether a process should wait for a name that its lookup has not found, and reports
+// builders' progress to Flights. Thread-safe; call with no lock held, unless a method says otherwise.
 class SingleFlight {
  public:
   // All must outlive this object.
@@ -37,8 +37,8 @@ class SingleFlight {
   using Publishers = std::function<std::vector<std::shared_ptr<Job>>(const std::string& entry)>;
 
   // Starts single flight. Without this call, or if `timeout` is 0, no process waits, and the other methods do nothing.
-  // `publishers` returns the jobs that are publishing the entry; it must not block. `remote` may be null; it must outlive
-  // stop().
+  // `publishers` returns the jobs that are publishing the entry; it must not block. `remote` may be null; it must
+  // outlive stop().
   void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout,
              Publishers publishers, RemoteEntries* remote);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
@@ -60,8 +60,8 @@ class SingleFlight {
       REQUIRES_SHARED(job.overlay.mutex());
   LeaseRequest lease_request_of(const Caller& caller, Job& job, std::string path) const;
 
-  // Call when a thread has opened a file. If a builder moves on to another entry, and that entry already exists, this
-  // open is the only sign of it that the daemon gets.
+  // Call when a thread has opened a file. If a builder moves on to another entry that already exists, the daemon learns
+  // of this only from the open.
   void note_open(const Caller& caller, Job& job, NodeIndex node) const
       EXCLUDES(job.overlay.mutex());
   // Call when an object was created, renamed or removed.

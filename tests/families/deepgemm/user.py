@@ -16,7 +16,7 @@ CACHE = pathlib.Path(os.environ["DG_JIT_CACHE_DIR"])
 
 
 def is_valid(entry: pathlib.Path) -> bool:
-    """Returns true if the entry exists; raises an error if it lacks a file, because the program then aborts."""
+    """Returns true if the entry exists. Raises an error if the entry lacks a file, because DeepGEMM then aborts."""
     if not entry.exists():
         return False
     if not ((entry / "kernel.cu").exists() and (entry / "kernel.cubin").exists()):

@@ -3,8 +3,8 @@
 (runtime_cache(), RuntimeCache.load and save).
 
 One file contains all compiled kernels. The program reads the file before the engine runs, and replaces it afterwards.
-For each of these accesses, it takes a filelock beside the file and waits at most 10 s for it. Kernels that another user
-saves between the read and the replacement are lost, natively as well as through cacheshim.
+For each of these accesses, the program takes a filelock beside the file, and waits at most 10 s for this lock. Kernels
+that another user saves between the read and the replacement are lost, natively as well as through cacheshim.
 """
 
 import json

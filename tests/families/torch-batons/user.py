@@ -2,8 +2,8 @@
 """Builds three extensions as torch ≤ 2.13 does, under a FileBaton: torch 2.13.0 (PyPI), torch/utils/cpp_extension.py:
 _jit_compile. A process that finds the baton waits for its removal, and then loads the result without building it.
 
-torch 2.15 still contains FileBaton, but uses FileLock; this script replaces FileLock with FileBaton. Unlike torch, it
-waits at most LONGEST_WAIT_S: in the native run, a killed builder's baton stays, and torch would wait forever.
+torch 2.15 still contains FileBaton, but uses FileLock; this script replaces FileLock with FileBaton. Unlike torch, the
+script waits at most LONGEST_WAIT_S: in the native run, a killed builder's baton stays, and torch would wait forever.
 """
 
 import os

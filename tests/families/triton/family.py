@@ -29,5 +29,6 @@ def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
 FAMILIES = [family_of("", f"{BUNDLED_NVIDIA}/ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"),
             family_of("3.0.0", f"{BUNDLED_NVIDIA}/ptxas"),
             family_of("2.1.0", f"{BUNDLED_CUDA}/ptxas"),
-            # The profile publishes no kernel of Triton 2.0.0, which rejects a changed ctime: each job builds its own.
+            # Publishing changes the ctime, and Triton 2.0.0 rejects files with a changed ctime. So the profile does not
+            # publish its kernels, and each job builds its own.
             family_of("2.0.0", f"{BUNDLED_CUDA}/ptxas", most_builds=16, most_later_builds=4)]

@@ -47,8 +47,8 @@ def instance_descriptor() -> object:
 
 
 def replace_driver() -> None:
-    """Builds a libcuda.so.1, loads it for all launchers, which need a library of that name, and makes Triton link to
-    it."""
+    """Builds a library named libcuda.so.1, loads it for the launchers, which need a library of that name, and makes
+    Triton link the launchers to it."""
     directory = pathlib.Path("driver").resolve()
     directory.mkdir()
     library = directory / "libcuda.so"

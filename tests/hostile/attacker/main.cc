@@ -2,10 +2,10 @@
 // A user who makes random system calls on a mount:
 //
 //   attacker MOUNT SEED SECONDS JOB…       starts one process after the other, each as one of the jobs ("-": no job)
-//   attacker --once MOUNT SEED [CALLS]     makes the calls of one such process; the job is in the environment
+//   attacker --once MOUNT SEED [CALLS]     makes the calls of one of these processes; the job is in the environment
 //
-// If a call takes longer than kLongestCallMs, prints the seed of its process and exits with status 1. The calls of a
-// seed are always the same, but their results may differ, because other processes change the same tree.
+// If a call takes longer than kLongestCallMs, the program prints the seed of the process and exits with status 1. The
+// calls of a seed are always the same, but their results may differ, because other processes change the same tree.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>

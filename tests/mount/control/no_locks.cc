@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload. It makes flock(2) fail with ENOLCK, as on a file system without such locks,
+// A library to preload. It makes flock(2) fail with ENOLCK, as on a file system that has no locks,
 // for the files and directories in NO_LOCKS_BELOW (separated by ':') and for everything below them.
 #include <dlfcn.h>
 #include <errno.h>

@@ -163,8 +163,8 @@ def test_the_daemon_keeps_no_descriptor_of_its_caller(program, mount_store, stor
     point = scratch / "p"
     point.mkdir()
     reader, writer = os.pipe()
-    # The caller passes three pipes: stdout, stderr and one more. If the daemon kept the write end of one of them open,
-    # its reader would never reach the end of the file.
+    # The caller passes three pipes: stdout, stderr and one more. If the daemon kept the write end of a pipe open,
+    # the pipe's reader would never reach the end of the data.
     result = subprocess.run([program, "mount", "--store", store, point], capture_output=True,
                             pass_fds=[writer], timeout=30, check=False)
     os.close(writer)
@@ -250,7 +250,7 @@ def test_help_and_version_work_for_every_user(program):
 
 @pytest.mark.parametrize("argv", [["status"], ["stats"], ["job", "list"], ["job", "show", "x"],
                                   ["job", "end", "x", "--failure"]])
-def test_without_a_mount_the_answer_is_69(program, point, argv, mount):
+def test_commands_exit_with_69_without_a_mount(program, point, argv, mount):
     result = mounts.run(program, *argv, "--mount", point)
     check_refusal(result, UNAVAILABLE, "no cacheshim mount", point)
     mount.kill_daemon()

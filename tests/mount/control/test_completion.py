@@ -16,7 +16,7 @@ def bash(script, words):
 
 
 def zsh(script, words):
-    # The completion system runs the script, which passes its candidates to _describe.
+    # zsh's completion system runs the script, which passes its candidates to _describe. Here, _describe prints them.
     return ["zsh", "-f", "-c", "_describe() { print -rl -- $candidates }; script=$1; shift; words=($@) CURRENT=$#; "
             ". $script", "zsh", script, *words]
 

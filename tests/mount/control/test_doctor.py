@@ -101,7 +101,7 @@ def test_doctor_changes_nothing(mount, doctor, two_jobs):
     assert tree() == before
 
 
-def test_no_mount_is_69(doctor, scratch):
+def test_doctor_exits_with_69_without_a_mount_or_store(doctor, scratch):
     report = doctor("--mount", scratch / "none")
     assert report.returncode == 69 and not report.json["available"]
     assert report.of("mount", "problem")
@@ -421,7 +421,7 @@ def test_a_umask_that_keeps_entries_from_being_published(program, store, home):
     check_finding(report, "environment", "warning", "umask 0027", "not publish", "umask 022")
 
 
-def test_the_mount_that_jobs_would_use_is_another(mount, doctor, scratch):
+def test_doctor_reports_that_jobs_use_another_mount(mount, doctor, scratch):
     check_finding(doctor("--mount", mount.path), "environment", "warning", "CACHESHIM_MOUNT",
                   "is not set", f"export CACHESHIM_MOUNT={mount.path}")
     env = {"CACHESHIM_MOUNT": str(mount.path)}
@@ -431,7 +431,7 @@ def test_the_mount_that_jobs_would_use_is_another(mount, doctor, scratch):
                   "do not use the mount")
 
 
-def test_default_caches_that_belong_to_another(doctor, store, home):
+def test_doctor_reports_default_caches_of_another_user(doctor, store, home):
     os.chown(home, 20001, 20001)
     assert doctor("--store", store, user=20001).of("default caches") == []
     (home / ".triton/cache").mkdir(parents=True)

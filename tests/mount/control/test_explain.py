@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim explain: it reports a path's origin and publisher, why the path is not published, and what hides it."""
+"""`cacheshim explain` reports a path's origin and publisher, why the path is not published, and what hides it."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_every_spelling_of_a_path(mount, two_jobs):
     ("cuda-compute-cache/0/a/b", "the profile is a guess"),
     ("mine/x", "no entry of a known cache"),
 ])
-def test_why_it_is_not_published(mount, two_jobs, path, reason):
+def test_explain_says_why_an_entry_is_not_published(mount, two_jobs, path, reason):
     one, _ = two_jobs
     one("os.makedirs", os.path.dirname(one.path(path)), exist_ok=True)
     one.write(path, b"x")
@@ -78,7 +78,7 @@ def test_an_entry_that_is_still_open(mount, two_jobs):
     assert "not_published" not in explain(mount, CUBIN, "one")
 
 
-def test_a_conflict(mount, two_jobs):
+def test_explain_shows_a_conflict_of_two_jobs(mount, two_jobs):
     one, two = two_jobs
     two.put("KEY", "k.cubin", b"two's")
     one.put_group("KEY", KERNEL)

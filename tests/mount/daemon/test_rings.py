@@ -181,8 +181,8 @@ def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, co
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core,
                                                                        number):
-    """The kernel sends no FUSE_INTERRUPT for a request that the daemon has not taken. Some of these requests are in the
-    queue of a receiver that the disk blocks."""
+    """The kernel sends no FUSE_INTERRUPT for a request that the daemon has not taken. When the signals arrive, some of
+    the lock requests are still in the queue of a receiver that the disk blocks."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
     holder("fcntl.flock", holder("os.open", holder.path("here"), os.O_RDONLY), fcntl.LOCK_EX)

@@ -155,7 +155,7 @@ def test_a_file_that_is_known_and_becomes_a_directory_is_opened_as_one(mount_sto
     assert process.exists(f"{KEY}/file/mine") and not (base / KEY / "file/mine").exists()
 
 
-def test_scratch_names_directories_and_odd_paths_are_the_mounts(mount, shimmed, store):
+def test_the_mount_answers_for_scratch_names_directories_and_odd_paths(mount, shimmed, store):
     (store / "triton/tmp.pid_1").mkdir()
     (store / "triton/tmp.pid_1/x").write_bytes(b"x")
     with Count(mount) as count:

@@ -439,7 +439,7 @@ WAYS = {
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_stream_does_not_disturb(mount, shimmed, way):
+def test_streams_and_other_calls_do_not_disturb_each_other(mount, shimmed, way):
     with Count(mount) as count:
         done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{ENDS}{WAYS[way]}", shimmed.path(KEY)],
                        capture_output=True)

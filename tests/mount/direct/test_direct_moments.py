@@ -9,7 +9,7 @@ from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 HOURS = 3600
-BASE_CHANGES = 56  # the byte offset of this counter in MountPage (common/direct_page.h)
+BASE_CHANGES = 56  # the byte offset of base_changes in MountPage (common/direct_page.h)
 
 
 def base_changes(mount):

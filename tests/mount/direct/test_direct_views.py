@@ -29,7 +29,7 @@ def test_root_has_a_view_of_its_own_in_the_job_of_another(mount, shimmed, shimme
         assert root("os.stat", root.path(KEY, "file")).st_uid == 0
 
 
-def test_root_has_a_view_of_its_own_once_another_comes(mount, shimmed_job_of):
+def test_root_has_a_view_of_its_own_once_another_user_comes(mount, shimmed_job_of):
     root = warm(mount, shimmed_job_of(mount, "k", 0))
     assert root("os.stat", root.path(KEY, "file")).st_uid == 0
     user = shimmed_job_of(mount, "k", UID)
@@ -196,7 +196,7 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
 
 @pytest.fixture
 def container(mount):
-    """A process in a copy of this mount namespace. The copy keeps the test's mount when the test detaches it here."""
+    """A process in a copy of this mount namespace. The copy keeps the mount after the test has detached its own."""
     own = os.readlink("/proc/self/ns/mnt")
     with subprocess.Popen(["unshare", "-m", "sleep", "600"]) as process:
         wait_until(lambda: os.readlink(f"/proc/{process.pid}/ns/mnt") != own, what="a namespace")
@@ -217,7 +217,7 @@ def test_a_process_whose_mount_only_a_container_keeps_uses_the_next_mount(
     assert shimmed.read(f"{KEY}/file") == b"of the job"
 
 
-def test_absence_does_not_count_when_the_base_is_out_of_sight(mount, shimmed):
+def test_names_exist_although_the_librarys_base_mount_is_unmounted(mount, shimmed):
     mounts.run("umount", "-l", mount.run_directory() / "base", check=True)
     assert shimmed.exists(f"{KEY}/file")
     assert not shimmed.exists("other/missing")

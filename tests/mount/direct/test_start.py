@@ -34,12 +34,12 @@ def check_absent(done, mount):
     assert f"no cacheshim mount at {mount.path}" in done.stderr
 
 
-def test_without_proc_by_the_daemons_record(start_in, mount):
+def test_without_proc_the_daemons_record_names_the_mount(start_in, mount):
     done = start_in("mount -t tmpfs none /proc", SAY_WHERE)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")
 
 
-def test_without_a_record_by_mountinfo(start_in, mount):
+def test_without_a_record_mountinfo_names_the_mount(start_in, mount):
     done = start_in(f"mount -t tmpfs none '{mount.run_directory()}'", SAY_WHERE)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")
 

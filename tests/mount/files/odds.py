@@ -156,8 +156,8 @@ def inotify_events(fd):
 
 
 def inotify_events_to_the_end(fd):
-    """Returns the events until a watch ends because its object is removed. They are sorted, because the kernel may
-    report this last event before or after the event of the watch on the object's directory."""
+    """Returns the events until a watch ends because its object is removed. Sorts them, because the kernel may report
+    the end of that watch before or after the event of the watch on the object's directory."""
     events, deadline = [], time.monotonic() + 10
     while not any("ignored" in event for event in events) and time.monotonic() < deadline:
         select.select([fd], [], [], 10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No job reaches files through the daemon that its user could not reach without it."""
+"""No job reaches files through the daemon that the job's user could not reach without the daemon."""
 
 import os
 

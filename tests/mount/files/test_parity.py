@@ -43,7 +43,8 @@ def parity(scratch, store, mount_store, request):
 
 @pytest.mark.timeout_s(600)
 def test_locks_of_preloaded_processes(parity, library, scratch):
-    """Leaves out the cases in which a process closes a descriptor of a file opened directly in the base."""
+    """Leaves out the cases in which a process closes a directly opened descriptor, because such a close drops no record
+    locks (docs/semantics.md)."""
     copy = shutil.copy(library, scratch / "libcacheshim.so")
     parity(12345, "", "parity", "--filter", "@(record-locks*O_RDWR*|deadlock*|flock*|waiting*)",
            env={"LD_PRELOAD": str(copy)})

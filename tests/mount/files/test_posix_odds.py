@@ -25,8 +25,8 @@ def program_of_odds(scratch):
 
 @pytest.fixture
 def directories(scratch, store, mount_store):
-    """directories(uid, fill) calls fill(directory) as root to fill a native directory, copies that into a base, and
-    mounts. Returns the native directory, which then belongs to `uid`, and the directory in a view."""
+    """directories(uid, fill) calls fill(directory) as root to fill a native directory, copies it into a base, and
+    mounts the store. Returns the native directory, which then belongs to `uid`, and the directory in a view."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"

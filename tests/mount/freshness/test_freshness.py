@@ -16,7 +16,7 @@ from jobs import wait_until
 from mounts import setting
 
 SECONDS = 5  # far longer than an invalidation takes, far shorter than a minute
-SETTLE_SECONDS = 7  # longer than kSettleSeconds: until then, a changed file's attributes have a timeout of 1 s
+SETTLE_SECONDS = 7  # longer than kSettleSeconds, in which a changed file's attributes have a timeout of 1 s
 
 
 @pytest.fixture(params=["fanotify", "inotify"])
@@ -37,7 +37,8 @@ def watched(request, scratch, store, mount_store):
 
 @pytest.fixture(scope="module")
 def old_keys(all_scratch):
-    """Keys whose files have not changed recently, so that the kernel caches their attributes for a minute."""
+    """Entries whose files have not changed recently, so that the kernel caches their attributes for a minute. The
+    fixture `key` moves one of them into the base."""
     top = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     for number in range(40):
         directory = top / str(number)
@@ -51,21 +52,21 @@ def old_keys(all_scratch):
 
 @pytest.fixture
 def key(store, old_keys):
-    """A key in the base."""
+    """The entry triton/KEY in the base, with the files `a` and `b`."""
     (store / "triton").mkdir(parents=True)
     return next(old_keys).rename(store / "triton/KEY")
 
 
 @pytest.fixture
 def views(watched, key, job_of):
-    """Two jobs that have looked up every file of the key, and names that do not exist."""
+    """Two jobs that have looked up every file of the entry, and names that do not exist."""
     mount = watched()
     jobs = [job_of(mount, name, uid) for name, uid in (("one", 20001), ("two", 20002))]
     for job in jobs:
         assert job.listdir("triton/KEY") == ["a", "b"]
         assert job.read("triton/KEY/a") == b"old a"
         assert job.read("triton/KEY/b") == b"old b"
-        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # again: the reads have changed the atime
+        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # stat again: the reads have changed the atime
         for missing in ("triton/KEY/c", "triton/NEW", "triton/KEY/d/e"):
             assert not job.exists(missing)
     return jobs

@@ -132,8 +132,8 @@ def test_a_job_that_has_ended_keeps_its_lock(mount, job_of):
 # ---- plain files of the base
 
 def record_kernel(mount, job_of):
-    """Removes the entry and publishes the same content from a job, which records the digests. Sets an xattr on its
-    files."""
+    """Removes the entry, and publishes the same content from a job, so that the daemon records the digests. Sets an
+    xattr on the published files."""
     mounts.run("rm", "-r", mount.base(PLAIN).parent)
     maker = job_of(mount, "maker", 20009)
     maker.put_group("KEY", KERNEL)

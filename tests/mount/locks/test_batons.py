@@ -64,7 +64,7 @@ def test_a_file_that_has_taken_a_batons_name_is_left_alone(mount, build):
 
 
 def test_a_baton_that_a_process_locks_stays_when_its_maker_dies(mount, job_of):
-    """filelock 4 creates its lock file with O_EXCL, and keeps it."""
+    """filelock 4 creates its lock file with O_EXCL, and does not remove it."""
     maker, other = (job_of(mount, "one", 20001) for _ in range(2))
     made = []
     for directory in (DIRECTORY, f"{DIRECTORY}2"):

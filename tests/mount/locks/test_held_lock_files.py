@@ -6,8 +6,8 @@ import os
 
 from jobs import open_files
 
-COUNT = 1500  # more than NodeTable::kMostHeld
-MOST = 1024 + 100  # NodeTable::kMostHeld, and room for the daemon's other open files
+COUNT = 1500  # more than HeldObjects::kMostHeld
+MOST = 1024 + 100  # HeldObjects::kMostHeld, and room for the daemon's other open files
 
 
 def test_looked_up_lock_files_use_few_descriptors_and_can_be_locked_again(mount, job_of):
@@ -18,8 +18,8 @@ def test_looked_up_lock_files_use_few_descriptors_and_can_be_locked_again(mount,
         job("write_file", name, b"")
     held = len(list(open_files(mount.daemon_pid())))
     assert held < MOST
-    # The daemon has closed the first files. It must open them again by name, and their locks must still exclude other
-    # processes.
+    # The daemon has closed its descriptors of the first files. It must open these files again by name, and their locks
+    # must still exclude other processes.
     fd = job("os.open", names[0], os.O_RDWR)
     job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with open(mount.base("inductor/locks/0.lock"), "rb") as raw:

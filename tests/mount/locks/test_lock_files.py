@@ -35,7 +35,7 @@ def try_raw(path, operation=fcntl.LOCK_EX):
             return False
 
 
-def test_one_inode_for_all(mount, both):
+def test_all_jobs_lock_the_same_inode(mount, both):
     one, two = both
     fds = [create(one), create(two)]
     base = mount.base(NAME)
@@ -116,8 +116,8 @@ def delayed(call, pid, scratch):
 
 @pytest.mark.parametrize("name", [NAME, "other/x.lock"], ids=["class lock", "unknown cache"])
 def test_a_new_lock_file_has_its_mode_from_the_first_instant(mount, job_of, scratch, name):
-    """The daemon creates the file, and then calls fchmod, because the umask does not affect that call. A process
-    outside the mount may open the file before the fchmod, so the file must have mode 0666 from its creation."""
+    """The daemon creates the file, and then calls fchmod(2), which ignores the umask. A process outside the mount may
+    open the file before the fchmod, so the file must have mode 0666 from its creation."""
     one = job_of(mount, "one", 20001)
     one("os.makedirs", one.path(os.path.dirname(name)), exist_ok=True)
     call = ("os.open", one.path(name), os.O_RDWR | os.O_CREAT, 0o644)

@@ -163,7 +163,7 @@ def test_locks_are_converted_as_flock_says(lock_mount, workers, place):
     two("fcntl.flock", second, fcntl.LOCK_SH)
     with pytest.raises(BlockingIOError):
         one("fcntl.flock", first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    two("fcntl.flock", second, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the failed conversion above has released its lock
+    two("fcntl.flock", second, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the failed conversion has released the lock of `one`
     start_waiting(lock_mount, one, first, fcntl.LOCK_SH)
     two("fcntl.flock", second, fcntl.LOCK_SH)
     one.result(timeout=10)

@@ -175,7 +175,7 @@ def test_a_larger_file_is_locked_only_in_its_job(mount, two_jobs):
     lock(one, fds[0])
     lock(two, fds[1])
     assert not mount.base("other").exists()
-    one("os.ftruncate", fds[0], 0)  # a locked file stays shared
+    one("os.ftruncate", fds[0], 0)  # while a process holds a private lock, later locks are private too
     assert not one("try_flock_path", one.path(NAME))
 
 

@@ -64,7 +64,7 @@ def test_a_waiter_gets_the_lock_that_a_close_releases(lock_mount, workers, place
 
 
 def test_a_lock_through_the_open_that_copies_a_file_up_ends_with_any_close(lock_mount, workers):
-    """For descriptors from such an open, the kernel does not report close(2)."""
+    """The kernel does not report close(2) for descriptors from an open that has copied the file up."""
     one, two = workers(2)
     path = one.path(NAMES["base"])
     fd = one("os.open", path, os.O_RDWR)
@@ -178,7 +178,7 @@ os.write(tell, b"x")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
-# A child that holds a lock exits while its parent, which has not reaped it, waits for the lock.
+# A child that holds a lock is killed. Its parent requests the lock before it has reaped the child.
 WAITS_FOR_A_ZOMBIE = """
 import fcntl, os, signal, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)

@@ -12,7 +12,7 @@ import pytest
 from jobs import standing_still
 
 USER = 20001
-# The container gets these directories of this machine, and the library and the mount at their own paths.
+# The container gets these directories of this machine. The library and the mount have the same paths as outside.
 BINDS = ("usr", "bin", "lib", "lib64", "etc", "dev", "proc")
 ENTER = """
 set -e

@@ -29,7 +29,7 @@ class Site:
         self.lines = lines
 
     def remote(self, command, *words, check=True):
-        """Runs `cacheshim remote COMMAND`; returns its JSON, or the subprocess.CompletedProcess without `check`."""
+        """Runs `cacheshim remote COMMAND`; returns its JSON, or the subprocess.CompletedProcess if `check` is false."""
         store = ["--store", self.store] if command in ("get", "push") else []
         result = mounts.run(self.program, "remote", command, "--config", self.config, *store, "--json", *words)
         if not check:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`job start --prefetch NAME`: the entries that the last job of this name used come as one pack."""
+"""`job start --prefetch NAME`: the entries that the last job of this name used are fetched as one pack."""
 
 import json
 import os
@@ -76,8 +76,8 @@ def prefetching(machine, job_of, shimmed_job_of):
 
 
 def make_pack(prefetching, url, keys=KEYS[:3], **options):
-    """Runs a job of the name "train" that uses these entries, on a machine of its own whose base has more, and returns
-    the machine once the pack is in the tier."""
+    """Runs a job named "train" that uses the entries `keys`, on a new machine whose base has all KEYS. Returns the
+    machine once the pack is in the tier."""
     one = prefetching("one", url)
     for key in KEYS:
         make_entry(one.store, key)
@@ -147,7 +147,7 @@ def test_a_pack_is_sent_only_if_it_changes(prefetching, directory_url):
 
 def test_a_pack_loses_what_is_no_longer_used(prefetching, directory_url):
     one = make_pack(prefetching, directory_url)
-    one.run(KEYS[4:], outcome="--failure")  # a failed job may not have come to its other entries
+    one.run(KEYS[4:], outcome="--failure")  # a failed job may have ended before it used its other entries
     one.await_packs(2)
     one.run(KEYS[4:])
     one.await_packs(3)
@@ -225,7 +225,7 @@ def change_pack(directory_url, change):
     path, = (path for path in objects.rglob("*") if path.is_file() and MAGIC in path.read_bytes())
     header, key, pack = path.read_bytes().split(b"\n", 2)
     pack = change(pack)
-    path.write_bytes(b"%s%016x\n%s\n%s" % (header[:-16], len(pack), key, pack))  # the header has the length
+    path.write_bytes(b"%s%016x\n%s\n%s" % (header[:-16], len(pack), key, pack))  # the header contains the length
 
 
 def test_an_entry_that_is_damaged_in_the_pack_is_not_used(prefetching, directory_url):
@@ -323,7 +323,7 @@ def test_refused_entries_of_a_pack_are_still_fetched_one_by_one(prefetching, dir
 def test_unmounting_sends_the_last_jobs_pack(prefetching, directory_url):
     one = prefetching("one", directory_url)
     for key in KEYS:
-        make_entry(one.store, key, os.urandom(30 << 20))  # takes longer to pack than unmounting takes to begin
+        make_entry(one.store, key, os.urandom(30 << 20))  # large, so that the unmount begins before they are packed
     one.run(KEYS)
     assert one.mount.unmount().returncode == 0
     assert "fetched 5 entries " in prefetching("two", directory_url).start()

@@ -196,8 +196,8 @@ def test_keys_are_protected(program, scratch, directory_url, key):
 @pytest.mark.parametrize("before", [[], ["setpriv", "--securebits", "+no_setuid_fixup"]],
                          ids=["plain", "as the daemon"])
 def test_the_helper_has_no_privileges(program, scratch, directory_url, key, before):
-    """It runs as nobody, without capabilities, and cannot gain privileges. The daemon's securebits, which the helper
-    inherits, let setresuid(2) keep the capabilities."""
+    """The helper runs as nobody, without capabilities, and cannot gain privileges. The daemon's securebits, which the
+    helper inherits, let setresuid(2) keep the capabilities."""
     site = Site(program, scratch, "one", directory_url, key)
     for number in range(20):
         make_kernel(site.store, f"KEY{number}", 100_000)

@@ -16,7 +16,7 @@ LEASE_S = 10  # RemoteExchange::kLeaseTime
 
 
 def push_one(machine, url, content=b"built"):
-    """Builds an entry on a machine of its own, and returns the machine once the entry is in the tier."""
+    """Builds an entry on a new machine, and returns the machine once the entry is in the tier."""
     one = machine("one", url)
     assert not one.look()
     one.build(content=content)
@@ -25,7 +25,7 @@ def push_one(machine, url, content=b"built"):
 
 
 def builder_and_waiter(machine, url, **options):
-    """Returns a machine whose job builds an entry, and one whose job waits for it; both with `options`."""
+    """Returns two machines with `options`: a job on the first builds an entry, and a job on the second waits for it."""
     one, two = machine("one", url, **options), machine("two", url, **options)
     assert not one.look()
     two.start_look()
@@ -45,7 +45,7 @@ def test_a_machine_finds_what_another_one_has_built(machine, url):
 
 
 def test_a_machine_that_is_mounted_already_finds_it_too(machine, url):
-    """The catalogue's update, or the lease, shows the entry."""
+    """The machine learns of the entry from an update of the catalogue, or from the reply to its lease request."""
     two = machine("two", url)
     push_one(machine, url)
     assert two.look()
@@ -247,7 +247,7 @@ def test_unmounting_sends_what_was_published_last(machine, url):
 # Each text is the JSON that a broken helper adds to its replies, or sends instead of a reply.
 @pytest.mark.parametrize("reply", [
     '"error": 5', '"error": "full", "text": []', '"found": "yes"', '"found": true', '"fence": {}', '"last": "no", "position": 7',
-    '"id": "x"', '"id": -1', "not JSON", "[]", "",  # the last reports, among others, a lease that never ends
+    '"id": "x"', '"id": -1', "not JSON", "[]", "",  # "": each reply to a claim says that another machine builds
 ])
 def test_a_broken_helper_harms_nobody(machine, program, scratch, monkeypatch, reply):
     answer = f"""
@@ -264,15 +264,15 @@ def test_a_broken_helper_harms_nobody(machine, program, scratch, monkeypatch, re
     assert one.look() and one.job.read(f"{KEY}/{NAME}") == b"built"
     began = time.monotonic()
     assert not any(one.look(f"triton/OTHER{number}") for number in range(20))
-    assert time.monotonic() - began < 15  # at once; with a wait for each entry, 20 s
+    assert time.monotonic() - began < 15  # at once; 20 s if each lookup waited for flight_timeout
     assert one.mount.daemon_pid() == pid and one.count("remote_hits") == 0
     assert one.mount.unmount().returncode == 0
 
 
 @pytest.fixture
 def machine_with_helper(machine, program, scratch, monkeypatch):
-    """machine_with_helper(answer) mounts a store whose helper handles requests by these lines of Python. It records the
-    requests for keys in the file `asked`."""
+    """machine_with_helper(answer) mounts a store whose helper handles requests by the lines of Python in `answer`. The
+    helper records the operation of each request in the file `asked`."""
     def make(answer, **options):
         record = f"""
     with open({str(scratch / "asked")!r}, "a") as file:
@@ -358,7 +358,7 @@ def flip_a_byte(path):
 
 
 def truncate(path):
-    """Also corrects the length in the engine's own header, or the engine would not return the object."""
+    """Also corrects the length in the engine's own header. Otherwise, the engine would not return the object."""
     header, key, body = path.read_bytes().split(b"\n", 2)
     path.write_bytes(b"%s%016x\n%s\n%s" % (header[:-16], len(body) - 1, key, body[:-1]))
 

@@ -14,8 +14,9 @@ def var_lib(scratch):
 
 @pytest.fixture
 def shared(scratch, store, var_lib):
-    """The store on bindfs, a FUSE file system: its type does not show that only one machine uses it. bindfs shows the
-    directory `store`, which stands for the server's directory: changes there are like changes by another machine."""
+    """The store on bindfs, a FUSE file system, so the daemon must assume that other machines use it too. bindfs shows
+    the directory `store`, which stands for the server's directory: changes there are like changes by another
+    machine."""
     point = scratch / "shared"
     point.mkdir()
     subprocess.run(["bindfs", "--multithreaded", store, point], check=True)

@@ -53,7 +53,7 @@ def look(process):
 
 
 def wait_for(mount, process):
-    """Starts a lookup of the name in a process, and returns when it waits."""
+    """Starts a lookup of NAME in a process, and returns when the process waits."""
     waits = mount.stats()["flight_waits"]
     process.start("create_and_look_up", process.path(KEY), NAME)
     wait_until(lambda: mount.stats()["flight_waits"] > waits, what="the wait")

@@ -11,7 +11,7 @@ from flights import KEY, NAME, build, look, start_look, wait_for_waits
 from jobs import wait_until
 
 
-def test_the_others_wait_for_the_first_and_get_what_it_builds(mount, crowd, flights):
+def test_waiters_get_the_entry_that_the_builder_builds(mount, crowd, flights):
     leader, *others = crowd(6)
     assert not look(leader)
     for other in others:
@@ -166,7 +166,7 @@ def test_a_job_that_publishes_nothing_waits_for_one_that_does(mount, job_of):
     assert not third.result()
 
 
-def test_a_process_and_its_children_are_one(mount, crowd, flights):
+def test_a_child_of_the_builder_does_not_wait(mount, crowd, flights):
     leader, other = crowd(2)
     assert not look(leader)
     assert leader("look_in_child", leader.path(KEY), NAME) == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: which users' work is published; the kernel identifies the writers of a layer."""
+"""[publish] allow: which users may publish. The kernel identifies the writers of a layer."""
 
 import os
 import subprocess

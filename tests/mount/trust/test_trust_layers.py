@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """[publish] allow: a stranger's writes stay unpublished, whatever happens to the stranger's job. The last tests check
-how such a job affects other jobs."""
+how a stranger's job affects other jobs."""
 
 import fcntl
 import os
@@ -192,7 +192,7 @@ def test_discarded_changes_no_longer_count(mount, shared):
     assert not is_published(mount, "LATER")
 
 
-# ---- how such a job affects other jobs
+# ---- how a stranger's job affects other jobs
 
 def test_a_strangers_job_builds_for_itself(mount, job_of):
     stranger, second = job_of(mount, "two", STRANGER), job_of(mount, "two", STRANGER)

@@ -19,7 +19,8 @@ constexpr unsigned long kUsual = MS_NOSUID | MS_NODEV;
 TEST(MountOptions, AreSplitAtCommasThatAreNotEscaped) {
   EXPECT_EQ(split_options({"ro,noexec", "", "x=a\\,b,,c\\:d"}),
             (Words{"ro", "noexec", "x=a,b", "c\\:d"}));
-  EXPECT_EQ(split_options({"a\\\\,b"}), (Words{"a\\\\", "b"}));  // the '\' itself is escaped
+  // The first '\' escapes the second one, not the comma.
+  EXPECT_EQ(split_options({"a\\\\,b"}), (Words{"a\\\\", "b"}));
 }
 
 TEST(MountOptions, BecomeFlagsAndTheLastOneApplies) {

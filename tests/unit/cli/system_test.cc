@@ -100,7 +100,7 @@ class FakeControl : public Scratch {
     write("control", std::string(request.dump().size(), ' ') + lines);
   }
   // Returns the reply to a request, or "CODE MESSAGE" if the request fails.
-  std::string ask(const json& request) const {
+  std::string reply_to(const json& request) const {
     try {
       return ControlClient(path_).request(request).dump();
     } catch (const Failure& failure) {
@@ -131,12 +131,12 @@ TEST_F(FakeControl, AnswersMayBeLongerThanOneRead) {
 
 TEST_F(FakeControl, ErrorsKeepTheDaemonsMessageAndExitCode) {
   answer(request_, "{\"error\":\"no job '7'\",\"exit\":1}\n");
-  EXPECT_EQ(ask(request_), "1 no job '7'");
+  EXPECT_EQ(reply_to(request_), "1 no job '7'");
 }
 
 TEST_F(FakeControl, AnEndWithoutAReplyMeansThatTheDaemonEnded) {
   answer(request_, "{\"progress\":{}}\n");
-  EXPECT_EQ(ask(request_).rfind("69 the daemon of", 0), 0U);
+  EXPECT_EQ(reply_to(request_).rfind("69 the daemon of", 0), 0U);
 }
 
 TEST_F(FakeControl, FilesAreReadWhole) {

@@ -24,7 +24,7 @@ void* find_function(const link_map& object, const char* name) {
   return loaded.function(loaded.find(SymbolName(name)));
 }
 
-TEST(LoadedSymbol, TheListIsTheLoadersOwn) {
+TEST(LoadedSymbol, TheListOfObjectsBeginsWithTheProgramAndContainsLibc) {
   ASSERT_NE(first_loaded(), nullptr);
   EXPECT_STREQ(first_loaded()->l_name, "");  // the program itself
   EXPECT_NE(find_object("libc.so.6"), nullptr);
@@ -55,7 +55,7 @@ TEST(LoadedSymbol, FindsNothingElse) {
 
 TEST(LoadedSymbol, FindsItsOwnObjectAndLibc) {
   ASSERT_NE(own_object(), nullptr);
-  EXPECT_EQ(own_object(), first_loaded());  // the test links the code into the program
+  EXPECT_EQ(own_object(), first_loaded());  // the code under test is linked into the program
   EXPECT_TRUE(is_glibc_loaded());
   EXPECT_TRUE(LoadedObject(*find_object("libc.so.6")).is_called("libc.so.6"));
   EXPECT_FALSE(LoadedObject(*first_loaded()).is_called("libc.so.6"));
@@ -67,7 +67,8 @@ TEST(LoadedSymbol, DoesNotMistakeAnotherProgramForOurs) {
   EXPECT_FALSE(is_marked_program(SymbolName("getpid")));
 }
 
-// A copy of this process's vDSO that looks as if it had been linked at `linked_at`, as user-mode Linux links its own.
+// A copy of this process's vDSO that looks as if it had been linked at the nonzero address `linked_at`, as the vDSO of
+// user-mode Linux is.
 class LinkedVdso {
  public:
   explicit LinkedVdso(std::uintptr_t linked_at) {
@@ -122,7 +123,7 @@ TEST(LoadedSymbol, LeavesIndirectFunctionsToTheLoader) {
   EXPECT_EQ(libc.function(symbol), nullptr);
 }
 
-TEST(LoadedSymbol, TheLoaderIsLibcsAndWorks) {
+TEST(LoadedSymbol, LibcLoaderReturnsWorkingFunctionsOfLibc) {
   const LibcLoader loader = libc_loader();
   ASSERT_NE(loader.find, nullptr);
   Dl_info info{};

@@ -143,7 +143,7 @@ TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
   EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // one directory may contain several entries
 }
 
-TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
+TEST(NameRuleTable, ATruncatedTableIsEmpty) {
   const NameRuleTable table(two_families());
   const std::string whole = table.bytes();
   ASSERT_TRUE(NameRules::over(whole, table.family_count()).find("one"));
@@ -158,7 +158,7 @@ TEST(NameRuleTable, ThatIsTruncatedIsEmpty) {
 
 // The owner of a mapped table may overwrite it after the check. The table is on the heap, so that AddressSanitizer
 // detects a read beyond its end.
-TEST(NameRuleTable, ThatIsOverwrittenIsNotReadBeyondItsEnd) {
+TEST(NameRuleTable, AnOverwrittenTableIsNotReadBeyondItsEnd) {
   const NameRuleTable table(two_families());
   const std::size_t size = table.bytes().size();
   for (const int byte : {0x00, 0x04, 0x7c, 0xff}) {
@@ -177,16 +177,16 @@ TEST(NameRuleTable, ThatIsOverwrittenIsNotReadBeyondItsEnd) {
   }
 }
 
-TEST(NameRuleTable, ThatIsMisalignedIsEmpty) {
+TEST(NameRuleTable, AMisalignedTableIsEmpty) {
   const NameRuleTable table(two_families());
   const std::string shifted = " " + table.bytes();
   const std::string_view bytes = std::string_view(shifted).substr(1);
   EXPECT_FALSE(NameRules::over(bytes, table.family_count()).find("one"));
 }
 
-// Searching a table of 1 MiB whose families all share the same rules would take minutes, so such a table counts as
-// empty.
-TEST(NameRuleTable, WhoseFamiliesShareTheirRulesIsEmpty) {
+// Searching a table of 1 MiB in which all families share the same rules would take minutes. So NameRules treats a table
+// whose families share their rules as empty.
+TEST(NameRuleTable, ATableWhoseFamiliesShareTheirRulesIsEmpty) {
   constexpr std::uint32_t kCount = 1000;
   std::vector<std::uint32_t> words(kCount * sizeof(FamilyRecord) / 4 + kCount * sizeof(NameRuleRecord) / 4);
   for (std::uint32_t i = 0; i < kCount; ++i) {

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kInitial = "         0          0 4294967295\n";
 constexpr uid_t kStranger = 20002;
 
-TEST(UserNamespace, RootOfTheInitialOneUsesOnlyItsOwnMounts) {
+TEST(UserNamespace, RootOfTheInitialNamespaceUsesOnlyItsOwnMounts) {
   for (const char* text : {kInitial, ""}) {
     EXPECT_TRUE(parse_uid_map(text).root_may_use_mount_of(0)) << text;
     EXPECT_FALSE(parse_uid_map(text).root_may_use_mount_of(kStranger)) << text;
@@ -29,7 +29,7 @@ TEST(UserNamespace, RootOfAContainerUsesTheMountsOfTheUserWhoHasStartedIt) {
   EXPECT_FALSE(found.has_one_user);
 }
 
-TEST(UserNamespace, TheOnlyUserOfOneIsNoRoot) {
+TEST(UserNamespace, RootOfANamespaceWithOneUserUsesTheMountsOfOthers) {
   EXPECT_TRUE(parse_uid_map("         0      20001          1\n").has_one_user);
   EXPECT_TRUE(parse_uid_map("0 0 1\n").root_may_use_mount_of(20001));
   EXPECT_FALSE(parse_uid_map(kInitial).has_one_user);

@@ -25,7 +25,7 @@ class BuilderExclusionTest : public FlightsTest {
   // The victim waits for the squatter's lease until the flight timeout has passed.
   void wait_until_timeout(const std::string& path) {
     const Sleeper victim;
-    ASSERT_EQ(look(one_, builder_, path), Advice::kBuildWithLease);
+    ASSERT_EQ(lookup(one_, builder_, path), Advice::kBuildWithLease);
     const auto waiting = wait(two_, victim, path);
     pass(minutes(2));
     await(waiting);
@@ -35,23 +35,23 @@ class BuilderExclusionTest : public FlightsTest {
 TEST_F(BuilderExclusionTest, AfterOneFruitlessTimeoutOtherUsersDoNotWaitForTheUser) {
   wait_until_timeout("fam/A/x.json");
   EXPECT_EQ(flights_.excluded_users(), std::vector<uid_t>{kSquatter});
-  EXPECT_EQ(look(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
-  EXPECT_EQ(look(two_, other_, "fam/B/x.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_, "fam/B/x.json"), Advice::kBuildWithLease);
   const Sleeper same_job;
-  EXPECT_EQ(look(one_, same_job, "fam/C/x.json"), Advice::kBuildWithLease);
-  EXPECT_EQ(look(one_, builder_, "fam/C/x.json"), Advice::kWait);
+  EXPECT_EQ(lookup(one_, same_job, "fam/C/x.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, "fam/C/x.json"), Advice::kWait);
 }
 
 TEST_F(BuilderExclusionTest, TheUsersOtherLeasesEnd) {
-  ASSERT_EQ(look(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
   wait_until_timeout("fam/A/x.json");
-  EXPECT_EQ(look(two_, other_, "fam/B/x.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_, "fam/B/x.json"), Advice::kBuildWithLease);
 }
 
 TEST_F(BuilderExclusionTest, WaitersForTheUsersOtherLeasesAreReleasedAtOnce) {
   const Sleeper second, third;
-  ASSERT_EQ(look(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
-  ASSERT_EQ(look(one_, builder_, "fam/A/x.json"), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_, "fam/B/x.json"), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_, "fam/A/x.json"), Advice::kBuildWithLease);
   const auto late = wait(two_, other_, "fam/A/x.json");
   pass(seconds(119));
   const auto next = wait(two_, second, "fam/B/x.json");
@@ -60,7 +60,7 @@ TEST_F(BuilderExclusionTest, WaitersForTheUsersOtherLeasesAreReleasedAtOnce) {
   await(late);
   await(next);
   EXPECT_FALSE(*last);
-  EXPECT_EQ(look(two_, second, "fam/B/x.json"), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, second, "fam/B/x.json"), Advice::kBuild);
   is_there_ = true;
   flights_.finished(two_, "fam/B");
   await(last);
@@ -71,7 +71,7 @@ TEST_F(BuilderExclusionTest, BuildersThatExitBeforeTheTimeoutAreChargedToo) {
   for (int turn = 0; turn < 2; ++turn) {
     const std::string path = "fam/" + std::to_string(turn) + "/x.json";
     auto squatter = std::make_unique<const Sleeper>();
-    ASSERT_EQ(look(one_, *squatter, path), Advice::kBuildWithLease);
+    ASSERT_EQ(lookup(one_, *squatter, path), Advice::kBuildWithLease);
     const auto waiting = wait(two_, victim, path);
     EXPECT_TRUE(flights_.excluded_users().empty());
     pass(seconds(60));
@@ -83,7 +83,7 @@ TEST_F(BuilderExclusionTest, BuildersThatExitBeforeTheTimeoutAreChargedToo) {
 
 TEST_F(BuilderExclusionTest, ProcessesOfTheSameUserDoNotExcludeIt) {
   const Sleeper same_user;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto waiting = wait(one_, same_user);
   pass(minutes(2));
   await(waiting);
@@ -105,10 +105,10 @@ TEST_F(BuilderExclusionTest, ATrustedProcessDoesNotWaitForAnUntrustedOneOfItsOwn
   const Sleeper untrusted;
   untrusted_.insert(builder_.pid());
   untrusted_.insert(untrusted.pid());
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
-  EXPECT_EQ(look(one_, untrusted), Advice::kWait);
-  EXPECT_EQ(look(one_, other_), Advice::kBuildWithLease);
-  EXPECT_EQ(look(one_, untrusted), Advice::kWait);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, untrusted), Advice::kWait);
+  EXPECT_EQ(lookup(one_, other_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, untrusted), Advice::kWait);
 }
 
 TEST(FruitlessUsers, ForgetsTimeThatIsOlderThanAnHour) {

@@ -24,12 +24,12 @@ TEST(ChoosePacked, AnotherEntryIsAdded) {
   EXPECT_EQ(choose_packed({"b", "c"}, {"a", "b"}, true), (Units{"a", "b", "c"}));
 }
 
-TEST(ChoosePacked, UnusedEntriesGoWhenTheyAreMoreThanHalf) {
+TEST(ChoosePacked, UnusedEntriesAreDroppedIfTheyAreMoreThanHalf) {
   EXPECT_EQ(choose_packed({"c"}, {"a", "b", "c"}, true), Units{"c"});
   EXPECT_EQ(choose_packed({"d"}, {"a", "b", "c"}, true), Units{"d"});
 }
 
-TEST(ChoosePacked, AfterAFailureNothingGoes) {
+TEST(ChoosePacked, AFailedJobDropsNoEntry) {
   EXPECT_EQ(choose_packed({"c"}, {"a", "b", "c"}, false), std::nullopt);
   EXPECT_EQ(choose_packed({"d"}, {"a", "b", "c"}, false), (Units{"a", "b", "c", "d"}));
 }

@@ -85,7 +85,7 @@ bool may_give_up_idleness() {
   return may;
 }
 
-void ask(ClientCore::Guest& guest, pid_t client, unsigned times = kEnough) {
+void send_requests(ClientCore::Guest& guest, pid_t client, unsigned times = kEnough) {
   for (unsigned i = 0; i < times; ++i) guest.note_request(client);
 }
 
@@ -95,14 +95,16 @@ class ClientCoreTest : public ::testing::Test {
     if (!may_give_up_idleness()) GTEST_SKIP() << "needs CAP_SYS_NICE";
     if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
   }
-  void ask(pid_t client, unsigned times = kEnough) { cacheshim::ask(guest_, client, times); }
+  void send_requests(pid_t client, unsigned times = kEnough) {
+    cacheshim::send_requests(guest_, client, times);
+  }
   // Moves the client between two cores up to 40 times, and stops as soon as the receiver has ended its stay. After each
   // move, calls follow() for the receiver and sends `requests` requests of the client.
   void move_about(Client& client, unsigned requests) {
     for (unsigned i = 0; i < 40 && guest_.is_in(); ++i) {
       client.move_to(i % 2 == 0 ? all_.back() : all_.front());
       guest_.follow();
-      ask(client.id(), requests);
+      send_requests(client.id(), requests);
     }
   }
   void expect_ordinary() {
@@ -125,9 +127,9 @@ class ClientCoreTest : public ::testing::Test {
 
 TEST_F(ClientCoreTest, AClientWithEnoughRequestsGetsTheReceiverOnItsCore) {
   const Client client(all_.back());
-  ask(client.id(), kEnough - 1);
+  send_requests(client.id(), kEnough - 1);
   expect_ordinary();
-  ask(client.id(), 1);
+  send_requests(client.id(), 1);
   expect_on(all_.back());
   guest_.leave();
   expect_ordinary();
@@ -136,27 +138,27 @@ TEST_F(ClientCoreTest, AClientWithEnoughRequestsGetsTheReceiverOnItsCore) {
 TEST_F(ClientCoreTest, AnotherClientEndsTheStay) {
   const Client client(all_.front());
   const Client other(all_.back());
-  ask(client.id());
-  ask(other.id(), 1);
+  send_requests(client.id());
+  send_requests(other.id(), 1);
   expect_ordinary();
-  ask(client.id(), kEnough - 1);  // the request of `other` has reset the count
+  send_requests(client.id(), kEnough - 1);  // the request of `other` has reset the count
   expect_ordinary();
-  ask(other.id());
+  send_requests(other.id());
   expect_on(all_.back());
 }
 
 TEST_F(ClientCoreTest, RequestsWithoutAClientDoNotCount) {
   const Client client(all_.front());
-  ask(0, 2 * kEnough);
+  send_requests(0, 2 * kEnough);
   expect_ordinary();
-  ask(client.id());
-  ask(0);
+  send_requests(client.id());
+  send_requests(0);
   expect_on(all_.front());
 }
 
 TEST_F(ClientCoreTest, TheClientIsFollowed) {
   Client client(all_.front());
-  ask(client.id());
+  send_requests(client.id());
   guest_.follow();
   expect_on(all_.front());
   client.move_to(all_.back());
@@ -166,42 +168,43 @@ TEST_F(ClientCoreTest, TheClientIsFollowed) {
 
 TEST_F(ClientCoreTest, AClientThatIsMovedOftenGetsNoGuest) {
   Client client(all_.front());
-  ask(client.id());
+  send_requests(client.id());
   move_about(client, 1);
   const auto left = std::chrono::steady_clock::now();
   expect_ordinary();
-  ask(client.id());
+  send_requests(client.id());
   // For one second, the receiver does not move to a client again.
   if (std::chrono::steady_clock::now() - left < std::chrono::milliseconds(900)) expect_ordinary();
 }
 
 TEST_F(ClientCoreTest, RareMovesDoNotEndTheStay) {
   Client client(all_.front());
-  ask(client.id());
+  send_requests(client.id());
   move_about(client, kEnough);
   expect_on(all_.front());
 }
 
 TEST_F(ClientCoreTest, AStoppedGuestIsOrdinaryAtOnceAndForAWhile) {
   const Client client(all_.front());
-  ask(client.id());
+  send_requests(client.id());
   std::thread([this] { core_.stop(); }).join();
   EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
   EXPECT_EQ(cores_of(0), all_);
-  ask(client.id(), 1);
+  send_requests(client.id(), 1);
   expect_ordinary();
-  ask(client.id(), 2 * kEnough);
+  send_requests(client.id(), 2 * kEnough);
   expect_ordinary();
 }
 
 TEST_F(ClientCoreTest, AfterAPauseAGuestIsTriedAgain) {
   const Client client(all_.front());
-  ask(client.id());
+  send_requests(client.id());
   core_.stop();
-  ask(client.id(), 1);
+  send_requests(client.id(), 1);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!guest_.is_in() && std::chrono::steady_clock::now() < deadline) ask(client.id(), 1);
-  ask(client.id());
+  while (!guest_.is_in() && std::chrono::steady_clock::now() < deadline)
+    send_requests(client.id(), 1);
+  send_requests(client.id());
   expect_on(all_.front());
 }
 
@@ -212,21 +215,21 @@ TEST_F(ClientCoreTest, StoppingWithoutAGuestChangesNothing) {
     core_.stop();
     EXPECT_EQ(::sched_getscheduler(0), SCHED_BATCH);
   }).join();
-  ask(client.id());
+  send_requests(client.id());
   expect_on(all_.front());
 }
 
-TEST_F(ClientCoreTest, OnlyOneIsAGuestAtATime) {
+TEST_F(ClientCoreTest, OnlyOneReceiverIsAGuestAtATime) {
   const Client client(all_.front());
   std::thread([this, &client] {
     ClientCore::Guest first(core_);
-    cacheshim::ask(first, client.id());
+    cacheshim::send_requests(first, client.id());
     EXPECT_TRUE(first.is_in());
     std::thread([this] { core_.stop(); }).join();
     EXPECT_TRUE(core_.has_guest());  // the guest has not processed the stop yet
     std::thread([this, &client] {
       ClientCore::Guest second(core_);
-      cacheshim::ask(second, client.id());
+      cacheshim::send_requests(second, client.id());
       EXPECT_FALSE(second.is_in());
       EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
     }).join();
@@ -238,7 +241,7 @@ TEST_F(ClientCoreTest, OnlyOneIsAGuestAtATime) {
 TEST_F(ClientCoreTest, AGuestWhoseClientIsGoneStaysWhereItIs) {
   pid_t gone = 0;
   std::thread([&gone] { gone = ::gettid(); }).join();
-  ask(gone);
+  send_requests(gone);
   expect_ordinary();
 }
 
@@ -248,7 +251,7 @@ TEST_F(ClientCoreTest, APresetSchedulingPolicyStays) {
     ASSERT_TRUE(set_policy(SCHED_BATCH));
     ClientCore core;
     ClientCore::Guest guest(core);
-    cacheshim::ask(guest, client.id());
+    cacheshim::send_requests(guest, client.id());
     EXPECT_FALSE(guest.is_in());
     EXPECT_EQ(::sched_getscheduler(0), SCHED_BATCH);
     EXPECT_EQ(cores_of(0), all_);
@@ -262,12 +265,12 @@ TEST_F(ClientCoreTest, AReceiverWithACoreStaysThereWhereverTheClientGoes) {
   std::thread([&] {
     go_to(all_.back());
     ClientCore::Guest guest(own);
-    cacheshim::ask(guest, client.id());
+    cacheshim::send_requests(guest, client.id());
     EXPECT_EQ(::sched_getscheduler(0), SCHED_IDLE);
     for (unsigned i = 0; i < 40; ++i) {
       client.move_to(i % 2 == 0 ? all_.back() : all_.front());
       guest.follow();
-      cacheshim::ask(guest, client.id(), 1);
+      cacheshim::send_requests(guest, client.id(), 1);
     }
     EXPECT_TRUE(guest.is_in());
     EXPECT_EQ(cores_of(0), std::vector<int>{all_.back()});
@@ -283,13 +286,13 @@ TEST_F(ClientCoreTest, ARestingGuestMayReturnAtOnce) {
   std::thread([&] {
     go_to(all_.back());
     ClientCore::Guest guest(own);
-    cacheshim::ask(guest, client.id());
+    cacheshim::send_requests(guest, client.id());
     std::thread([&own] { own.rest(); }).join();
     EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
     EXPECT_FALSE(own.has_guest());
-    cacheshim::ask(guest, client.id(), 1);
+    cacheshim::send_requests(guest, client.id(), 1);
     EXPECT_FALSE(guest.is_in());
-    cacheshim::ask(guest, client.id());
+    cacheshim::send_requests(guest, client.id());
     EXPECT_TRUE(own.has_guest());
     EXPECT_EQ(::sched_getscheduler(0), SCHED_IDLE);
   }).join();
@@ -299,7 +302,7 @@ TEST_F(ClientCoreTest, TheStayEndsWithTheGuest) {
   const Client client(all_.front());
   {
     ClientCore::Guest guest(core_);
-    cacheshim::ask(guest, client.id());
+    cacheshim::send_requests(guest, client.id());
     EXPECT_TRUE(guest.is_in());
   }
   expect_ordinary();

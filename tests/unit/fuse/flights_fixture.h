@@ -60,17 +60,17 @@ class FlightsTest : public OverlayTest {
     made.entry = entries_are_names_ ? path : path.substr(0, path.rfind('/'));
     if (const auto uid = uids_.find(&job); uid != uids_.end()) made.uid = uid->second;
     made.publishes = !untrusted_.contains(process.pid());
-    if (one_by_one_) made.rule = &profiles_.front().entries.front();
+    if (builds_one_at_a_time_) made.rule = &profiles_.front().entries.front();
     return made;
   }
-  Flights::Advice look(Job& job, const Sleeper& process, const std::string& path = kFlightName,
-                       int thread = 0) {
-    return flights_.look(request(job, process, path, thread)).advice;
+  Flights::Advice lookup(Job& job, const Sleeper& process, const std::string& path = kFlightName,
+                         int thread = 0) {
+    return flights_.request_lease(request(job, process, path, thread)).advice;
   }
   using Released = std::shared_ptr<std::atomic<bool>>;
   Released wait(Job& job, const Sleeper& process, const std::string& path = kFlightName) {
     LeaseRequest waiting = request(job, process, path);
-    const auto answer = flights_.look(waiting);
+    const auto answer = flights_.request_lease(waiting);
     EXPECT_EQ(answer.advice, Flights::Advice::kWait);
     waiting.path = waiting.entry = "";  // the request identifies the name only by the placeholder
     waiting.rule = nullptr;
@@ -104,7 +104,7 @@ class FlightsTest : public OverlayTest {
 
   std::map<const Job*, uid_t> uids_;  // the users of the jobs; default: 0
   std::set<pid_t> untrusted_;         // processes that may not publish
-  bool one_by_one_ = false;
+  bool builds_one_at_a_time_ = false;
   bool entries_are_names_ = false;  // entries are built elsewhere and renamed into place
   std::atomic<bool> is_inspection_held_{false};
   std::atomic<bool> is_there_{false};

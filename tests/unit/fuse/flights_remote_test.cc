@@ -12,7 +12,7 @@ namespace {
 
 using Advice = Flights::Advice;
 
-// The searches of a test, which the test settles.
+// The searches for entries on other machines that leases have begun. A test settles all of them at once.
 struct Searches {
   class Lease final : public RemoteLease {
    public:
@@ -39,7 +39,7 @@ struct Searches {
   }
 
   std::atomic<bool> is_settled{false};
-  std::atomic<int> count{0};  // that have not ended
+  std::atomic<int> count{0};  // the searches that have not ended
   std::atomic<bool> builds_for_all{false};
   Mutex mutex;
   std::function<void()> on_settled GUARDED_BY(mutex);
@@ -79,7 +79,7 @@ TEST_F(FlightsRemoteTest, OneOfTheWaitersBuildsWhenTheSearchFindsNothing) {
   const auto two = wait(two_, other_);
   searches_.settle();
   await(one);
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   EXPECT_EQ(counters_.flight_leases, 1U);
   EXPECT_FALSE(*two);
   EXPECT_EQ(searches_.count, 1) << "the lease keeps the right to build";
@@ -91,37 +91,37 @@ TEST_F(FlightsRemoteTest, OneOfTheWaitersBuildsWhenTheSearchFindsNothing) {
 
 TEST_F(FlightsRemoteTest, ASettledSearchDelaysNobody) {
   searches_.is_settled = true;
-  EXPECT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   EXPECT_EQ(searches_.count, 1);
   flights_.give_up(request(one_, builder_));
   EXPECT_EQ(searches_.count, 0);
 }
 
 TEST_F(FlightsRemoteTest, AProcessThatHasNotBegunToWaitBecomesTheBuilder) {
-  ASSERT_EQ(look(one_, builder_), Advice::kWait);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kWait);
   searches_.settle();
   await([&] { return counters_.flight_leases == 1; });
   EXPECT_EQ(searches_.count, 1) << "another machine must not get the lease in between";
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
-  EXPECT_EQ(look(two_, other_), Advice::kWait);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kWait);
 }
 
 TEST_F(FlightsRemoteTest, AnEntryThatArrivesBeforeAProcessBeginsToWaitNeedsNoBuilder) {
-  ASSERT_EQ(look(one_, builder_), Advice::kWait);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kWait);
   is_there_ = true;
   searches_.settle();
   await([&] { return !flights_.any(); });
   EXPECT_EQ(counters_.flight_leases, 0U);
 }
 
-// The kernel retries a call only once after ESTALE.
-TEST_F(FlightsRemoteTest, AProcessWhoseWaitComesTooLateDoesNotWaitAgain) {
+// A wait ends with ESTALE, after which the kernel retries the call only once. A second wait would make the call fail.
+TEST_F(FlightsRemoteTest, AProcessThatMissesItsWaitDoesNotWaitForASecondSearch) {
   auto first = std::make_unique<const Sleeper>();
   LeaseRequest late = request(two_, other_);
-  ASSERT_EQ(flights_.look(request(one_, *first)).advice, Advice::kWait);
-  const auto answer = flights_.look(late);
+  ASSERT_EQ(flights_.request_lease(request(one_, *first)).advice, Advice::kWait);
+  const auto answer = flights_.request_lease(late);
   ASSERT_EQ(answer.advice, Advice::kWait);
-  first.reset();  // nobody can become the builder
+  first.reset();  // no waiting process can become the builder
   searches_.settle();
   await([&] { return !flights_.any(); });
   late.path = late.entry = "";
@@ -130,7 +130,7 @@ TEST_F(FlightsRemoteTest, AProcessWhoseWaitComesTooLateDoesNotWaitAgain) {
                 std::make_shared<FlightWait>(late, [&] { is_answered = true; }));
   EXPECT_TRUE(is_answered);
   searches_.is_settled = false;
-  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuildWithLease);
   EXPECT_EQ(searches_.count, 0) << "no second search";
 }
 
@@ -139,7 +139,7 @@ TEST_F(FlightsRemoteTest, AWaitForASearchEndsAtTheTimeout) {
   pass(std::chrono::minutes(2));
   await(one);
   EXPECT_EQ(counters_.flight_timeouts, 1U);
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
 }
 
 TEST_F(FlightsRemoteTest, TheDescriptionSaysThatTheEntryIsSought) {

@@ -23,8 +23,8 @@ const std::string& kName = kFlightName;
 
 // The caller of close() holds a lock. So close() only returns the replies, and the caller sends them after releasing
 // the lock.
-TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+TEST_F(FlightsTest, CloseReturnsTheRepliesWithoutSendingThem) {
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   PendingReplies replies = flights_.close();
   EXPECT_FALSE(*other);
@@ -39,10 +39,11 @@ TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
   UserLimits limits(one);
   UserAccount& user = limits.account(1000);
   UserAccount& neighbor = limits.account(1001);
-  const auto ask = [&](Job& job, const Sleeper& process, const std::string& path, UserAccount& account) {
+  const auto paid_lookup = [&](Job& job, const Sleeper& process, const std::string& path,
+                               UserAccount& account) {
     LeaseRequest paid = request(job, process, path);
     paid.account = &account;
-    return std::pair(flights_.look(paid), paid);
+    return std::pair(flights_.request_lease(paid), paid);
   };
   const auto begin_wait = [&](const LeaseRequest& paid, NodeIndex placeholder) {
     auto released = std::make_shared<std::atomic<bool>>(false);
@@ -50,20 +51,20 @@ TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
     return released;
   };
   const std::string more = std::string(kName) + "2";
-  EXPECT_EQ(ask(one_, builder_, kName, user).first.advice, Advice::kBuildWithLease);
-  EXPECT_EQ(ask(one_, builder_, more, user).first.advice, Advice::kBuild);
-  EXPECT_EQ(ask(two_, other_, more, neighbor).first.advice, Advice::kBuildWithLease);
+  EXPECT_EQ(paid_lookup(one_, builder_, kName, user).first.advice, Advice::kBuildWithLease);
+  EXPECT_EQ(paid_lookup(one_, builder_, more, user).first.advice, Advice::kBuild);
+  EXPECT_EQ(paid_lookup(two_, other_, more, neighbor).first.advice, Advice::kBuildWithLease);
 
   const Sleeper third;
   const Sleeper fourth;
-  const auto [first_look, first] = ask(two_, third, kName, user);
-  ASSERT_EQ(first_look.advice, Advice::kWait);
-  const auto waiting = begin_wait(first, first_look.placeholder);
+  const auto [first_lookup, first] = paid_lookup(two_, third, kName, user);
+  ASSERT_EQ(first_lookup.advice, Advice::kWait);
+  const auto waiting = begin_wait(first, first_lookup.placeholder);
   EXPECT_FALSE(*waiting);
-  const auto [second_look, second] = ask(two_, fourth, kName, user);
-  ASSERT_EQ(second_look.advice, Advice::kWait);
-  EXPECT_TRUE(*begin_wait(second, second_look.placeholder));
-  EXPECT_EQ(ask(two_, fourth, kName, user).first.advice, Advice::kBuild);
+  const auto [second_lookup, second] = paid_lookup(two_, fourth, kName, user);
+  ASSERT_EQ(second_lookup.advice, Advice::kWait);
+  EXPECT_TRUE(*begin_wait(second, second_lookup.placeholder));
+  EXPECT_EQ(paid_lookup(two_, fourth, kName, user).first.advice, Advice::kBuild);
 
   flights_.close().give();
   EXPECT_TRUE(*waiting);
@@ -72,46 +73,46 @@ TEST_F(FlightsTest, AUserAtALimitBuildsWithoutALeaseAndDoesNotWait) {
 }
 
 TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingCreatedAFileHasFailed) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   pass(kFlightApproach);
   // Flights treats this lookup as part of the same sequence of calls, such as stat(2) and then open(2).
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   EXPECT_FALSE(*other);
   pass(kFlightApproach + milliseconds(1));
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   EXPECT_TRUE(*other);
   EXPECT_EQ(counters_.flight_failures, 1U);
 }
 
 TEST_F(FlightsTest, NobodyWaitsForAFailedNameDuringTheFailurePeriod) {
   const Sleeper third;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   pass(milliseconds(50));
-  ASSERT_EQ(look(one_, builder_), Advice::kBuild);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuild);
   for (const Sleeper* process : {&other_, &third}) {
-    EXPECT_EQ(look(two_, *process), Advice::kBuild);
+    EXPECT_EQ(lookup(two_, *process), Advice::kBuild);
   }
   pass(LeaseTable::kFailedFor);
-  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
-  EXPECT_EQ(look(two_, third), Advice::kWait);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, third), Advice::kWait);
 }
 
 TEST_F(FlightsTest, ASuccessfulBuildEndsTheFailurePeriod) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   pass(milliseconds(50));
-  ASSERT_EQ(look(one_, builder_), Advice::kBuild);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuild);
   flights_.finished(two_, "fam/KEY");
-  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuildWithLease);
 }
 
 TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   pass(std::chrono::seconds(30));
   // When a process renames a file to the name, the kernel looks up the name once more.
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
@@ -120,30 +121,30 @@ TEST_F(FlightsTest, AThreadThatReturnsAfterCreatingAFileIsAtWork) {
 TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupTwice) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   const auto last = wait(one_, third);
   first.reset();
   await(next);
   pass(milliseconds(100));
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_FALSE(*last);
   pass(milliseconds(100));
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_FALSE(*last);
   pass(milliseconds(100));
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_TRUE(*last);
 }
 
 TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
   const Sleeper child;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   LeaseRequest descendant = request(two_, child);
   descendant.lineage.push_back(request(two_, other_).lineage.front());
-  const auto answer = flights_.look(descendant);
+  const auto answer = flights_.request_lease(descendant);
   ASSERT_EQ(answer.advice, Advice::kWait);
   auto released = std::make_shared<std::atomic<bool>>(false);
   flights_.wait(answer.placeholder,
@@ -151,33 +152,33 @@ TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
   first.reset();
   await(next);
   await(released);
-  EXPECT_EQ(flights_.look(descendant).advice, Advice::kBuild);
+  EXPECT_EQ(flights_.request_lease(descendant).advice, Advice::kBuild);
 }
 
 TEST_F(FlightsTest, AnotherThreadOfTheBuilderDoesNotFailTheBuild) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   pass(std::chrono::seconds(30));
-  EXPECT_EQ(look(one_, builder_, kName, 1), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_, kName, 1), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
 TEST_F(FlightsTest, BeginningAnotherEntryFailsThePreviousOne) {
-  one_by_one_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  builds_one_at_a_time_ = true;
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kPart);
-  EXPECT_EQ(look(one_, builder_, "fam/KEY/stub.so"), Advice::kBuildWithLease);  // the same entry
-  EXPECT_EQ(look(one_, builder_, "fam/NEXT/kernel.json", 1),
+  EXPECT_EQ(lookup(one_, builder_, "fam/KEY/stub.so"), Advice::kBuildWithLease);  // the same entry
+  EXPECT_EQ(lookup(one_, builder_, "fam/NEXT/kernel.json", 1),
             Advice::kBuildWithLease);  // another thread
   EXPECT_FALSE(*other);
-  EXPECT_EQ(look(one_, builder_, "fam/LAST/kernel.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, "fam/LAST/kernel.json"), Advice::kBuildWithLease);
   EXPECT_TRUE(*other);
 }
 
-TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
-  one_by_one_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+TEST_F(FlightsTest, ABuilderOfOneEntryAtATimeThatOpensAnotherEntryHasFailed) {
+  builds_one_at_a_time_ = true;
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_open(request(one_, builder_, "fam/KEY/other.json"));        // the same entry
   flights_.note_open(request(one_, builder_, "fam/THERE/kernel.json", 1));  // another thread
@@ -187,10 +188,10 @@ TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
   EXPECT_EQ(counters_.flight_failures, 1U);
 }
 
-TEST_F(FlightsTest, AJobBuildsOneByOneUntilItsLastBuildEnds) {
-  one_by_one_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
-  ASSERT_EQ(look(one_, builder_, "fam/NEXT/kernel.json", 1), Advice::kBuildWithLease);
+TEST_F(FlightsTest, AJobCountsAsBuildingUntilItsLastBuildEnds) {
+  builds_one_at_a_time_ = true;
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_, "fam/NEXT/kernel.json", 1), Advice::kBuildWithLease);
   EXPECT_EQ(building_, std::set<const Job*>{&one_});
   flights_.finished(one_, "fam/KEY");
   EXPECT_EQ(building_, std::set<const Job*>{&one_});
@@ -199,9 +200,9 @@ TEST_F(FlightsTest, AJobBuildsOneByOneUntilItsLastBuildEnds) {
 }
 
 TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
-  one_by_one_ = true;
+  builds_one_at_a_time_ = true;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   first.reset();
   await(next);
@@ -210,13 +211,13 @@ TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
 
 // Another thread wakes the waiters, possibly only after the builder has looked up its next name.
 TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
-  one_by_one_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  builds_one_at_a_time_ = true;
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   is_inspection_held_ = true;
   is_there_ = true;
   flights_.finished(one_, "fam/KEY");
-  EXPECT_EQ(look(one_, builder_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   EXPECT_EQ(counters_.flight_failures, 0U);
   is_inspection_held_ = false;
   await(other);
@@ -236,7 +237,7 @@ TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuild
     is_there_ = true;
     late = wait(*three, third);
   };
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   await(other);
   await(late);
@@ -247,12 +248,12 @@ TEST_F(FlightsTest, AProcessThatBeginsToWaitDuringTheInspectionIsNotTheNextBuild
 
 // A rename between two directories returns before the entry is published.
 TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
-  one_by_one_ = true;
+  builds_one_at_a_time_ = true;
   auto builder = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *builder), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, *builder), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   set_publishers({one_job_});
-  EXPECT_EQ(look(one_, *builder, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, *builder, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   await_exit(builder);
   EXPECT_FALSE(*other);
   EXPECT_EQ(counters_.flight_failures, 0U);
@@ -265,23 +266,23 @@ TEST_F(FlightsTest, ContinuingWhileTheEntryIsBeingPublishedIsNoFailure) {
 
 TEST_F(FlightsTest, AWaiterBuildsIfTheEntryOfABuilderThatIsGoneIsNotPublished) {
   auto builder = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *builder), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, *builder), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   set_publishers({one_job_});
   await_exit(builder);
   EXPECT_FALSE(*other);
   set_publishers({});
   await(other);
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_EQ(counters_.flight_hits, 0U);
 }
 
 TEST_F(FlightsTest, ProcessesOfOtherJobsWaitForAnEntryThatIsBeingPublishedWithoutALease) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   pass(milliseconds(50));
-  ASSERT_EQ(look(one_, builder_), Advice::kBuild);  // the build has failed
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuild);  // the build has failed
   set_publishers({one_job_});
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   const auto other = wait(two_, other_);
   is_there_ = true;
   set_publishers({});
@@ -303,30 +304,30 @@ TEST_F(FlightsTest, ATaskThatIsDroppedEndsThePublicationAndItsRequests) {
   EXPECT_EQ(request_to_answer.use_count(), 1);
 }
 
-TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
-  one_by_one_ = true;
+TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneEntryAtATime) {
+  builds_one_at_a_time_ = true;
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
-  ASSERT_EQ(look(one_, *first), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, *first), Advice::kBuildWithLease);
   const auto next = wait(two_, other_);
   const auto last = wait(one_, third);
   first.reset();
   await(next);
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_FALSE(*last);
-  EXPECT_EQ(look(two_, other_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   EXPECT_TRUE(*last);
 }
 
 TEST_F(FlightsTest, OtherProcessesMayLookUpAnotherEntryMeanwhile) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  EXPECT_EQ(look(one_, builder_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, "fam/NEXT/kernel.json"), Advice::kBuildWithLease);
   EXPECT_FALSE(*other);
 }
 
 TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   flights_.note_step(two_, "fam/KEY", Step::kCleared);  // a step of another job
@@ -337,7 +338,7 @@ TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
 }
 
 TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
   flights_.note_step(one_, "fam/KEY", Step::kPart);
@@ -353,30 +354,30 @@ class FlightsOfEntriesTest : public FlightsTest {
 
 TEST_F(FlightsOfEntriesTest, ABuilderThatLooksUpItsEntryAgainIsAtWork) {
   works_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  for (int looks = 0; looks < 100; ++looks) {  // one lookup for each file of the entry
+  for (int lookups = 0; lookups < 100; ++lookups) {  // one lookup for each file of the entry
     pass(milliseconds(5));
-    EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+    EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   }
   pass(std::chrono::seconds(30));
-  EXPECT_EQ(look(one_, builder_), Advice::kBuild);
+  EXPECT_EQ(lookup(one_, builder_), Advice::kBuild);
   EXPECT_FALSE(*other);
 }
 
 TEST_F(FlightsOfEntriesTest, BeginningAnotherEntryFailsThePreviousOne) {
-  one_by_one_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  builds_one_at_a_time_ = true;
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  EXPECT_EQ(look(one_, builder_, "fam/NEXT"), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, "fam/NEXT"), Advice::kBuildWithLease);
   EXPECT_TRUE(*other);
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_EQ(counters_.flight_failures, 1U);
 }
 
 TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuildersThreadHasEnded) {
   works_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   await_checks();
   EXPECT_FALSE(*other);
@@ -388,7 +389,7 @@ TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuildersThreadHasEnded) {
 
 TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuilderHasBeenIdleForASecond) {
   works_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
   for (int seconds = 0; seconds < 3; ++seconds) {
     pass(BuilderActivity::kIdleFor);
@@ -400,16 +401,16 @@ TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuilderHasBeenIdleForASecond) {
   EXPECT_FALSE(*other);
   pass(BuilderActivity::kIdleFor);
   await(other);
-  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuild);
   EXPECT_EQ(counters_.flight_failures, 1U);
   EXPECT_EQ(counters_.flight_timeouts, 0U);
 }
 
 TEST_F(FlightsOfEntriesTest, ABuilderThatWaitsForAnotherOneIsNotIdle) {
   const Sleeper third;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   const auto other = wait(two_, other_);
-  ASSERT_EQ(look(two_, third, "fam/NEEDED"), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(two_, third, "fam/NEEDED"), Advice::kBuildWithLease);
   worker_ = third.pid();
   const auto needed = wait(one_, builder_, "fam/NEEDED");
   for (int seconds = 0; seconds < 3; ++seconds) {
@@ -426,17 +427,17 @@ TEST_F(FlightsOfEntriesTest, ABuilderThatWaitsForAnotherOneIsNotIdle) {
 }
 
 TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsWithoutATraceWhenItsHolderIsIdle) {
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   await_checks();
   pass(BuilderActivity::kIdleFor);
   await([&] { return !flights_.any(); });
-  EXPECT_EQ(look(two_, other_), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_), Advice::kBuildWithLease);
   EXPECT_EQ(counters_.flight_failures, 0U);
 }
 
 TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
   works_ = true;
-  ASSERT_EQ(look(one_, builder_), Advice::kBuildWithLease);
+  ASSERT_EQ(lookup(one_, builder_), Advice::kBuildWithLease);
   await_checks();
   EXPECT_TRUE(flights_.any());
   pass(std::chrono::minutes(2));
@@ -446,14 +447,15 @@ TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
 TEST_F(FlightsOfEntriesTest, AProcessWithTooManyLeasesLosesTheOldestThatNobodyWaitsFor) {
   const auto name = [](std::size_t number) { return "fam/" + std::to_string(number); };
   for (std::size_t number = 0; number < LeaseTable::kMostLeasesOfProcess; ++number) {
-    ASSERT_EQ(look(one_, builder_, name(number)), Advice::kBuildWithLease);
+    ASSERT_EQ(lookup(one_, builder_, name(number)), Advice::kBuildWithLease);
   }
   const auto other = wait(two_, other_, name(0));
-  EXPECT_EQ(look(one_, builder_, name(LeaseTable::kMostLeasesOfProcess)), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(one_, builder_, name(LeaseTable::kMostLeasesOfProcess)),
+            Advice::kBuildWithLease);
   EXPECT_EQ(flights_.describe().size(), LeaseTable::kMostLeasesOfProcess);
   EXPECT_FALSE(*other);
-  EXPECT_EQ(look(two_, other_, name(1)), Advice::kBuildWithLease);
-  EXPECT_EQ(look(two_, other_, name(2)), Advice::kWait);
+  EXPECT_EQ(lookup(two_, other_, name(1)), Advice::kBuildWithLease);
+  EXPECT_EQ(lookup(two_, other_, name(2)), Advice::kWait);
 }
 
 TEST_F(FlightsOfEntriesTest, ProcessesBuildWithoutALeaseWhenThereAreTooMany) {
@@ -461,11 +463,11 @@ TEST_F(FlightsOfEntriesTest, ProcessesBuildWithoutALeaseWhenThereAreTooMany) {
   for (std::size_t number = 0; number < LeaseTable::kMostLeases; ++number) {
     if (number % LeaseTable::kMostLeasesOfProcess == 0)
       leaders.push_back(std::make_unique<Sleeper>());
-    ASSERT_EQ(look(one_, *leaders.back(), "fam/" + std::to_string(number)),
+    ASSERT_EQ(lookup(one_, *leaders.back(), "fam/" + std::to_string(number)),
               Advice::kBuildWithLease);
   }
-  EXPECT_EQ(look(two_, other_, "fam/LAST"), Advice::kBuild);
-  EXPECT_EQ(look(two_, other_, "fam/0"), Advice::kWait);
+  EXPECT_EQ(lookup(two_, other_, "fam/LAST"), Advice::kBuild);
+  EXPECT_EQ(lookup(two_, other_, "fam/0"), Advice::kWait);
 }
 
 }  // namespace

@@ -187,7 +187,7 @@ TEST(JobLife, WaitersAreReleasedWithoutAnOutcomeWhileTheJobContinues) {
   life.begin("1", 0);
   int refused = 0;
   life.on_end(waiter, [&](std::optional<Outcome> outcome) { refused += !outcome; });
-  PendingReplies replies = life.refuse_waits();
+  PendingReplies replies = life.end_waits();
   EXPECT_EQ(refused, 0);
   replies.give();
   EXPECT_EQ(refused, 1);

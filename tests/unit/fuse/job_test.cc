@@ -131,13 +131,13 @@ TEST_F(JobTest, ABeginningStartsTheTotalAnew) {
 
 TEST_F(JobTest, AUnitIsKeptForItsLastReasonUntilItIsPublished) {
   PublishHooks& hooks = job_.publishing;
-  EXPECT_TRUE(hooks.note_kept("fam/K", "open"));
-  EXPECT_FALSE(hooks.note_kept("fam/K", "open"));
-  EXPECT_TRUE(hooks.note_kept("fam/K", "incomplete"));
-  EXPECT_EQ(job_.publishing.why_kept("fam/K"), "incomplete");
-  EXPECT_TRUE(hooks.note_kept("fam/K", ""));
-  EXPECT_FALSE(hooks.note_kept("fam/K", ""));
-  EXPECT_EQ(job_.publishing.why_kept("fam/K"), "");
+  EXPECT_TRUE(hooks.note_why_unpublished("fam/K", "open"));
+  EXPECT_FALSE(hooks.note_why_unpublished("fam/K", "open"));
+  EXPECT_TRUE(hooks.note_why_unpublished("fam/K", "incomplete"));
+  EXPECT_EQ(job_.publishing.why_unpublished("fam/K"), "incomplete");
+  EXPECT_TRUE(hooks.note_why_unpublished("fam/K", ""));
+  EXPECT_FALSE(hooks.note_why_unpublished("fam/K", ""));
+  EXPECT_EQ(job_.publishing.why_unpublished("fam/K"), "");
   EXPECT_TRUE(hooks.note_conflict("fam/K"));
   EXPECT_FALSE(hooks.note_conflict("fam/K"));
   job_.publishing.forget_layer();
@@ -150,16 +150,16 @@ TEST_F(JobTest, RecordsOfKeptUnitsHaveALimit) {
   std::size_t kept = 0;
   std::size_t conflicts = 0;
   for (int i = 0; i < 1000; ++i) {
-    kept += hooks.note_kept(name(i), "the job may not publish") ? 1U : 0U;
+    kept += hooks.note_why_unpublished(name(i), "the job may not publish") ? 1U : 0U;
     conflicts += hooks.note_conflict(name(i)) ? 1U : 0U;
   }
   EXPECT_LE(kept * 4000, JobPublishing::kMostBytes);
   EXPECT_LE(conflicts * 4000, JobPublishing::kMostBytes);
-  EXPECT_FALSE(hooks.note_kept(name(999), "the job may not publish"))
+  EXPECT_FALSE(hooks.note_why_unpublished(name(999), "the job may not publish"))
       << "neither counted nor logged";
-  EXPECT_EQ(job_.publishing.why_kept(name(999)), "");
+  EXPECT_EQ(job_.publishing.why_unpublished(name(999)), "");
   job_.publishing.forget_layer();
-  EXPECT_TRUE(hooks.note_kept(name(999), "open"));
+  EXPECT_TRUE(hooks.note_why_unpublished(name(999), "open"));
 }
 
 // A stopped child process that has called exec with the given environment. The destructor kills the

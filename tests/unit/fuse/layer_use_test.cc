@@ -110,7 +110,7 @@ TEST_F(LayerUseTest, BlocksThatAreKeptForRootAreNotGiven) {
   EXPECT_EQ(used(Limit::kLayerSize), 0U);
 }
 
-TEST_F(LayerUseTest, AUserLeavesAsMuchFreeAsHeHas) {
+TEST_F(LayerUseTest, LayersOfAUserLeaveAsMuchSpaceFreeAsTheyTake) {
   constexpr std::uint64_t kGiB = 1 << 30;
   UserLimits::Options many{.own_uid = 77};
   value_of(many.most, Limit::kLayerSize) = 100 * kGiB;

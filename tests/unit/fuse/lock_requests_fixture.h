@@ -79,7 +79,8 @@ struct Locks : testing::Test {
     request.length = length;
     return request;
   }
-  std::shared_ptr<LockOutcome> ask(LockTable& table, const LockFileId& id, const LockRequest& request) {
+  std::shared_ptr<LockOutcome> send(LockTable& table, const LockFileId& id,
+                                    const LockRequest& request) {
     auto outcome = std::make_shared<LockOutcome>();
     table.lock(
         id, [this] { return sys::open_path(path, O_PATH); }, request,

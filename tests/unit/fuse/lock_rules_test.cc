@@ -30,24 +30,24 @@ struct LockRules : testing::Test {
     request.reports_close = true;
     return request;
   }
-  std::shared_ptr<LockOutcome> ask(std::uint64_t file, const LockRequest& request) {
+  std::shared_ptr<LockOutcome> send(std::uint64_t file, const LockRequest& request) {
     auto outcome = std::make_shared<LockOutcome>();
     const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files do not exist
     table.lock({0, file}, none, request, std::make_unique<TestLockReply>(outcome));
     return outcome;
   }
-  // Sends F_SETLK for one byte; returns the error of the reply.
+  // Sends F_SETLK for one byte. Returns the error of the reply.
   int try_lock(std::uint64_t owner, off_t start = 0) {
     LockRequest attempt = request(owner, start);
     attempt.waits = false;
-    return ask(1, attempt)->wait();
+    return send(1, attempt)->wait();
   }
   // Takes a lock on a file that has another open handle. When a process closes a descriptor of that handle, the kernel
   // does not notify the daemon.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
     LockRequest quiet = request(owner, 0, length, type);
     quiet.has_silent_handles = true;
-    ASSERT_EQ(ask(1, quiet)->wait(), 0);
+    ASSERT_EQ(send(1, quiet)->wait(), 0);
   }
 
   static LockSystem real() { return LockSystem::real(); }
@@ -58,7 +58,7 @@ struct LockRules : testing::Test {
   std::vector<OpenDescriptor> descriptors;
   std::atomic<bool> releasing{false};
   std::atomic<int> searches{0};  // searches of all descriptors of a process
-  std::atomic<int> looks{0};     // checks of one descriptor
+  std::atomic<int> checks{0};    // checks of one descriptor
   EventLoop loop;
   LockTable table{counters, loop, [this] {
                     system.arguments = [this](pid_t) { return LockCallArguments{kind, 3}; };
@@ -68,7 +68,7 @@ struct LockRules : testing::Test {
                       return descriptors;
                     };
                     system.has_descriptor = [this](pid_t, const OpenDescriptor& one) {
-                      ++looks;
+                      ++checks;
                       return std::find(descriptors.begin(), descriptors.end(), one) !=
                              descriptors.end();
                     };
@@ -77,22 +77,22 @@ struct LockRules : testing::Test {
 };
 
 TEST_F(LockRules, TheRequestThatClosesACycleOfTwoFilesGetsEdeadlk) {
-  ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
-  ASSERT_EQ(ask(2, request(2, 0))->wait(), 0);
-  const auto first = ask(2, request(1, 0));
-  EXPECT_EQ(ask(1, request(2, 0))->wait(), EDEADLK);
+  ASSERT_EQ(send(1, request(1, 0))->wait(), 0);
+  ASSERT_EQ(send(2, request(2, 0))->wait(), 0);
+  const auto first = send(2, request(1, 0));
+  EXPECT_EQ(send(1, request(2, 0))->wait(), EDEADLK);
   EXPECT_EQ(first->now(), -1);
-  ASSERT_EQ(ask(2, request(2, 0, 1, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(send(2, request(2, 0, 1, F_UNLCK))->wait(), 0);
   EXPECT_EQ(first->wait(), 0);
 }
 
 TEST_F(LockRules, ACycleOfThreeProcessesOnOneFileIsFound) {
   for (std::uint64_t owner = 1; owner <= 3; ++owner) {
-    ASSERT_EQ(ask(7, request(owner, static_cast<off_t>(owner)))->wait(), 0);
+    ASSERT_EQ(send(7, request(owner, static_cast<off_t>(owner)))->wait(), 0);
   }
-  const auto first = ask(7, request(1, 2));
-  const auto second = ask(7, request(2, 3));
-  EXPECT_EQ(ask(7, request(3, 1))->wait(), EDEADLK);
+  const auto first = send(7, request(1, 2));
+  const auto second = send(7, request(2, 3));
+  EXPECT_EQ(send(7, request(3, 1))->wait(), EDEADLK);
   EXPECT_EQ(first->now(), -1);
   EXPECT_EQ(second->now(), -1);
 }
@@ -102,16 +102,17 @@ TEST_F(LockRules, ACycleOfTwelveProcessesIsFoundAndOneOfThirteenIsNot) {
   for (const std::uint64_t owners : {12U, 13U}) {
     const std::uint64_t file = owners;
     const auto of = [](std::uint64_t number) { return request(number, static_cast<off_t>(number)); };
-    for (std::uint64_t owner = 1; owner <= owners; ++owner) ASSERT_EQ(ask(file, of(owner))->wait(), 0);
+    for (std::uint64_t owner = 1; owner <= owners; ++owner)
+      ASSERT_EQ(send(file, of(owner))->wait(), 0);
     std::vector<std::shared_ptr<LockOutcome>> waiting;
     for (std::uint64_t owner = 1; owner < owners; ++owner) {
-      waiting.push_back(ask(file, request(owner, static_cast<off_t>(owner + 1))));
+      waiting.push_back(send(file, request(owner, static_cast<off_t>(owner + 1))));
     }
-    const auto last = ask(file, request(owners, 1));
+    const auto last = send(file, request(owners, 1));
     EXPECT_EQ(last->now(), owners == 12 ? EDEADLK : -1);
     for (const auto& one : waiting) EXPECT_EQ(one->now(), -1);
     for (std::uint64_t owner = owners; owner >= 1; --owner) {
-      ASSERT_EQ(ask(file, request(owner, 0, 100, F_UNLCK))->wait(), 0);
+      ASSERT_EQ(send(file, request(owner, 0, 100, F_UNLCK))->wait(), 0);
     }
   }
 }
@@ -119,11 +120,11 @@ TEST_F(LockRules, ACycleOfTwelveProcessesIsFoundAndOneOfThirteenIsNot) {
 TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   constexpr std::uint64_t kOwners = 40;
   for (std::uint64_t owner = 1; owner <= kOwners; ++owner) {
-    ASSERT_EQ(ask(owner, request(owner, 0))->wait(), 0);
+    ASSERT_EQ(send(owner, request(owner, 0))->wait(), 0);
   }
   std::vector<std::shared_ptr<LockOutcome>> waiting;
   for (std::uint64_t owner = kOwners; owner > 1; --owner) {
-    waiting.push_back(ask(owner - 1, request(owner, 0)));
+    waiting.push_back(send(owner - 1, request(owner, 0)));
   }
   for (const auto& one : waiting) EXPECT_EQ(one->now(), -1);
 }
@@ -132,25 +133,25 @@ TEST_F(LockRules, ALongChainWithoutACycleWaits) {
 // another thread or process may release an OFD lock.
 TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   kind = LockCallKind::kOfDescription;
-  ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
-  ASSERT_EQ(ask(1, request(2, 1))->wait(), 0);
-  const auto first = ask(1, request(1, 1));
-  const auto second = ask(1, request(2, 0));
+  ASSERT_EQ(send(1, request(1, 0))->wait(), 0);
+  ASSERT_EQ(send(1, request(2, 1))->wait(), 0);
+  const auto first = send(1, request(1, 1));
+  const auto second = send(1, request(2, 0));
   EXPECT_EQ(first->now(), -1);
   EXPECT_EQ(second->now(), -1);
 }
 
 TEST_F(LockRules, UnlockedBytesCloseNoCycle) {
-  ASSERT_EQ(ask(1, request(1, 0, 0))->wait(), 0);
-  ASSERT_EQ(ask(1, request(1, 10, 10, F_UNLCK))->wait(), 0);
-  ASSERT_EQ(ask(1, request(2, 10, 5))->wait(), 0);
-  ASSERT_EQ(ask(1, request(3, 15, 5))->wait(), 0);
-  const auto first = ask(1, request(1, 10, 5));  // waits for process 2
+  ASSERT_EQ(send(1, request(1, 0, 0))->wait(), 0);
+  ASSERT_EQ(send(1, request(1, 10, 10, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(send(1, request(2, 10, 5))->wait(), 0);
+  ASSERT_EQ(send(1, request(3, 15, 5))->wait(), 0);
+  const auto first = send(1, request(1, 10, 5));  // waits for process 2
   // Waits for process 3, but not for process 1, which has released bytes 10 to 19.
-  const auto second = ask(1, request(2, 15, 5));
+  const auto second = send(1, request(2, 15, 5));
   EXPECT_EQ(first->now(), -1);
   EXPECT_EQ(second->now(), -1);
-  ASSERT_EQ(ask(1, request(3, 0, 0, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(send(1, request(3, 0, 0, F_UNLCK))->wait(), 0);
   EXPECT_EQ(second->wait(), 0);
 }
 
@@ -158,7 +159,7 @@ TEST_F(LockRules, AnUnreportedCloseReleasesTheLocks) {
   descriptors = {{3, 9, 1}, {4, 9, 1}};
   lock_with_unseen_closes(1);
   EXPECT_EQ(try_lock(2), EAGAIN);
-  const auto waiter = ask(1, request(3, 0));
+  const auto waiter = send(1, request(3, 0));
   EXPECT_EQ(waiter->now(), -1);
   descriptors.pop_back();
   EXPECT_EQ(waiter->wait(), 0);
@@ -169,9 +170,9 @@ TEST_F(LockRules, AnUnreportedCloseReleasesTheLocks) {
 TEST_F(LockRules, ARefusedRequestChecksFewOfTheHoldersDescriptors) {
   for (int number = 0; number < 1000; ++number) descriptors.push_back({number, 9, 1});
   lock_with_unseen_closes(1);
-  const int looks_before = looks;
+  const int checks_before = checks;
   EXPECT_EQ(try_lock(2), EAGAIN);
-  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostChecks));
+  EXPECT_LE(checks - checks_before, static_cast<int>(LockOwners::kMostChecks));
   EXPECT_EQ(searches, 1);  // the search was made when the lock was taken
 }
 
@@ -180,9 +181,9 @@ TEST_F(LockRules, ARefusedRequestChecksOneOfManyHolders) {
   for (std::uint64_t owner = 1; owner <= 100; ++owner) {
     lock_with_unseen_closes(owner, 1, F_RDLCK);
   }
-  const int looks_before = looks;
+  const int checks_before = checks;
   EXPECT_EQ(try_lock(200), EAGAIN);
-  EXPECT_LE(looks - looks_before, static_cast<int>(LockOwners::kMostChecks));
+  EXPECT_LE(checks - checks_before, static_cast<int>(LockOwners::kMostChecks));
 }
 
 TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
@@ -191,7 +192,8 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
   lock_with_unseen_closes(1);
   descriptors.pop_back();
   int error = EAGAIN;
-  for (int asked = 0; error == EAGAIN && asked <= kDescriptors; ++asked) error = try_lock(2);
+  for (int attempts = 0; error == EAGAIN && attempts <= kDescriptors; ++attempts)
+    error = try_lock(2);
   EXPECT_EQ(error, 0);
 }
 
@@ -200,12 +202,12 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
 TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   LockRequest quiet = request(1, 0);
   quiet.is_record = quiet.reports_close = false;
-  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  ASSERT_EQ(send(1, quiet)->wait(), 0);
   LockRequest other = request(2, 0);
   other.is_record = other.waits = false;
-  EXPECT_EQ(ask(1, other)->now(), EAGAIN);
+  EXPECT_EQ(send(1, other)->now(), EAGAIN);
   releasing = true;
-  const auto outcome = ask(1, other);
+  const auto outcome = send(1, other);
   EXPECT_EQ(outcome->now(), -1);
   table.released({0, 1}, 1);
   EXPECT_EQ(outcome->wait(), 0);
@@ -224,7 +226,7 @@ TEST_F(LockRules, ALockThatIsTakenAfterTheCloseStays) {
   lock_with_unseen_closes(1);
   descriptors.pop_back();
   LockRequest next = request(1, 5);
-  ASSERT_EQ(ask(1, next)->wait(), 0);
+  ASSERT_EQ(send(1, next)->wait(), 0);
   EXPECT_EQ(try_lock(2), 0);
   EXPECT_EQ(try_lock(2, 5), EAGAIN);
 }
@@ -239,10 +241,10 @@ struct LockLimits : LockRules {
     limits = std::make_unique<UserLimits>(UserLimits::Options{.most = most});
     account = &limits->account(1000);
   }
-  std::shared_ptr<LockOutcome> ask_as_user(const LockRequest& wanted, std::uint64_t file = 1) {
+  std::shared_ptr<LockOutcome> send_as_user(const LockRequest& wanted, std::uint64_t file = 1) {
     LockRequest paid = wanted;
     paid.account = account;
-    return ask(file, paid);
+    return send(file, paid);
   }
   std::uint64_t used(Limit limit) const { return account->used(limit); }
 
@@ -251,47 +253,47 @@ struct LockLimits : LockRules {
 };
 
 TEST_F(LockLimits, FurtherLocksFailAndReleasedOnesAreGivenBack) {
-  for (off_t start : {0, 10, 20}) ASSERT_EQ(ask_as_user(request(1, start))->wait(), 0);
-  EXPECT_EQ(ask_as_user(request(1, 30))->wait(), ENOLCK);
-  EXPECT_EQ(ask(1, request(2, 30))->wait(), 0);  // another user
+  for (off_t start : {0, 10, 20}) ASSERT_EQ(send_as_user(request(1, start))->wait(), 0);
+  EXPECT_EQ(send_as_user(request(1, 30))->wait(), ENOLCK);
+  EXPECT_EQ(send(1, request(2, 30))->wait(), 0);  // not charged to this user
   LockRequest unlock = request(1, 0, 0, F_UNLCK);
-  ASSERT_EQ(ask_as_user(unlock)->wait(), 0);
+  ASSERT_EQ(send_as_user(unlock)->wait(), 0);
   EXPECT_EQ(used(Limit::kLocks), 0U);
-  EXPECT_EQ(ask_as_user(request(1, 40))->wait(), 0);
+  EXPECT_EQ(send_as_user(request(1, 40))->wait(), 0);
   table.closed({0, 1}, 1, 1);
   EXPECT_EQ(used(Limit::kLocks), 0U);
   EXPECT_EQ(used(Limit::kHandles), 0U);
 }
 
 TEST_F(LockLimits, AdjacentLocksCountAsOneAndARefusedRequestAsNone) {
-  for (off_t start = 0; start < 10; ++start) ASSERT_EQ(ask_as_user(request(1, start))->wait(), 0);
+  for (off_t start = 0; start < 10; ++start) ASSERT_EQ(send_as_user(request(1, start))->wait(), 0);
   EXPECT_EQ(used(Limit::kLocks), 1U);
   LockRequest attempt = request(2, 5);
   attempt.waits = false;
-  EXPECT_EQ(ask_as_user(attempt)->wait(), EAGAIN);
+  EXPECT_EQ(send_as_user(attempt)->wait(), EAGAIN);
   EXPECT_EQ(used(Limit::kLocks), 1U);
 }
 
 TEST_F(LockLimits, AnUnlockThatSplitsALockNeedsRoom) {
-  ASSERT_EQ(ask_as_user(request(1, 0, 100))->wait(), 0);
-  ASSERT_EQ(ask_as_user(request(1, 10, 1, F_UNLCK))->wait(), 0);
-  ASSERT_EQ(ask_as_user(request(1, 20, 1, F_UNLCK))->wait(), 0);
-  EXPECT_EQ(ask_as_user(request(1, 30, 1, F_UNLCK))->wait(), ENOLCK);
-  EXPECT_EQ(ask_as_user(request(1, 0, 15, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(send_as_user(request(1, 0, 100))->wait(), 0);
+  ASSERT_EQ(send_as_user(request(1, 10, 1, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(send_as_user(request(1, 20, 1, F_UNLCK))->wait(), 0);
+  EXPECT_EQ(send_as_user(request(1, 30, 1, F_UNLCK))->wait(), ENOLCK);
+  EXPECT_EQ(send_as_user(request(1, 0, 15, F_UNLCK))->wait(), 0);
   EXPECT_EQ(used(Limit::kLocks), 2U);
 }
 
 TEST_F(LockLimits, FurtherOwnersAndWaitersFail) {
-  ASSERT_EQ(ask(1, request(9, 0))->wait(), 0);
-  const auto waiting = ask_as_user(request(1, 0));
+  ASSERT_EQ(send(1, request(9, 0))->wait(), 0);
+  const auto waiting = send_as_user(request(1, 0));
   EXPECT_EQ(waiting->now(), -1);
-  EXPECT_EQ(ask_as_user(request(2, 0))->wait(), ENOLCK);
+  EXPECT_EQ(send_as_user(request(2, 0))->wait(), ENOLCK);
   LockRequest attempt = request(2, 0);
   attempt.waits = false;
-  EXPECT_EQ(ask_as_user(attempt)->wait(), EAGAIN);
-  EXPECT_EQ(ask_as_user(request(3, 50))->wait(), 0);
-  EXPECT_EQ(ask_as_user(request(4, 60))->wait(), 0);
-  EXPECT_EQ(ask_as_user(request(5, 70))->wait(), ENOLCK);  // owners 1 to 4 have eight descriptors
+  EXPECT_EQ(send_as_user(attempt)->wait(), EAGAIN);
+  EXPECT_EQ(send_as_user(request(3, 50))->wait(), 0);
+  EXPECT_EQ(send_as_user(request(4, 60))->wait(), 0);
+  EXPECT_EQ(send_as_user(request(5, 70))->wait(), ENOLCK);  // owners 1 to 4 have eight descriptors
   table.closed({0, 1}, 9, 9);
   EXPECT_EQ(waiting->wait(), 0);
   EXPECT_EQ(used(Limit::kWaiters), 0U);

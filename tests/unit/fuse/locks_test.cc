@@ -28,18 +28,18 @@ namespace {
 TEST_F(Locks, HoldersBesideTheMountAndOursExcludeEachOther) {
   LockTable table(counters, loop);
   const UniqueFd other = raw();
-  EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, false))->now(), 0);
+  EXPECT_EQ(send(table, shared, flock_request(1, F_WRLCK, false))->now(), 0);
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
   table.released(shared, 1);
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
-  EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->wait(), EAGAIN);
+  EXPECT_EQ(send(table, shared, flock_request(2, F_WRLCK, false))->wait(), EAGAIN);
 }
 
 TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
   LockTable table(counters, loop);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_EX));
-  const auto waiter = ask(table, shared, flock_request(1, F_WRLCK, true));
+  const auto waiter = send(table, shared, flock_request(1, F_WRLCK, true));
   EXPECT_EQ(waiter->now(), -1);
   other.reset();
   EXPECT_EQ(waiter->wait(), 0);
@@ -47,10 +47,10 @@ TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
 
 TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_SH));
-  const auto waiter = ask(table, shared, flock_request(2, F_WRLCK, true));
+  const auto waiter = send(table, shared, flock_request(2, F_WRLCK, true));
   table.released(shared, 1);
   EXPECT_EQ(waiter->now(), -1);
   other.reset();
@@ -61,10 +61,10 @@ TEST_F(Locks, AWaiterBehindAnotherIsNotTriedWhenARawHolderComesBetween) {
 TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
   LockTable table(counters, loop);
   const LockRequest records = record_request(3, F_WRLCK, 0, 10);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
-  ASSERT_EQ(ask(table, own, records)->now(), 0);
-  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
-  const auto record_waiter = ask(table, own, record_request(4, F_WRLCK, 5, 10));
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, own, records)->now(), 0);
+  const auto waiter = send(table, own, flock_request(2, F_WRLCK, true));
+  const auto record_waiter = send(table, own, record_request(4, F_WRLCK, 5, 10));
   const pid_t child = ::fork();
   if (child == 0) {
     for (;;) ::pause();
@@ -79,15 +79,15 @@ TEST_F(Locks, AReleasedLockIsFreeAlthoughAForkedProcessHasItsDescriptor) {
 
 TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_RDLCK, true))->now(), 0);
-  const auto writer = ask(table, own, flock_request(2, F_WRLCK, true));
-  const auto reader = ask(table, own, flock_request(3, F_RDLCK, true));
+  ASSERT_EQ(send(table, own, flock_request(1, F_RDLCK, true))->now(), 0);
+  const auto writer = send(table, own, flock_request(2, F_WRLCK, true));
+  const auto reader = send(table, own, flock_request(3, F_RDLCK, true));
   EXPECT_EQ(reader->now(), -1);
   table.interrupt(writer->ticket);
   EXPECT_EQ(writer->wait(), EINTR);
   EXPECT_EQ(reader->wait(), 0);
   table.interrupt(writer->ticket);  // too late: no request has this ticket anymore
-  EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
+  EXPECT_EQ(send(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
 // If the interrupt arrives before the request waits, libfuse reports it from within wait().
@@ -104,7 +104,7 @@ TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
     const std::shared_ptr<LockOutcome> outcome_;
   };
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   auto outcome = std::make_shared<LockOutcome>();
   table.lock(own, {}, flock_request(2, F_WRLCK, true),
              std::make_unique<Interrupted>(table, outcome));
@@ -115,21 +115,21 @@ TEST_F(Locks, AnInterruptDuringTheCallOfWaitHasEffect) {
 // so the test tries up to 20 times.
 TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   std::uint64_t holder = 1;
   for (int outcome = EAGAIN; outcome != 0; ++holder) {
     ASSERT_LE(holder, 20U) << "nobody was ever waited for";
-    EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->now(), EAGAIN);
+    EXPECT_EQ(send(table, own, flock_request(holder + 1, F_WRLCK, false))->now(), EAGAIN);
     table.closed(own, holder, 99);
-    const auto next = ask(table, own, flock_request(holder + 1, F_WRLCK, false));
+    const auto next = send(table, own, flock_request(holder + 1, F_WRLCK, false));
     table.released(own, holder);
     outcome = next->wait();
     if (outcome == 0) continue;
     ASSERT_EQ(outcome, EAGAIN);
-    ASSERT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, true))->now(), 0);
+    ASSERT_EQ(send(table, own, flock_request(holder + 1, F_WRLCK, true))->now(), 0);
   }
   table.closed(own, holder, 99);
-  EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->wait(),
+  EXPECT_EQ(send(table, own, flock_request(holder + 1, F_WRLCK, false))->wait(),
             EAGAIN);  // a duplicate of the descriptor remains open
 }
 
@@ -137,18 +137,18 @@ TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
   LockTable table(counters, loop);
   LockRequest shared_request = flock_request(1, F_RDLCK, true);
   shared_request.reports_close = false;
-  ASSERT_EQ(ask(table, own, shared_request)->now(), 0);
-  const auto gives_up = ask(table, own, flock_request(2, F_WRLCK, false));
-  const auto behind = ask(table, own, flock_request(3, F_RDLCK, true));
+  ASSERT_EQ(send(table, own, shared_request)->now(), 0);
+  const auto gives_up = send(table, own, flock_request(2, F_WRLCK, false));
+  const auto behind = send(table, own, flock_request(3, F_RDLCK, true));
   EXPECT_EQ(gives_up->wait(), EAGAIN);
   EXPECT_EQ(behind->wait(), 0);
 }
 
 TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
-  const auto waiter = ask(table, own, flock_request(3, F_WRLCK, true));
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto waiter = send(table, own, flock_request(3, F_WRLCK, true));
   table.move(own, shared, [this] { return sys::open_path(path, O_PATH); });
   const UniqueFd other = raw();
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
@@ -156,7 +156,7 @@ TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   range.l_type = F_WRLCK;
   ASSERT_EQ(::fcntl(other.get(), F_GETLK, &range), 0);
   EXPECT_EQ(range.l_start, 5);
-  EXPECT_EQ(ask(table, shared, flock_request(4, F_RDLCK, false))->wait(), EAGAIN);
+  EXPECT_EQ(send(table, shared, flock_request(4, F_RDLCK, false))->wait(), EAGAIN);
   EXPECT_EQ(waiter->now(), -1);
   table.released(shared, 1);
   EXPECT_EQ(waiter->wait(), 0);
@@ -175,8 +175,8 @@ TEST_F(Locks, ALockThatCannotBeMovedIsGivenToTheNextWaiter) {
     return fails ? EIO : LockSystem::real().set(fd, request);
   };
   LockTable table(counters, loop, system);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
-  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = send(table, own, flock_request(2, F_WRLCK, true));
   fails_once = true;
   table.move(own, shared, [this] { return sys::open_path(path, O_PATH); });
   EXPECT_EQ(waiter->wait(), 0);
@@ -189,9 +189,9 @@ TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
   LockTable table(counters, loop, system);
   LockRequest quiet = record_request(1, F_WRLCK, 0, 0);
   quiet.reports_close = false;
-  ASSERT_EQ(ask(table, own, quiet)->now(), 0);
+  ASSERT_EQ(send(table, own, quiet)->now(), 0);
   LockRequest other = record_request(2, F_WRLCK, 0, 1);
-  const auto waiter = ask(table, own, other);
+  const auto waiter = send(table, own, other);
   EXPECT_EQ(waiter->now(), -1);
   alive = false;
   EXPECT_EQ(waiter->wait(), 0);
@@ -201,26 +201,26 @@ TEST_F(Locks, RecordLocksOfAnExitedProcessDoNotConflict) {
 // process 1002 itself and, once granted, changes this write lock to a read lock.
 TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
-  const auto reader = ask(table, own, record_request(3, F_RDLCK, 5, 1));
-  const auto weakens = ask(table, own, record_request(2, F_RDLCK, 0, 10));
+  ASSERT_EQ(send(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto reader = send(table, own, record_request(3, F_RDLCK, 5, 1));
+  const auto weakens = send(table, own, record_request(2, F_RDLCK, 0, 10));
   EXPECT_EQ(reader->now(), -1);
   EXPECT_EQ(weakens->now(), -1);
-  ASSERT_EQ(ask(table, own, record_request(1, F_UNLCK, 0, 1))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(1, F_UNLCK, 0, 1))->now(), 0);
   EXPECT_EQ(weakens->now(), 0);
   EXPECT_EQ(reader->now(), 0);
 }
 
 TEST_F(Locks, RecordLocksWaitOnlyForConflictingBytes) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
-  const auto low = ask(table, own, record_request(3, F_WRLCK, 5, 1));
-  const auto high = ask(table, own, record_request(4, F_WRLCK, 25, 1));
+  ASSERT_EQ(send(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
+  const auto low = send(table, own, record_request(3, F_WRLCK, 5, 1));
+  const auto high = send(table, own, record_request(4, F_WRLCK, 25, 1));
   EXPECT_EQ(low->now(), -1);
   EXPECT_EQ(high->now(), -1);
-  ASSERT_EQ(ask(table, own, record_request(2, F_UNLCK, 20, 10))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(2, F_UNLCK, 20, 10))->now(), 0);
   EXPECT_EQ(high->wait(), 0);
   EXPECT_EQ(low->now(), -1);
   table.closed(own, 1, 1);  // as when the process closes one of its descriptors
@@ -229,8 +229,8 @@ TEST_F(Locks, RecordLocksWaitOnlyForConflictingBytes) {
 
 TEST_F(Locks, FindReturnsTheProcessWithTheConflictingLock) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, record_request(1, F_RDLCK, 0, 10))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(1, F_RDLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
   struct flock found {};
   ASSERT_EQ(table.find(own, {}, record_request(3, F_WRLCK, 15, 0), found), 0);
   EXPECT_EQ(found.l_type, F_WRLCK);
@@ -252,17 +252,17 @@ TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
     };
     LockTable table(counters, loop, system);
     EXPECT_FALSE(table.state().is_local_only);
-    EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0) << error;
+    EXPECT_EQ(send(table, shared, flock_request(1, F_WRLCK, true))->now(), 0) << error;
     EXPECT_TRUE(table.state().is_local_only);
-    EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->now(), EAGAIN);
-    const auto waiter = ask(table, shared, flock_request(3, F_WRLCK, true));
+    EXPECT_EQ(send(table, shared, flock_request(2, F_WRLCK, false))->now(), EAGAIN);
+    const auto waiter = send(table, shared, flock_request(3, F_WRLCK, true));
     table.released(shared, 1);
     EXPECT_EQ(waiter->wait(), 0);
   }
 }
 
-// ENOLCK counts as "no support for locks" only before the first lock. Later it must fail the
-// request: if the daemon used its own table instead, two owners could get the lock.
+// ENOLCK counts as "no support for locks" only before the first lock. Later, a request must fail with
+// ENOLCK: if the daemon used its own table instead, two owners could get the lock.
 TEST_F(Locks, AShortageOfLocksIsAnError) {
   LockSystem system = LockSystem::real();
   const LockSystem real = LockSystem::real();
@@ -271,29 +271,29 @@ TEST_F(Locks, AShortageOfLocksIsAnError) {
     return is_short ? ENOLCK : real.set(fd, request);
   };
   LockTable table(counters, loop, system);
-  ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   table.released(shared, 1);
   is_short = true;
-  EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_EQ(send(table, shared, flock_request(2, F_WRLCK, true))->now(), ENOLCK);
   EXPECT_FALSE(table.state().is_local_only);
 }
 
 TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
-  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = send(table, own, flock_request(2, F_WRLCK, true));
   table.close().give();
   EXPECT_EQ(waiter->wait(), ENOLCK);
-  EXPECT_EQ(ask(table, own, flock_request(3, F_WRLCK, true))->now(), ENOLCK);
-  EXPECT_EQ(ask(table, own, flock_request(1, F_UNLCK, true))->now(), 0);
+  EXPECT_EQ(send(table, own, flock_request(3, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_EQ(send(table, own, flock_request(1, F_UNLCK, true))->now(), 0);
 }
 
 // The caller of close() holds a lock. So close() only returns the replies, and the caller sends them after releasing
 // the lock.
-TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
+TEST_F(Locks, CloseReturnsTheRepliesWithoutSendingThem) {
   LockTable table(counters, loop);
-  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
-  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  ASSERT_EQ(send(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = send(table, own, flock_request(2, F_WRLCK, true));
   PendingReplies replies = table.close();
   EXPECT_EQ(waiter->now(), -1);
   replies.give();
@@ -306,7 +306,7 @@ TEST_F(Locks, ACheckWhetherALockIsWantedIsNoRelease) {
   LockTable table(counters, loop);
   int releases = 0;
   table.set_release_hook([&] { ++releases; });
-  ASSERT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(send(table, shared, flock_request(1, F_WRLCK, true))->now(), 0);
   releases = 0;
   const auto open = [this] { return sys::open_path(path, O_PATH); };
   EXPECT_TRUE(table.unless_wanted(shared, open, -1, [] { return Status(); }).failed_with(EBUSY));
@@ -320,9 +320,9 @@ TEST_F(Locks, AProcessThatOnlyLooksForALockDoesNotWantIt) {
   struct flock found {};
   EXPECT_EQ(table.find(own, {}, record_request(1, F_WRLCK, 0, 0), found), 0);
   EXPECT_FALSE(table.is_wanted(own));
-  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 0))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(1, F_WRLCK, 0, 0))->now(), 0);
   EXPECT_TRUE(table.is_wanted(own));
-  ASSERT_EQ(ask(table, own, record_request(1, F_UNLCK, 0, 0))->now(), 0);
+  ASSERT_EQ(send(table, own, record_request(1, F_UNLCK, 0, 0))->now(), 0);
   EXPECT_FALSE(table.is_wanted(own));
 }
 
@@ -334,11 +334,11 @@ TEST_F(Locks, ManyThreadsExcludeEachOther) {
   for (std::uint64_t handle = 1; handle <= 8; ++handle) {
     threads.emplace_back([&, handle] {
       for (int round = 0; round < 200; ++round) {
-        if (ask(table, own, flock_request(handle, F_WRLCK, true))->wait() != 0) ADD_FAILURE();
+        if (send(table, own, flock_request(handle, F_WRLCK, true))->wait() != 0) ADD_FAILURE();
         if (++inside != 1) ADD_FAILURE();
         --inside;
         if (round % 2 == 0) {
-          (void)ask(table, own, flock_request(handle, F_UNLCK, true));
+          (void)send(table, own, flock_request(handle, F_UNLCK, true));
         } else {
           table.released(own, handle);
         }
@@ -368,8 +368,8 @@ TEST(RawLocks, AreReadFromTheTableOfTheKernel) {
 TEST(ProcessOrigin, FindsDescendantsOfADeadProcess) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const pid_t maker = ::fork();
-  if (maker == 0) {
+  const pid_t creator = ::fork();
+  if (creator == 0) {
     const pid_t child = ::fork();
     if (child == 0) {
       for (;;) ::pause();
@@ -379,13 +379,13 @@ TEST(ProcessOrigin, FindsDescendantsOfADeadProcess) {
   }
   pid_t child = 0;
   ASSERT_EQ(::read(ends[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
-  const ProcessOrigin origin = origin_of(maker);
-  EXPECT_EQ(origin.process, maker);
+  const ProcessOrigin origin = origin_of(creator);
+  EXPECT_EQ(origin.process, creator);
   ASSERT_FALSE(origin.ancestors.empty());
   EXPECT_EQ(origin.ancestors.front(), ::getpid());
   EXPECT_TRUE(is_alive(origin));
-  (void)::kill(maker, SIGKILL);
-  ASSERT_EQ(::waitpid(maker, nullptr, 0), maker);
+  (void)::kill(creator, SIGKILL);
+  ASSERT_EQ(::waitpid(creator, nullptr, 0), creator);
   EXPECT_FALSE(is_alive(origin));
   const auto found = possible_descendants(origin);
   EXPECT_NE(std::find(found.begin(), found.end(), child), found.end());

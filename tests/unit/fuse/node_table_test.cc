@@ -61,7 +61,7 @@ TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
 // lookup of another hard link of the former object could return the node after the table has freed it.
 class NodeThatChangesItsObject : public NodeTableTest {
  protected:
-  // Frees the node, and then looks up another hard link of `first`, the object for which the node stood at first.
+  // Frees the node, and then looks up another hard link of its former object, whose inode number is `first`.
   void expect_not_found_again(NodeIndex node, ino_t first) {
     nodes_.forget(node, 1);
     EXPECT_EQ(path(file("other", first, true, 2)), "d/other");
@@ -72,12 +72,12 @@ class NodeThatChangesItsObject : public NodeTableTest {
   const std::uint32_t size_ = nodes_.size();
 };
 
-TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterPublishing) {
+TEST_F(NodeThatChangesItsObject, IsNotFoundByItsFormerObjectAfterPublishing) {
   nodes_.objects().published(directory_, "x", object(S_IFREG, 3));
   expect_not_found_again(node_, 2);
 }
 
-TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterACopyWithoutName) {
+TEST_F(NodeThatChangesItsObject, IsNotFoundByItsFormerObjectAfterACopyWithoutName) {
   nodes_.names().remove(directory_, "x", {});
   const Scratch scratch;
   scratch.write("copy", "");
@@ -86,7 +86,7 @@ TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterACopyWithoutName) 
   expect_not_found_again(node_, 2);
 }
 
-TEST_F(NodeThatChangesItsObject, IsNotFoundByTheFormerOneAfterALink) {
+TEST_F(NodeThatChangesItsObject, IsNotFoundByItsFormerObjectAfterALink) {
   nodes_.names().add_link(node_, directory_, "link", object(S_IFREG, 3, 2));
   expect_not_found_again(node_, 2);
 }
@@ -149,7 +149,7 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   const auto lock = [&](ino_t inode, const std::string& directory) {
     return nodes_.intern_common(
         directory_, "x", nullptr,
-        {Common::kLock, object(S_IFREG, inode), scratch.open_dir(directory)});
+        {CommonKind::kLock, object(S_IFREG, inode), scratch.open_dir(directory)});
   };
   const NodeIndex x = lock(2, "one");
   const int held = nodes_.info(x).object_fd();
@@ -168,15 +168,16 @@ TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const Scratch scratch;
   const auto lock = [&](const char* name) {
     return nodes_.intern_common(directory_, name, nullptr,
-                                {Common::kLock, object(S_IFREG, 2, 4), scratch.open_dir(name)});
+                                {CommonKind::kLock, object(S_IFREG, 2, 4), scratch.open_dir(name)});
   };
   const auto plain = [&](const char* name) { return file(name, 2, false, 4); };
   const std::set<NodeIndex> nodes = {plain("before"), lock("a.lock"), lock("b.lock"),
                                      plain("after")};
-  std::map<std::string, Common> kinds;
+  std::map<std::string, CommonKind> kinds;
   for (const NodeIndex node : nodes) kinds[path(node)] = nodes_.info(node).common;
-  const std::map<std::string, Common> expected = {
-      {"d/before", Common::kNone}, {"d/a.lock", Common::kLock}, {"d/b.lock", Common::kLock}};
+  const std::map<std::string, CommonKind> expected = {{"d/before", CommonKind::kNone},
+                                                      {"d/a.lock", CommonKind::kLock},
+                                                      {"d/b.lock", CommonKind::kLock}};
   EXPECT_EQ(kinds, expected);
   EXPECT_EQ(nodes_.names().find(directory_, "after"), nodes_.names().find(directory_, "before"));
 }
@@ -184,7 +185,7 @@ TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
 TEST_F(NodeTableTest, AnUnlinkedCommonFileIsReported) {
   const Scratch scratch;
   const NodeIndex x = nodes_.intern_common(
-      directory_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
+      directory_, "x", nullptr, {CommonKind::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
   nodes_.names().remove(directory_, "x", {});
   EXPECT_TRUE(nodes_.info(x).was_unlinked);
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
@@ -192,14 +193,14 @@ TEST_F(NodeTableTest, AnUnlinkedCommonFileIsReported) {
 
 TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
   const NodeIndex before = file("x", 2);
-  nodes_.names().part(directory_, "x", object(S_IFREG, 99));
+  nodes_.names().detach_stale(directory_, "x", object(S_IFREG, 99));
   EXPECT_NE(file("x", 99, true), before);
   EXPECT_EQ(path(before), "<stale>");
 }
 
 TEST_F(NodeTableTest, ANewObjectKeepsTheNodeOfItsLookup) {
   const NodeIndex found = file("x", 99, true);
-  nodes_.names().part(directory_, "x", object(S_IFREG, 99));
+  nodes_.names().detach_stale(directory_, "x", object(S_IFREG, 99));
   EXPECT_EQ(file("x", 99, true), found);
 }
 
@@ -282,7 +283,7 @@ TEST(NodesOfAJob, ComeNewestFirstAndOnceForEachName) {
   EXPECT_EQ(listed(), std::vector<NodeIndex>());
 }
 
-TEST(NodesOfAJob, LetItsRootGoOnceTheyAreForgotten) {
+TEST(NodesOfAJob, MustBeForgottenBeforeTheViewsRootIsFreed) {
   UserLimits limits({});
   UserAccount& user = limits.account(1000);
   NodeTable nodes;

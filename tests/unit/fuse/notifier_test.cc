@@ -24,7 +24,7 @@ class NotifierTest : public ::testing::Test {
     daemon_ = UniqueFd(ends[1]);
   }
 
-  Notifier::Notice receive() {
+  Notifier::Notification receive() {
     char message[4096];
     const ssize_t size = ::recv(kernel_.get(), message, sizeof message, 0);
     fuse_out_header header{};
@@ -41,18 +41,18 @@ class NotifierTest : public ::testing::Test {
   // Posts more invalidations for `directory` than fit into the socket, so that the notifier blocks
   // in one of them.
   void block_in(Notifier& notifier, Notifier::DirectoryId directory) {
-    const std::vector<Notifier::Notice> many(kMany, {directory, std::string(200, 'n')});
+    const std::vector<Notifier::Notification> many(kMany, {directory, std::string(200, 'n')});
     notifier.post(many, {}, [] {});
     (void)receive();  // the notifier has begun
   }
 
   // Like block_in(), but blocks the thread that makes the kernel forget names.
   void block_forgetting(Notifier& notifier) {
-    notifier.forget(std::vector<Notifier::Notice>(kMany, to_forget(std::string(200, 'n'))));
+    notifier.forget(std::vector<Notifier::Notification>(kMany, to_forget(std::string(200, 'n'))));
     (void)receive();
   }
 
-  // Receives all messages that are in the socket; returns their number.
+  // Receives all messages that are in the socket. Returns their number.
   std::size_t drain() {
     char message[4096];
     std::size_t count = 0;
@@ -60,8 +60,8 @@ class NotifierTest : public ::testing::Test {
     return count;
   }
 
-  static Notifier::Notice to_forget(std::string name) {
-    return {3, std::move(name), Notifier::Notice::Kind::kForget};
+  static Notifier::Notification to_forget(std::string name) {
+    return {3, std::move(name), Notifier::Notification::Kind::kForget};
   }
 
   static constexpr std::size_t kMany = 4000;
@@ -74,12 +74,12 @@ TEST_F(NotifierTest, InvalidatesEachNameAndThenAnswers) {
   std::promise<void> answered;
   Notifier notifier(daemon_.get(), loop_);
   notifier.post({{3, "a"}, {4, "bc"}}, {9}, [&] { answered.set_value(); });
-  Notifier::Notice notice = receive();
-  EXPECT_EQ(notice.directory, 3U);
-  EXPECT_EQ(notice.name, "a");
-  notice = receive();
-  EXPECT_EQ(notice.directory, 4U);
-  EXPECT_EQ(notice.name, "bc");
+  Notifier::Notification notification = receive();
+  EXPECT_EQ(notification.directory, 3U);
+  EXPECT_EQ(notification.name, "a");
+  notification = receive();
+  EXPECT_EQ(notification.directory, 4U);
+  EXPECT_EQ(notification.name, "bc");
   answered.get_future().wait();
 }
 
@@ -97,11 +97,12 @@ TEST_F(NotifierTest, InvalidatesOnlyAttributesAtOnce) {
     struct {
       fuse_out_header header;
       fuse_notify_inval_inode_out body;
-    } notice{};
-    ASSERT_EQ(::recv(kernel_.get(), &notice, sizeof notice, MSG_DONTWAIT), ssize_t{sizeof notice});
-    EXPECT_EQ(notice.header.error, FUSE_NOTIFY_INVAL_INODE);
-    EXPECT_EQ(notice.body.ino, node);
-    EXPECT_LT(notice.body.off, 0);  // invalidates no pages
+    } notification{};
+    ASSERT_EQ(::recv(kernel_.get(), &notification, sizeof notification, MSG_DONTWAIT),
+              ssize_t{sizeof notification});
+    EXPECT_EQ(notification.header.error, FUSE_NOTIFY_INVAL_INODE);
+    EXPECT_EQ(notification.body.ino, node);
+    EXPECT_LT(notification.body.off, 0);  // invalidates no pages
   }
 }
 
@@ -180,7 +181,7 @@ TEST_F(NotifierTest, StopsAlthoughTheKernelBlocksForgetting) {
 
 TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
   Notifier notifier(daemon_.get(), loop_);
-  using Kind = Notifier::Notice::Kind;
+  using Kind = Notifier::Notification::Kind;
   notifier.post({{3, "a"}, {5, {}, Kind::kNode}, {0, {}, Kind::kEpoch}}, {}, [] {});
   EXPECT_EQ(receive().name, "a");
   fuse_out_header header{};

@@ -64,10 +64,10 @@ class Holder {
 enum class Proc { kPlain, kHidden };
 constexpr int kCannot = 2;
 
-// Calls `question` in an unprivileged child. Returns 0 if the result is true, 1 if it is false, and
+// Calls `condition` in an unprivileged child. Returns 0 if the result is true, 1 if it is false, and
 // kCannot if the child could not be set up. With kHidden, the child gets EPERM for all /proc files
 // of processes that it may not trace.
-int ask_without_privileges(Proc proc, const std::function<bool()>& question) {
+int run_without_privileges(Proc proc, const std::function<bool()>& condition) {
   const pid_t child = ::fork();
   if (child == 0) {
     const bool is_set_up =
@@ -75,7 +75,7 @@ int ask_without_privileges(Proc proc, const std::function<bool()>& question) {
                                  ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                                  ::mount("proc", "/proc", "proc", 0, "hidepid=1") == 0);
     if (!is_set_up || !drop_privileges()) ::_exit(kCannot);
-    ::_exit(question() ? 0 : 1);
+    ::_exit(condition() ? 0 : 1);
   }
   int status = 0;
   (void)::waitpid(child, &status, 0);
@@ -85,19 +85,19 @@ int ask_without_privileges(Proc proc, const std::function<bool()>& question) {
 TEST(OpenDescriptors, ADescriptorThatCannotBeReadIsTakenForOpen) {
   const Holder holder(/*is_secret=*/true);
   const OpenDescriptor one{holder.number(), 1, 1};
-  const auto ask = [](const auto& question) {
-    return ask_without_privileges(Proc::kPlain, question);
+  const auto run = [](const auto& condition) {
+    return run_without_privileges(Proc::kPlain, condition);
   };
-  EXPECT_EQ(ask([&] { return has_descriptor(holder.pid(), one); }), 0);
-  EXPECT_EQ(ask([&] { return !has_ended(holder.pid()); }), 0);
-  EXPECT_EQ(ask([&] { return descriptors_of(holder.pid(), 1, -1).empty(); }), 0);
+  EXPECT_EQ(run([&] { return has_descriptor(holder.pid(), one); }), 0);
+  EXPECT_EQ(run([&] { return !has_ended(holder.pid()); }), 0);
+  EXPECT_EQ(run([&] { return descriptors_of(holder.pid(), 1, -1).empty(); }), 0);
 }
 
 TEST(OpenDescriptors, AProcessThatIsHiddenIsNotTakenForEnded) {
   const Holder holder(/*is_secret=*/true);
   const int answer =
-      ask_without_privileges(Proc::kHidden, [&] { return !has_ended(holder.pid()); });
-  if (answer == kCannot) GTEST_SKIP() << "cannot mount a /proc of its own";
+      run_without_privileges(Proc::kHidden, [&] { return !has_ended(holder.pid()); });
+  if (answer == kCannot) GTEST_SKIP() << "cannot mount a private /proc";
   EXPECT_EQ(answer, 0);
 }
 

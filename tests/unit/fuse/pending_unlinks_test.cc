@@ -16,8 +16,8 @@ constexpr PendingUnlinks::NodeId kOther = 11;
 constexpr PendingUnlinks::NodeId kDirectory = 20;
 constexpr uid_t kOwner = 1001;
 
-Notice in_directory(const std::string& name) {
-  return {kDirectory, name, Notice::Kind::kName, kOwner};
+Notification in_directory(const std::string& name) {
+  return {kDirectory, name, Notification::Kind::kName, kOwner};
 }
 
 // Simulates the kernel, which keeps directories locked. release() ends the waiting invalidations as if the kernel had
@@ -32,12 +32,11 @@ class PendingUnlinksTest : public ::testing::Test {
   }
 
   std::vector<std::function<void(bool)>> waiting_;  // the invalidations that wait for a directory
-  PendingUnlinks unlinks_{
-      [this](const Notice& name, std::function<void(bool)> done) {
-        EXPECT_EQ(name.directory, kDirectory);
-        EXPECT_EQ(name.owner, kOwner);
-        waiting_.push_back(std::move(done));
-      }};
+  PendingUnlinks unlinks_{[this](const Notification& name, std::function<void(bool)> done) {
+    EXPECT_EQ(name.directory, kDirectory);
+    EXPECT_EQ(name.owner, kOwner);
+    waiting_.push_back(std::move(done));
+  }};
 };
 
 // A client can keep the directory locked while it continues to unlink files.

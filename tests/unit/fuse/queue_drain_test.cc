@@ -27,10 +27,10 @@ class FakeQueue final : public QueueDrain::Receivers {
   unsigned waiting() const { return waiting_; }
   unsigned unanswered() const { return unanswered_; }
   unsigned most_unanswered() const { return most_unanswered_; }
-  unsigned asked() const { return asked_; }
+  unsigned probes_started() const { return probes_started_; }
 
   std::unique_ptr<QueueDrain::Probe> start_probe() {
-    ++asked_;
+    ++probes_started_;
     ++arrivals_;
     most_unanswered_ = std::max(most_unanswered_, ++unanswered_);
     if (overtaken > 0) {
@@ -38,7 +38,8 @@ class FakeQueue final : public QueueDrain::Receivers {
       ++held_;
       return std::make_unique<Probe>(*this, false);
     }
-    if (waiting_ > 0) {  // a waiting request gets the question's entry, and is answered later
+    // The kernel gives the probe's entry to a waiting request, which is answered later.
+    if (waiting_ > 0) {
       --waiting_;
       ++arrivals_;
       ++held_;
@@ -46,7 +47,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Probe>(*this, true);
   }
 
-  // The number of upcoming questions whose entries other requests take. Those requests are answered later.
+  // The number of upcoming probes whose entries other requests take. Those requests are answered later.
   unsigned overtaken = 0;
   bool at_rest = true;
 
@@ -56,7 +57,7 @@ class FakeQueue final : public QueueDrain::Receivers {
     ~Probe() override { --queue.unanswered_; }
     Probe(const Probe&) = delete;
     Probe& operator=(const Probe&) = delete;
-    // A waiting question gets an entry when no earlier request waits.
+    // A probe that waits gets an entry once no earlier request waits.
     bool is_over() override { return is_answered || queue.waiting() == 0; }
 
     FakeQueue& queue;
@@ -68,11 +69,11 @@ class FakeQueue final : public QueueDrain::Receivers {
   unsigned waiting_ = 0;
   unsigned unanswered_ = 0;
   unsigned most_unanswered_ = 0;
-  unsigned asked_ = 0;
+  unsigned probes_started_ = 0;
 };
 
 struct Drain : testing::Test {
-  // Returns whether the drain finishes within this many checks.
+  // Returns true if the drain finishes within `checks` checks.
   bool finishes_within(unsigned checks) {
     for (; checks > 0; --checks) {
       if (!drain.check_once()) return true;
@@ -88,21 +89,21 @@ struct Drain : testing::Test {
                    /*has_thread=*/false};
 };
 
-TEST_F(Drain, AsksOnceForEachWaitingRequestAndOnceMore) {
+TEST_F(Drain, StartsAProbeForEachWaitingRequestAndOneMore) {
   queue.hold(4, 20);
   drain.note_held(queue, 3);
   EXPECT_TRUE(finishes_within(1000));
   EXPECT_EQ(queue.waiting(), 0U);
   EXPECT_EQ(queue.unanswered(), 0U);
-  EXPECT_EQ(queue.asked(), 21U);
+  EXPECT_EQ(queue.probes_started(), 21U);
   EXPECT_FALSE(drain.check_once());
-  EXPECT_EQ(queue.asked(), 21U);
+  EXPECT_EQ(queue.probes_started(), 21U);
 }
 
-TEST_F(Drain, AsksNothingUntilARequestIsHeld) {
+TEST_F(Drain, StartsNoProbeUntilARequestIsHeld) {
   queue.hold(4, 20);
   EXPECT_FALSE(drain.check_once());
-  EXPECT_EQ(queue.asked(), 0U);
+  EXPECT_EQ(queue.probes_started(), 0U);
 }
 
 TEST_F(Drain, RetriesProbesThatLostTheirEntries) {
@@ -114,7 +115,7 @@ TEST_F(Drain, RetriesProbesThatLostTheirEntries) {
   EXPECT_EQ(queue.unanswered(), 0U);
 }
 
-TEST_F(Drain, LeavesNoMoreThanSixteenQuestionsUnanswered) {
+TEST_F(Drain, LeavesNoMoreThanSixteenProbesUnanswered) {
   queue.hold(4, 1);
   queue.overtaken = 24;
   drain.note_held(queue, 3);
@@ -128,12 +129,12 @@ TEST_F(Drain, WaitsForAReceiverThatIsBusyButNotForABlockedOne) {
   queue.at_rest = false;
   drain.note_held(queue, 3);
   for (int checks = 0; checks < 10; ++checks) EXPECT_TRUE(drain.check_once());
-  EXPECT_EQ(queue.asked(), 0U);
+  EXPECT_EQ(queue.probes_started(), 0U);
   EXPECT_TRUE(finishes_within(1000));
   EXPECT_EQ(queue.waiting(), 0U);
 }
 
-TEST_F(Drain, WithdrawsItsQuestionsWhenItStops) {
+TEST_F(Drain, WithdrawsItsProbesWhenItStops) {
   queue.hold(4, 1);
   queue.overtaken = 1000;
   drain.note_held(queue, 3);

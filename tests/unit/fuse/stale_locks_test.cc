@@ -15,7 +15,7 @@ struct LocksOfADeadHolder : Locks {
   LocksOfADeadHolder() {
     LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
     quiet.reports_close = false;
-    EXPECT_EQ(ask(table, own, quiet)->now(), 0);
+    EXPECT_EQ(send(table, own, quiet)->now(), 0);
   }
   LockSystem system() {
     LockSystem system = LockSystem::real();
@@ -31,15 +31,15 @@ struct LocksOfADeadHolder : Locks {
 };
 
 TEST_F(LocksOfADeadHolder, AWaiterGetsTheLocksWhenAnotherRequestDetectsTheDeath) {
-  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
+  const auto waiter = send(table, own, record_request(2, F_RDLCK, 1, 1));
   EXPECT_EQ(waiter->now(), -1);
   is_dead = true;
-  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 5, 1))->now(), 0);
+  EXPECT_EQ(send(table, own, record_request(3, F_RDLCK, 5, 1))->now(), 0);
   EXPECT_EQ(waiter->now(), 0);
 }
 
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenFGetlkFindsTheHolderDead) {
-  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
+TEST_F(LocksOfADeadHolder, AWaiterGetsTheLocksWhenFGetlkFindsTheHolderDead) {
+  const auto waiter = send(table, own, record_request(2, F_RDLCK, 1, 1));
   is_dead = true;
   struct flock found {};
   EXPECT_EQ(table.find(own, {}, record_request(3, F_RDLCK, 5, 1), found), 0);
@@ -47,22 +47,22 @@ TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenFGetlkFindsTheHolderDead) {
   EXPECT_EQ(waiter->now(), 0);
 }
 
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemAlthoughTheOtherRequestHasToWait) {
-  ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
-  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
+TEST_F(LocksOfADeadHolder, AWaiterGetsTheLocksAlthoughTheOtherRequestHasToWait) {
+  ASSERT_EQ(send(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
+  const auto waiter = send(table, own, record_request(2, F_RDLCK, 1, 1));
   is_dead = true;
-  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), -1);
+  EXPECT_EQ(send(table, own, record_request(3, F_RDLCK, 0, 0))->now(), -1);
   EXPECT_EQ(waiter->now(), 0);
 }
 
 // The waiter's own request changes its write lock on byte 0 to a read lock. So the other request,
 // which needs byte 0, no longer has to wait.
 TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
-  ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
-  const auto waiter = ask(table, own, record_request(4, F_RDLCK, 0, 0));
+  ASSERT_EQ(send(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
+  const auto waiter = send(table, own, record_request(4, F_RDLCK, 0, 0));
   EXPECT_EQ(waiter->now(), -1);
   is_dead = true;
-  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), 0);
+  EXPECT_EQ(send(table, own, record_request(3, F_RDLCK, 0, 0))->now(), 0);
   EXPECT_EQ(waiter->now(), 0);
 }
 
@@ -73,8 +73,8 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
 TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
   LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
   quiet.reports_close = false;
-  ASSERT_EQ(ask(table, own, quiet)->now(), 0);
-  const auto waiter = ask(table, own, record_request(2, F_WRLCK, 0, 0));
+  ASSERT_EQ(send(table, own, quiet)->now(), 0);
+  const auto waiter = send(table, own, record_request(2, F_WRLCK, 0, 0));
   EXPECT_EQ(waiter->now(), -1);
   is_dead = true;
   struct flock found {};
@@ -95,15 +95,15 @@ TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
   LockTable others{counters, resting, system()};
   LockRequest quiet = record_request(1, F_WRLCK, 15, 5);
   quiet.reports_close = false;
-  ASSERT_EQ(ask(others, own, quiet)->now(), 0);
-  ASSERT_EQ(ask(others, own, record_request(3, F_WRLCK, 0, 10))->now(), 0);
-  ASSERT_EQ(ask(others, own, record_request(4, F_WRLCK, 10, 5))->now(), 0);
-  const auto weakens = ask(others, own, record_request(4, F_RDLCK, 10, 10));
-  const auto reader = ask(others, own, record_request(2, F_RDLCK, 0, 5));
+  ASSERT_EQ(send(others, own, quiet)->now(), 0);
+  ASSERT_EQ(send(others, own, record_request(3, F_WRLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(send(others, own, record_request(4, F_WRLCK, 10, 5))->now(), 0);
+  const auto weakens = send(others, own, record_request(4, F_RDLCK, 10, 10));
+  const auto reader = send(others, own, record_request(2, F_RDLCK, 0, 5));
   EXPECT_EQ(weakens->now(), -1);
   EXPECT_EQ(reader->now(), -1);
   is_dead = true;
-  EXPECT_EQ(ask(others, own, record_request(3, F_RDLCK, 0, 20))->now(), 0);
+  EXPECT_EQ(send(others, own, record_request(3, F_RDLCK, 0, 20))->now(), 0);
   EXPECT_EQ(weakens->now(), 0);
   EXPECT_EQ(reader->now(), 0);
 }

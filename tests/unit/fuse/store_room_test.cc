@@ -43,7 +43,7 @@ TEST_F(StoreRoomTest, TriesAgainAfterAWhile) {
 
 TEST_F(StoreRoomTest, DoesNotTryWithoutAnyRoom) {
   free_.available = 0;
-  EXPECT_FALSE(room_.has_room());  // although no attempt to publish has failed
+  EXPECT_FALSE(room_.has_room());  // even before an attempt to publish fails
   EXPECT_TRUE(room_.is_full());
   now_ += StoreRoom::kRetry;
   EXPECT_FALSE(room_.take_resumption());

@@ -24,7 +24,7 @@ class UsedNamesTest : public ::testing::Test {
   ~UsedNamesTest() override {
     if (data_ != MAP_FAILED) ::munmap(data_, kMapped);
   }
-  // The filter's current file, as a process maps it.
+  // Maps the filter's current file, as a process of the job does.
   FilterView map_filter() {
     const UniqueFd fd(::open((scratch_ / "views/j").c_str(), O_RDONLY));
     data_ = ::mmap(nullptr, kMapped, PROT_READ, MAP_SHARED, fd.get(), 0);
@@ -55,7 +55,7 @@ TEST_F(UsedNamesTest, RecordsTheNamesThatTheDaemonAndTheProcessesUse) {
   EXPECT_EQ(filter_.take_uses().size(), 0U);
   const FilterView before = map_filter();
   filter_.record_uses();
-  EXPECT_TRUE(before.is_retired());  // so the processes map the counters anew, too
+  EXPECT_TRUE(before.is_retired());  // so the processes also map the counters again
   filter_.note_use("fam/K/x");
   mark_as_process(counters, "fam/L/deep/y");
   const auto used = filter_.take_uses();
@@ -79,8 +79,9 @@ TEST_F(UsedNamesTest, EachRecordingBeginsWithNoName) {
   EXPECT_TRUE(is_marked_used(used.data(), "fam/L"));
 }
 
-// A job's user can shorten the file.
-TEST_F(UsedNamesTest, NamesThatAreGoneAreNotUsed) {
+// The job's user can truncate the file in which processes record their names. The daemon keeps the names that it has
+// recorded itself.
+TEST_F(UsedNamesTest, TruncationKeepsTheNamesThatTheDaemonRecorded) {
   filter_.record_uses();
   filter_.note_use("fam/K");
   ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), kCountersBytes), 0);

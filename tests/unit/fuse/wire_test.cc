@@ -90,7 +90,7 @@ class WireTest : public ::testing::Test {
     wire::begin_request(bytes_.data());
   }
 
-  // Returns what the kernel receives if libfuse replies with `body`.
+  // Sends a reply with `body` as libfuse does. Returns the body that the kernel receives.
   template <class Body>
   Body answer(Body body, std::uint64_t unique = kUnique) {
     fuse_out_header header{sizeof header + sizeof body, 0, unique};

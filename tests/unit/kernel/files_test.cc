@@ -99,7 +99,7 @@ TEST_F(FuseKernelFiles, AForgottenFileIsFoundAgain) {
   const std::uint32_t before = mount_.nodes.size();
   const auto node = calls_.lookup(directory_, "file");
   calls_.forget(*node, 2);  // two references: one from the create, one from the lookup
-  EXPECT_TRUE(comes_true([&] { return mount_.nodes.size() == before - 1; }));
+  EXPECT_TRUE(becomes_true([&] { return mount_.nodes.size() == before - 1; }));
   EXPECT_EQ(*calls_.get(directory_, "file"), "text");
 }
 

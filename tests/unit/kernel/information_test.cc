@@ -38,7 +38,7 @@ class FuseKernelInformation : public FuseKernelTest {
     return *calls_.lookup(*calls_.lookup(FUSE_ROOT_ID, ".cacheshim"), name);
   }
   // Sends the request as this user. Returns the last line of the reply.
-  json ask(uid_t uid, const json& request) {
+  json send(uid_t uid, const json& request) {
     speak_as(uid);
     const auto file = calls_.open(control_node("control"), O_RDWR);
     EXPECT_TRUE(calls_.write(*file, request.dump()));
@@ -51,7 +51,7 @@ class FuseKernelInformation : public FuseKernelTest {
     return line;
   }
   json explain(uid_t uid, const std::string& job, const std::string& path) {
-    return ask(uid, {{"op", "explain"}, {"job", job}, {"path", path}});
+    return send(uid, {{"op", "explain"}, {"job", job}, {"path", path}});
   }
 };
 
@@ -59,9 +59,9 @@ TEST_F(FuseKernelInformation, AJobIsShownToItsUserAndTheDaemonsOnly) {
   for (const json& request :
        {json{{"op", "job-show"}, {"job", "mine"}}, json{{"op", "job-layer"}, {"job", "mine"}},
         json{{"op", "explain"}, {"job", "mine"}, {"path", "fam/MINE/secret"}}}) {
-    EXPECT_EQ(ask(kStranger, request).value("exit", 0), 1) << request;
+    EXPECT_EQ(send(kStranger, request).value("exit", 0), 1) << request;
     for (const uid_t uid : {kOwner, ::getuid(), uid_t{0}}) {
-      EXPECT_TRUE(ask(uid, request).value("ok", false)) << request << uid;
+      EXPECT_TRUE(send(uid, request).value("ok", false)) << request << uid;
     }
   }
 }
@@ -77,7 +77,7 @@ TEST_F(FuseKernelInformation, TheFileOfAJobIsOpenedByItsUserAndTheDaemonsOnly) {
 }
 
 TEST_F(FuseKernelInformation, TheListOfJobsNamesLayersOfTheCallersJobsOnly) {
-  const auto layer = [&](uid_t uid) { return ask(uid, {{"op", "job-list"}})["jobs"][0]["layer"]; };
+  const auto layer = [&](uid_t uid) { return send(uid, {{"op", "job-list"}})["jobs"][0]["layer"]; };
   EXPECT_TRUE(layer(kStranger).is_null());
   EXPECT_TRUE(layer(kOwner).is_string());
   EXPECT_TRUE(layer(::getuid()).is_string());

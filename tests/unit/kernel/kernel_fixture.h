@@ -43,7 +43,7 @@ class FuseKernelTest : public ::testing::Test {
     (void)::umask(umask_);
   }
 
-  // Ends the session in the order of serve_mount().
+  // Ends the session in the same order as serve_mount().
   void end() {
     if (session_ == nullptr) return;
     mount_.fail_waits();
@@ -64,7 +64,7 @@ class FuseKernelTest : public ::testing::Test {
   }
 
   // Polls until `is_there` returns true. Returns false if it does not within 20 s.
-  static bool comes_true(const std::function<bool()>& is_there) {
+  static bool becomes_true(const std::function<bool()>& is_there) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!is_there()) {
       if (std::chrono::steady_clock::now() > deadline) return false;

@@ -24,7 +24,7 @@ class FuseKernelLocks : public FuseKernelTest {
  protected:
   FuseKernelLocks() { EXPECT_TRUE(calls_.put(directory_, "data", "text")); }
 
-  // Opens the file as another process does. The kernel reports closes of this handle (FLUSH).
+  // Opens the file as another process would. The kernel reports closes of this handle (FLUSH).
   OpenNode open_again() {
     const auto file = calls_.open(*calls_.lookup(directory_, "data"), O_RDWR);
     EXPECT_TRUE(file);
@@ -56,7 +56,7 @@ class FuseKernelLocks : public FuseKernelTest {
   std::uint64_t send_waiting(const OpenNode& file, const std::string& body) {
     const std::size_t before = mount_.locks.state().waiting_handles;
     const std::uint64_t number = kernel_.send(FUSE_SETLKW, file.node, body);
-    EXPECT_TRUE(comes_true([&] { return mount_.locks.state().waiting_handles > before; }));
+    EXPECT_TRUE(becomes_true([&] { return mount_.locks.state().waiting_handles > before; }));
     return number;
   }
   void flush(const OpenNode& file) {
@@ -190,15 +190,15 @@ TEST_F(FuseKernelLocks, EveryRequestIsAnsweredOnceWhenTheSessionEnds) {
 }
 
 TEST_F(FuseKernelLocks, ABatonIsRemovedWhenItsCreatorDies) {
-  auto maker = std::make_unique<Child>();
+  auto creator = std::make_unique<Child>();
   const auto key = calls_.mkdir(directory_, "KEY");
-  kernel_.speak_as(::getuid(), ::getgid(), maker->pid());
+  kernel_.speak_as(::getuid(), ::getgid(), creator->pid());
   const auto baton = calls_.create(*key, "baton", O_WRONLY | O_EXCL);
   ASSERT_TRUE(baton) << baton.error().code();
   kernel_.speak_as(::getuid(), ::getgid(), 0);
   EXPECT_TRUE(calls_.lookup(*key, "baton"));
-  maker->kill();
-  EXPECT_TRUE(comes_true([&] { return calls_.lookup(*key, "baton").failed_with(ENOENT); }));
+  creator->kill();
+  EXPECT_TRUE(becomes_true([&] { return calls_.lookup(*key, "baton").failed_with(ENOENT); }));
   EXPECT_TRUE(kernel_.wait_for_notification([&](const FuseNotification& one) {
     return one.code == FUSE_NOTIFY_INVAL_ENTRY && one.body.find("baton") != std::string::npos;
   }));

@@ -64,10 +64,10 @@ std::map<std::uint32_t, std::string> empty_requests() {
           {FUSE_COPY_FILE_RANGE, empty<fuse_copy_file_range_in>()}};
 }
 
-// Whether libfuse always refuses the request, because the daemon does not implement the operation.
+// Returns true if libfuse always refuses the request, because the daemon does not implement the operation.
 bool is_unsupported(std::uint32_t opcode) { return opcode == FUSE_READDIRPLUS; }
-// Whether the daemon ignores the request's node.
-bool names_no_object(std::uint32_t opcode) { return opcode == FUSE_IOCTL; }
+// Returns true if the daemon ignores the request's node.
+bool ignores_node(std::uint32_t opcode) { return opcode == FUSE_IOCTL; }
 
 class FuseKernelMalformed : public FuseKernelTest {
  protected:
@@ -110,7 +110,7 @@ TEST_F(FuseKernelMalformed, ALengthThatDoesNotMatchIsRefused) {
 }
 
 // A message that is shorter than a header has no complete request number, so there can be no reply.
-TEST_F(FuseKernelMalformed, LessThanAHeaderIsDropped) {
+TEST_F(FuseKernelMalformed, AMessageShorterThanAHeaderIsDropped) {
   for (const std::size_t size : {1U, 4U, 39U}) kernel_.send_bytes(std::string(size, 'x'));
   EXPECT_TRUE(calls_.getattr(directory_));
   EXPECT_EQ(kernel_.replies_to(0x7878787878787878), 0U);
@@ -148,7 +148,7 @@ TEST_F(FuseKernelMalformed, AnUnknownNodeIsRefused) {
   for (const std::uint64_t node : {std::uint64_t{0}, std::uint64_t{4095}, std::uint64_t{500'000},
                                    std::uint64_t{0xffffffff}, far}) {
     for (const auto& [opcode, body] : empty_requests()) {
-      if (is_unsupported(opcode) || names_no_object(opcode)) continue;
+      if (is_unsupported(opcode) || ignores_node(opcode)) continue;
       EXPECT_EQ(kernel_.call(opcode, node, body).error, EIO) << opcode << " of node " << node;
     }
     const std::string names = name_bytes("file") + name_bytes("new");
@@ -165,7 +165,7 @@ TEST_F(FuseKernelMalformed, AnUnknownNodeIsRefused) {
 TEST_F(FuseKernelMalformed, AForgottenNodeIsUnknown) {
   const auto node = calls_.lookup(directory_, "file");
   calls_.forget(*node, 100);
-  EXPECT_TRUE(comes_true([&] { return calls_.getattr(*node).failed_with(EIO); }));
+  EXPECT_TRUE(becomes_true([&] { return calls_.getattr(*node).failed_with(EIO); }));
 }
 
 TEST_F(FuseKernelMalformed, AnUnknownHandleIsRefused) {
@@ -190,8 +190,8 @@ TEST_F(FuseKernelMalformed, AnUnknownHandleIsRefused) {
   EXPECT_NE(calls_.open(*node, O_RDONLY)->fh, calls_.open(*node, O_RDONLY)->fh);
 }
 
-// The fuzzer of messages found that the end of such a range overflowed.
-TEST_F(FuseKernelMalformed, ALockOfARangeThatIsNoneIsRefused) {
+// The fuzzer fuse_messages found that computing the end of an invalid range overflowed.
+TEST_F(FuseKernelMalformed, ALockOfAnInvalidRangeIsRefused) {
   const auto node = calls_.lookup(directory_, "file");
   const auto open = calls_.open(*node, O_RDWR);
   for (const auto& [start, end] :

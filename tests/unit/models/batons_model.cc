@@ -25,19 +25,19 @@ std::string path_of(std::size_t path) {
 
 struct ModelProcess {
   pid_t pid = 0;
-  std::vector<UniqueFd> watched;  // pipes, which are closed when the process ends
+  std::vector<UniqueFd> watched;  // the write ends of pipes, closed when the process ends
 };
 
 struct File {
   ino_t inode = 0;
-  pid_t maker = 0;
+  pid_t creator = 0;
   bool is_locked = false;
 };
 
 class World {
  public:
   World();
-  // Returns what went wrong, or "".
+  // Runs the actions. Returns the first fault, or "" if there is none.
   std::string run(const std::vector<Action>& actions);
 
  private:
@@ -46,10 +46,10 @@ class World {
   void reap(const Baton& baton);
   void tend();
   bool may_be_reaped(std::size_t path) const;
-  bool is_in_use(pid_t maker, const std::string& directory) const {
-    return working_.contains({maker, directory});
+  bool is_in_use(pid_t creator, const std::string& directory) const {
+    return working_.contains({creator, directory});
   }
-  UniqueFd watch(const ProcessOrigin& maker);
+  UniqueFd watch(const ProcessOrigin& creator);
   void fault(const std::string& what) {
     if (fault_.empty()) fault_ = what;
   }
@@ -60,25 +60,26 @@ class World {
   std::vector<ModelProcess> processes_;
   std::set<pid_t> dead_;
   std::array<std::optional<File>, kPaths> files_;
-  // The inodes of moved files. Batons may reap such a file, although its old path no longer exists.
+  // The inodes of moved files. Batons may reap a moved file, although its old path no longer exists.
   std::array<ino_t, kPaths> moved_{};
   std::set<std::pair<pid_t, std::string>>
       working_;  // a creator's pid, and a directory that a descendant of the creator uses
   std::string fault_;
-  EventLoop loop_;  // not started
+  EventLoop loop_;  // not started: tend() runs its tasks
   Batons batons_;
 };
 
 BatonSystem World::system() {
-  return {.watch = [this](const ProcessOrigin& maker) { return watch(maker); },
+  return {.watch = [this](const ProcessOrigin& creator) { return watch(creator); },
           .is_alive =
-              [this](const ProcessOrigin& maker) {
-                return maker.process != 0 && !dead_.contains(maker.process);
+              [this](const ProcessOrigin& creator) {
+                return creator.process != 0 && !dead_.contains(creator.process);
               },
           .is_in_use =
-              [this](const ProcessOrigin& maker, const std::string& directory) {
-                if (!dead_.contains(maker.process)) fault("a living maker counts as dead");
-                return is_in_use(maker.process, directory.substr(1));
+              [this](const ProcessOrigin& creator, const std::string& directory) {
+                if (!dead_.contains(creator.process))
+                  fault("Batons treats a living creator as dead");
+                return is_in_use(creator.process, directory.substr(1));
               }};
 }
 
@@ -88,11 +89,11 @@ World::World() : batons_(loop_, [this](const Baton& baton) { reap(baton); }, sys
 
 // Returns a descriptor that, like a pidfd, becomes readable for poll(2) when the process ends. For
 // every second process, returns no descriptor, as on Linux before 5.3, which has no pidfds.
-UniqueFd World::watch(const ProcessOrigin& maker) {
+UniqueFd World::watch(const ProcessOrigin& creator) {
   const auto process = std::find_if(processes_.begin(), processes_.end(),
-                                    [&](const auto& one) { return one.pid == maker.process; });
+                                    [&](const auto& one) { return one.pid == creator.process; });
   std::array<int, 2> ends{-1, -1};
-  if (process == processes_.end() || maker.process % 2 == 0) return {};
+  if (process == processes_.end() || creator.process % 2 == 0) return {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
   process->watched.emplace_back(ends[1]);
   return UniqueFd(ends[0]);
@@ -103,15 +104,15 @@ void World::make(ModelProcess& process, std::size_t path) {
   const bool is_visible = &process != processes_.data();
   files_.at(path) = File{next_inode_++, is_visible ? process.pid : 0};
   moved_.at(path) = 0;
-  ProcessOrigin maker;
-  maker.process = files_.at(path)->maker;
-  batons_.watch({nullptr, path_of(path), 1, files_.at(path)->inode}, maker);
+  ProcessOrigin creator;
+  creator.process = files_.at(path)->creator;
+  batons_.watch({nullptr, path_of(path), 1, files_.at(path)->inode}, creator);
 }
 
 bool World::may_be_reaped(std::size_t path) const {
   const auto& file = files_.at(path);
-  return file && !file->is_locked && dead_.contains(file->maker) &&
-         !is_in_use(file->maker, directory_of(path));
+  return file && !file->is_locked && dead_.contains(file->creator) &&
+         !is_in_use(file->creator, directory_of(path));
 }
 
 void World::reap(const Baton& baton) {
@@ -130,7 +131,7 @@ void World::reap(const Baton& baton) {
 void World::tend() {
   loop_.run_all();
   for (std::size_t path = 0; path < kPaths; ++path) {
-    if (may_be_reaped(path)) fault(path_of(path) + " is left though its maker is dead");
+    if (may_be_reaped(path)) fault(path_of(path) + " is left though its creator is dead");
   }
 }
 

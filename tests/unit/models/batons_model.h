@@ -18,7 +18,7 @@ inline constexpr std::size_t kPaths = 4;  // two in each of two directories
 
 // An action that is impossible does nothing, so that any sequence of actions is valid.
 enum class ActionKind : std::uint8_t {
-  kMake,    // creates a baton with O_EXCL; the daemon cannot see the first process
+  kMake,    // creates a baton with O_EXCL (the daemon cannot see the pid of the first process)
   kRemove,  // removes a baton; any process may do so
   kMove,    // renames the entry's directory; Batons gets no event for this
   kLock,    // locks the baton's file; from then on, Batons must not reap the baton
@@ -33,7 +33,7 @@ struct Action {
   std::size_t path;
 };
 
-// Returns what went wrong, or "".
+// Runs the actions. Returns the first fault, or "" if there is none.
 std::string run(const std::vector<Action>& actions);
 
 }  // namespace cacheshim::batons_model

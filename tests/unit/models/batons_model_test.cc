@@ -11,7 +11,7 @@
 #include "tests/unit/models/batons_model.h"
 #include "tests/unit/models/random_runs.h"
 
-// Tests batons in random interleavings of processes that create, remove and lock them and die
+// Tests batons in random interleavings of processes that create, remove and lock batons, and that die
 // (batons_model.h). A failure prints the seed and the shortest sequence found that still fails.
 // CACHESHIM_BATON_SEEDS sets the number of interleavings, CACHESHIM_BATON_SEED the first seed.
 namespace cacheshim {
@@ -56,19 +56,19 @@ TEST(Batons, AJobHasALimit) {
       .is_in_use = [](const ProcessOrigin&, const std::string&) { return false; }};
   Batons batons(
       loop, [](const Baton&) {}, system);
-  ProcessOrigin maker;
-  maker.process = 100;
+  ProcessOrigin creator;
+  creator.process = 100;
   for (std::size_t i = 0; i < 2 * Batons::kMostOfJob; ++i)
-    batons.watch({nullptr, std::to_string(i), 1, i}, maker);
+    batons.watch({nullptr, std::to_string(i), 1, i}, creator);
   EXPECT_EQ(watches, Batons::kMostOfJob);
   batons.removed(nullptr, "0");
   batons.removed(nullptr, std::to_string(Batons::kMostOfJob));  // this baton was not watched
-  batons.watch({nullptr, "next", 1, 1}, maker);
-  batons.watch({nullptr, "one too many", 1, 2}, maker);
+  batons.watch({nullptr, "next", 1, 1}, creator);
+  batons.watch({nullptr, "one too many", 1, 2}, creator);
   EXPECT_EQ(watches, Batons::kMostOfJob + 1);
   // The job does not exist: Batons only compares the pointers of jobs.
   const std::shared_ptr<Job> other(std::shared_ptr<void>(), static_cast<Job*>(static_cast<void*>(&watches)));
-  batons.watch({other, "0", 1, 3}, maker);
+  batons.watch({other, "0", 1, 3}, creator);
   EXPECT_EQ(watches, Batons::kMostOfJob + 2);
 }
 

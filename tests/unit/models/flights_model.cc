@@ -24,7 +24,7 @@ class Model {
  public:
   Model(const std::vector<Job*>& jobs, Counters& counters)
       : world_(jobs, counters), failures_seen_(counters.flight_failures) {}
-  // Returns what went wrong, or "".
+  // Runs the actions. Returns the first fault, or "" if there is none.
   std::string run(const std::vector<Action>& actions);
 
  private:
@@ -58,14 +58,14 @@ class Model {
 };
 
 // Verifies that a build was marked as failed only if `may_fail` is true. Must be called after each call to Flights that
-// may mark a build.
+// may mark a build as failed.
 void Model::note_failures(std::size_t name, bool may_fail) {
   const std::uint64_t failures = world_.counters.flight_failures;
   if (failures == failures_seen_) return;
   failures_seen_ = failures;
   NameState& state = world_.names.at(name);
   if (!may_fail)
-    fault("the build of name " + std::to_string(name) + " counts as failed without a sign");
+    fault("the build of name " + std::to_string(name) + " was marked as failed without a reason");
   state.failed_until = world_.now + LeaseTable::kFailedFor;
   state.builder_may_be_replaced = true;
   for (ModelProcess& process : world_.processes) {
@@ -94,8 +94,10 @@ void Model::look_up(ModelProcess& process, Task& task) {
   if (is_there(task.name)) return end_build(process);
   NameState& state = world_.names.at(task.name);
   state.begun_by.insert(process.job);
-  const bool returns = state.builder == process.pid;  // the builder has given up
-  const Flights::Answer answer = world_.flights.look(world_.lease_request_of(process, task.name));
+  // A builder that looks up its name again has given up.
+  const bool returns = state.builder == process.pid;
+  const Flights::Answer answer =
+      world_.flights.request_lease(world_.lease_request_of(process, task.name));
   note_failures(task.name, returns);
   switch (answer.advice) {
     case Advice::kBuildWithLease:
@@ -144,10 +146,10 @@ void Model::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 
 void Model::fail_by_return(ModelProcess& process, Task& task) {
   NameState& state = world_.names.at(task.name);
-  const bool is_leader = state.builder == process.pid;
+  const bool is_builder = state.builder == process.pid;
   pass(kFlightApproach + milliseconds(1));
-  (void)world_.flights.look(world_.lease_request_of(process, task.name));
-  note_failures(task.name, is_leader);
+  (void)world_.flights.request_lease(world_.lease_request_of(process, task.name));
+  note_failures(task.name, is_builder);
   check_builders();
   end_build(process);
 }
@@ -167,7 +169,7 @@ void Model::loop(ModelProcess& process, Task& task) {
     pass(milliseconds(2));
     NameState& state = world_.names.at(task.name);
     state.builder_may_be_replaced |= state.builder == process.pid;
-    (void)world_.flights.look(world_.lease_request_of(process, task.name));
+    (void)world_.flights.request_lease(world_.lease_request_of(process, task.name));
     check_builders();
   }
   note_failures(task.name, false);
@@ -285,9 +287,9 @@ void Model::check_released() {
     for (Task& task : process.tasks) {
       if (task.state != Task::State::kWaits || !*task.is_answered || task.is_excused) continue;
       const NameState& state = world_.names.at(task.name);
-      const bool leads = state.builder == process.pid;
+      const bool is_builder = state.builder == process.pid;
       const bool has_a_reason =
-          state.is_published || task.is_interrupted || task.deadline <= world_.now || leads ||
+          state.is_published || task.is_interrupted || task.deadline <= world_.now || is_builder ||
           !process.is_alive || process.is_stopped || world_.now < state.failed_until ||
           world_.closes_cycle(process, task.name) || state.builder == 0 ||
           !state.begun_by.contains(process.job) ||  // the process's job has removed the directory
@@ -297,7 +299,7 @@ void Model::check_released() {
               std::to_string(task.name) + " without a reason");
       }
       task.is_excused = true;
-      if (!leads) world_.names.at(task.name).released.insert(process.pid);
+      if (!is_builder) world_.names.at(task.name).released.insert(process.pid);
     }
   }
 }

@@ -10,8 +10,8 @@
 
 // Drives single flight with simulated processes, and checks the results of each step against a model:
 //  1. While the builder of a name is alive, is not stopped, and has not failed, no other process
-//     gets the name's lease. During this time, a waiting process is released without the name only if
-//     its timeout passes or the process is interrupted.
+//     gets the name's lease. During this time, a waiting process is released without the name only for
+//     a reason that check_released() permits, for example because its timeout has passed.
 //  2. No process waits for a name that has no builder, or for a builder that waits for the process.
 //  3. At the end, every process has returned.
 // The model has its own clock and processes, and nothing sleeps.
@@ -21,7 +21,7 @@ inline constexpr std::size_t kProcesses = 6;
 
 // An action that is impossible does nothing, so that any sequence of actions is valid.
 enum class ActionKind : std::uint8_t {
-  kProceed,   // looks up its name, or continues after a wait
+  kProceed,   // a process looks up its name, or continues after a wait
   kMakeFile,  // a builder makes a temporary file
   kFinish,    // a builder completes the entry, which is published
   // A builder looks up the same name again after a pause, which shows that it has given up.
@@ -44,8 +44,8 @@ struct Action {
   unsigned number;  // depending on the kind, the number of a name, or milliseconds
 };
 
-// Returns what went wrong, or "". The last process is a child of the first, and belongs
-// to the same job.
+// Runs the actions. Returns the first fault, or "" if there is none. The last process is a child of
+// the first, and belongs to the same job.
 std::string run(const std::vector<Job*>& jobs, Counters& counters,
                 const std::vector<Action>& actions);
 

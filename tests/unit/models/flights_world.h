@@ -50,7 +50,7 @@ struct ModelProcess {
   pid_t pid = 0;
   Lineage lineage;
   Job* job = nullptr;
-  std::vector<UniqueFd> watched;  // pipes, which are closed when the process ends
+  std::vector<UniqueFd> watched;  // the write ends of pipes, closed when the process ends
   bool is_alive = true;
   bool is_stopped = false;
   std::vector<Task> tasks;
@@ -80,8 +80,8 @@ struct World {
   // process. With Kin::kCounts, a wait of a builder's descendant counts too.
   enum class Kin : std::uint8_t { kCounts, kDoesNotCount };
   bool closes_cycle(const ModelProcess& process, std::size_t name, Kin kin = Kin::kCounts) const;
-  // Returns true if the process or one of its ancestors is stopped. A builder may be stopped before a check releases
-  // the builder's descendants.
+  // Returns true if the process or one of its ancestors is stopped. The ancestor may be a builder that was stopped
+  // before a check released the waiting process.
   bool works_for_stopped(const ModelProcess& process) {
     return std::any_of(process.lineage.begin(), process.lineage.end(),
                        [&](const Process& one) { return find(one.pid)->is_stopped; });
@@ -92,7 +92,7 @@ struct World {
   std::chrono::milliseconds now{0};
   std::array<NameState, kNames> names;
   std::vector<ModelProcess> processes;
-  EventLoop loop;  // not started
+  EventLoop loop;  // not started: Model::tend() runs its tasks
   Flights flights;
 };
 

@@ -36,7 +36,7 @@ struct Outcome {
   std::optional<int> error;
   bool is_interrupted = false;
   milliseconds since{0};      // the time at which the request began to wait
-  bool may_deadlock = false;  // the request has closed a cycle
+  bool may_deadlock = false;  // the request has closed a cycle of waiting processes
   int answers = 0;
 };
 
@@ -60,7 +60,7 @@ struct ModelProcess {
   pid_t pid = 0;
   bool reports_close = false;
   std::array<std::uint64_t, kFiles> handles{};
-  std::shared_ptr<Outcome> waits;  // the request for which the process waits
+  std::shared_ptr<Outcome> waits;  // the request whose reply the process waits for
 };
 
 struct Orphan {  // a handle of a dead process that the process's child keeps open
@@ -71,13 +71,13 @@ struct Orphan {  // a handle of a dead process that the process's child keeps op
 class World {
  public:
   World(const std::string& shared_file, Counters& counters);
-  // Returns what went wrong, or "".
+  // Runs the actions. Returns the first fault, or "" if there is none.
   std::string run(const std::vector<Action>& actions);
 
  private:
   void act(const Action& action);
   void act_as(ModelProcess& process, const Action& action);
-  void ask(ModelProcess& process, std::size_t file, LockRequest request);
+  void send(ModelProcess& process, std::size_t file, LockRequest request);
   void find(std::size_t file, LockRequest request);
   LockRequest request_of(const ModelProcess& process, const Action& action) const;
   void close_descriptor(const ModelProcess& process, std::size_t file);
@@ -105,7 +105,7 @@ class World {
   milliseconds now_{std::chrono::hours(1)};
   const UniqueFd shared_;
   const std::array<LockFileId, kFiles> ids_;
-  EventLoop loop_;  // not started
+  EventLoop loop_;  // not started: tend() runs its tasks
   LockTable table_;
   pid_t next_pid_ = kFirstPid;
   std::uint64_t next_handle_ = 1;
@@ -114,7 +114,7 @@ class World {
   std::vector<Orphan> orphans_;
   std::array<ModelLocks, kFiles> grants_;
   std::vector<std::shared_ptr<Outcome>> waiting_;   // in the order of arrival
-  std::vector<std::shared_ptr<Outcome>> answered_;  // since the last settle()
+  std::vector<std::shared_ptr<Outcome>> answered_;  // the requests answered since the last settle()
   UniqueFd raw_;
   LockRequest raw_lock_;
   bool is_closed_ = false;
@@ -181,7 +181,7 @@ LockRequest World::request_of(const ModelProcess& process, const Action& action)
   return request;
 }
 
-void World::ask(ModelProcess& process, std::size_t file, LockRequest request) {
+void World::send(ModelProcess& process, std::size_t file, LockRequest request) {
   grants_.at(file).begin(request);
   auto outcome = std::make_shared<Outcome>();
   outcome->process = static_cast<std::size_t>(&process - processes_.data());
@@ -391,7 +391,7 @@ void World::act_as(ModelProcess& process, const Action& action) {
     case ActionKind::kFlock:
     case ActionKind::kRecord:
     case ActionKind::kUnlock:
-      return ask(process, action.file, request_of(process, action));
+      return send(process, action.file, request_of(process, action));
     case ActionKind::kFind:
       return find(action.file, request_of(process, action));
     case ActionKind::kFlush:

@@ -9,8 +9,7 @@
 #include "common/counters.h"
 
 // Drives LockTable with simulated processes, and checks the results of each step against a model:
-//  1. Two owners never hold conflicting locks, whatever the order of grants, unlocks, closes and
-//     deaths.
+//  1. Two owners never hold conflicting locks, in any order of grants, unlocks, closes and deaths.
 //  2. A request waits only for a conflicting lock or behind an earlier conflicting request. A
 //     request that does not wait is refused only because of a conflicting lock.
 //  3. Each request is answered exactly once. EINTR, ENOLCK and EDEADLK need a reason: an interrupt,
@@ -29,14 +28,14 @@ enum class ActionKind : std::uint8_t {
   kRecord,   // fcntl(2) for a range of bytes
   kUnlock,   // releases locks of one of the two kinds
   kFind,     // F_GETLK
-  kFlush,    // closes one descriptor of its handle
-  kRelease,  // closes its handle and opens another one
+  kFlush,    // closes one descriptor of the process's handle
+  kRelease,  // closes the process's handle and opens another one
   // Kills the process. For every second process, the kernel reports no close, because a child keeps the files open.
   kKill,
   kInterrupt,  // a waiting process gets a signal
   kRawLock,    // a process outside the mount locks the file of the base
   kRawUnlock,
-  kCloseTable,  // closes the table, so that it refuses waits, or reopens it
+  kCloseTable,  // closes the table, which then refuses waits, or reopens it
   kPass,        // some milliseconds
   kTend,
 };
@@ -47,7 +46,8 @@ struct Action {
   unsigned number;  // the type, the bytes and whether the request waits; for kPass: milliseconds
 };
 
-// Returns what went wrong, or "". `shared_file` is the path of an existing file.
+// Runs the actions. Returns the first fault, or "" if there is none. `shared_file` is the path of an
+// existing file.
 std::string run(const std::string& shared_file, Counters& counters,
                 const std::vector<Action>& actions);
 

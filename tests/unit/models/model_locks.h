@@ -38,11 +38,12 @@ inline bool conflict(const LockRequest& left, const LockRequest& right) {
 // The locks that the model expects on one file: for each owner, the type of its lock on each byte.
 class ModelLocks {
  public:
-  using Owner = std::pair<bool, std::uint64_t>;  // whether it owns record locks, and its number
+  // Whether the owner owns record locks, and its number.
+  using Owner = std::pair<bool, std::uint64_t>;
 
-  // Removes the locks that the owner loses even if the request is not granted: those on the bytes
-  // that it unlocks, and a flock(2) lock that it converts, because flock(2) first releases the old
-  // lock.
+  // Removes the locks that the owner loses even if the request is not granted: the locks on the bytes
+  // that the request unlocks, and a flock(2) lock that the request converts, because flock(2) first
+  // releases the old lock.
   void begin(const LockRequest& request) {
     const auto held = owners_.find({request.is_record, request.owner});
     if (held == owners_.end()) return;
@@ -67,10 +68,10 @@ class ModelLocks {
       if (owner == Owner{request.is_record, request.owner} || owner.first != request.is_record)
         continue;
       if (owner.first && !held.reports_close && dead.contains(held.process)) continue;
-      bool is_in_the_way = false;
+      bool has_conflict = false;
       for (std::size_t byte = 0; byte < kBytes; ++byte)
-        is_in_the_way |= covers(request, byte) && conflict(request.type, held.types.at(byte));
-      if (is_in_the_way) holders.push_back(held.process);
+        has_conflict |= covers(request, byte) && conflict(request.type, held.types.at(byte));
+      if (has_conflict) holders.push_back(held.process);
     }
     return holders;
   }

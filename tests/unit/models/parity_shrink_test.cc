@@ -44,14 +44,14 @@ TEST(Shrink, KeepsAllStepsIfEveryStepIsNeeded) {
   EXPECT_EQ(shrink<int>(numbers(7), fails, 1000), numbers(7));
 }
 
-TEST(Shrink, EndsAtTheLimitOfTriesWithStepsThatFail) {
-  unsigned tries = 0;
+TEST(Shrink, EndsAtTheLimitOfAttemptsWithStepsThatFail) {
+  unsigned attempts = 0;
   const auto fails = [&](const std::vector<int>& steps) {
-    ++tries;
+    ++attempts;
     return holds(steps, 3) && holds(steps, 60);
   };
   const std::vector<int> left = shrink<int>(numbers(100), fails, 5);
-  EXPECT_EQ(tries, 5U);
+  EXPECT_EQ(attempts, 5U);
   EXPECT_TRUE(holds(left, 3) && holds(left, 60));
 }
 

@@ -22,8 +22,8 @@ struct Runs {
   std::uint64_t count;
 };
 
-// Returns "" if no sequence fails; otherwise the seed, what went wrong, and the shortest sequence
-// found that still fails. `run` returns what went wrong, or "".
+// Returns "" if no sequence fails. Otherwise returns the seed, the fault, and the shortest sequence
+// found that still fails. `run` returns the fault, or "" if there is none.
 template <class Action>
 std::string first_failure(const Runs& runs,
                           const std::function<std::vector<Action>(std::uint64_t seed)>& make,

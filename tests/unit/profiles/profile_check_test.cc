@@ -16,8 +16,8 @@ using Lines = std::vector<std::string>;
 
 class ProfileCheck : public testing::Test {
  protected:
-  // Returns the report on a profile that consists of `name`, `evidence` and then `lines`. The
-  // report's lines lack the file's name.
+  // Returns the report on a profile with the name "x", this evidence, and then `lines`. The report's
+  // lines lack the file's name.
   Lines findings(const std::string& lines, const std::string& evidence = "read") {
     const std::string path =
         write("x.toml", "name = \"x\"\nevidence = \"" + evidence + "\"\n" + lines);

@@ -211,7 +211,7 @@ std::string joined(const std::vector<std::string>& parts) {
   return path;
 }
 
-TEST(PathPattern, MatchesAsIfItTriedAllDepths) {
+TEST(PathPattern, MatchesAsDefinedForRandomPatterns) {
   std::mt19937 random(7);
   const auto pick = [&](const std::vector<std::string>& words, std::size_t most) {
     std::vector<std::string> picked(1 + random() % most);

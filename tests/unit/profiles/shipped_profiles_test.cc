@@ -296,13 +296,13 @@ class Shipped : public testing::Test {
   const EntryMap entries_{set_.profiles};
 };
 
-TEST_F(Shipped, NoneHasAPartThatCannotWork) {
+TEST_F(Shipped, TheProfilesHaveNoFindings) {
   for (const Profile& profile : set_.profiles) {
     for (const std::string& finding : check_profile(profile.origin)) ADD_FAILURE() << finding;
   }
 }
 
-TEST_F(Shipped, AllOfThemAreRead) {
+TEST_F(Shipped, AllProfilesAreRead) {
   for (const ProfileError& refused : set_.refused) ADD_FAILURE() << refused.message;
   std::vector<std::string> names;
   for (const Profile& profile : set_.profiles) names.push_back(profile.name);
@@ -339,7 +339,7 @@ TEST_F(Shipped, PathsOfEachProgramHaveTheirEntryAndClass) {
   }
 }
 
-TEST_F(Shipped, EachHasRowsAbove) {
+TEST_F(Shipped, EachProfileHasARowInTheTable) {
   for (const Profile& profile : set_.profiles) {
     EXPECT_TRUE(std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) {
       return std::string(row.path).starts_with(profile.name + "/");

@@ -16,7 +16,7 @@ TEST(EngineKeys, KindsAndGenerationsHaveOtherKeys) {
   EXPECT_EQ(pack_of_key(next, "packs/1/8/a/b"), "8/a/b");
 }
 
-TEST(EngineKeys, OtherKeysNameNothing) {
+TEST(EngineKeys, OtherKeysNameNoUnitAndNoPack) {
   const Settings settings;
   for (const char* key : {"packs/0/8/a", "entries/1/triton/K", "entries/0", "entries", ""})
     EXPECT_EQ(unit_of_key(settings, key), std::nullopt) << key;

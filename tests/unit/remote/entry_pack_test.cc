@@ -48,7 +48,7 @@ TEST_F(EntryObject, UnpacksToEqualFiles) {
 }
 
 // Reads the object without the library's functions.
-TEST_F(EntryObject, HasTheDocumentedLayout) {
+TEST_F(EntryObject, ObjectHasTheDocumentedLayout) {
   const std::string object = packed();
   EXPECT_EQ(object.substr(0, 8), "CSHIMOB1");
   const auto byte_at = [&](std::size_t at) {
@@ -144,7 +144,7 @@ TEST_F(EntryObject, KeepsEmptyAndLargeEntries) {
   const std::string empty = packed();
   EXPECT_EQ(unpack_to("target", empty, opened(empty)), "<unpacked>");
   EXPECT_EQ(tree_of(scratch_ / "target"), tree_of(scratch_ / "store"));
-  // More than the window and the buffers.
+  // Larger than zstd's window (2 MiB) and the buffers.
   write("triton/KEY/a", noise(5 * kMiB + 1) + std::string(3 * kMiB, 'a'));
   write("triton/KEY/b", noise(131'072, 2));
   const std::string large = packed();
@@ -153,7 +153,7 @@ TEST_F(EntryObject, KeepsEmptyAndLargeEntries) {
   EXPECT_EQ(tree_of(scratch_ / "large"), tree_of(scratch_ / "store"));
 }
 
-TEST_F(EntryObject, IsAtMostAsLargeAsTheLimitsAllow) {
+TEST_F(EntryObject, ObjectIsAtMostAsLargeAsTheLimitsAllow) {
   fs::remove_all(scratch_ / "store/triton/KEY");
   const ObjectLimits limits{.content_bytes = 3 * kMiB};
   write("triton/KEY/a", noise(3 * kMiB));
@@ -246,8 +246,9 @@ TEST_F(EntryObject, PackObeysTheLimits) {
   EXPECT_EQ(message_of(try_pack()), "EFBIG cannot pack 'triton/KEY': it has more than 4096 files");
 }
 
-// Changes the entry when pack() opens a large file of it, so that the other files have been read already. The thread
-// may run too late under load, so the test repeats; without the check that it tests, every round would pack the entry.
+// A thread changes the entry when pack() opens the entry's large file, which pack() reads last. Under load, the thread
+// may run only after pack() has returned, so the test makes up to 50 attempts. If pack() did not check for changes, all
+// of them would pack the entry.
 TEST_F(EntryObject, PackNoticesChangesDuringTheCall) {
   const std::string top = scratch_ / "store/triton/KEY/";
   write("triton/KEY/x-large", "");
@@ -263,7 +264,8 @@ TEST_F(EntryObject, PackNoticesChangesDuringTheCall) {
       });
       const auto object = try_pack();
       const UniqueFd opened(
-          ::open((top + "x-large").c_str(), O_RDONLY | O_CLOEXEC));  // ends the thread
+          ::open((top + "x-large").c_str(),
+                 O_RDONLY | O_CLOEXEC));  // ends the thread if pack() has not done so
       thread.join();
       if (object.index() == 0) continue;
       EXPECT_EQ(std::get<1>(object).code, ESTALE);

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// Adds the keys of all pages from `position` on, and returns the last position.
+// Reads all pages from `position` on, and adds their keys to `keys`. Returns the last page's position.
 std::string read_pages(FileTier& tier, std::string position, std::size_t most,
                        std::multiset<std::string>& keys) {
   for (;;) {

@@ -70,7 +70,7 @@ TEST_F(FileTierTest, AShardThatDisappearsDuringAPutIsCreatedAgain) {
   EXPECT_EQ(tier_.get("key", 1), "x");
 }
 
-// The effective user `nobody`, without capabilities, if the test runs as root.
+// If the test runs as root, makes the user `nobody`, without capabilities, the effective user until the destructor.
 class Unprivileged {
  public:
   Unprivileged() : was_root_(::geteuid() == 0) {
@@ -110,7 +110,7 @@ TEST_F(FileTierTest, ADirectoryWithoutPermissionIsRefused) {
   ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
 }
 
-// A tmpfs on the shared directory.
+// A tmpfs of 256 KiB that is mounted on `path`.
 class Tmpfs {
  public:
   explicit Tmpfs(std::string path)

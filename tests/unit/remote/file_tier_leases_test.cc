@@ -154,7 +154,7 @@ TEST_F(FileTierTest, ASuccessorWithdrawsIfTheHolderRenewsAtTheSameTime) {
   const std::string file = files("leases").front();
   set_age(file, 61s);
   on_link = [&](const auto& link) {
-    set_age(file, 0s);  // step (b) of the holder's renew
+    set_age(file, 0s);  // as step (b) of the holder's renew does (file_tier_leases.cc)
     return link();
   };
   EXPECT_EQ(other_.acquire("key", "successor", kTtl), std::nullopt);

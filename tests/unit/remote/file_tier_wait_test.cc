@@ -25,7 +25,8 @@ Clock::duration time_of(Action action) {
 class FileTierWaitTest : public FileTierTest {
  protected:
   FileTierWaitTest() { EXPECT_TRUE(other_.acquire("key", "builder", kTtl)); }
-  // Calls `action` on another thread while this one waits. Returns how long it waits after that.
+  // Calls `action` on another thread while this thread waits. Returns the time from the start of this call to the end
+  // of the wait. The time is negative if the wait ends first.
   Clock::duration wait_for(const std::function<void()>& action) {
     Clock::time_point acted;
     std::jthread actor([&] {
@@ -59,7 +60,8 @@ TEST_F(FileTierWaitTest, WakesOnARelease) {
 }
 
 TEST_F(FileTierWaitTest, WakesIfThereIsANewLease) {
-  // A new lease replaces the old one, and no poll can find the key without a lease.
+  // The builder acquires the lease again, so the key is never without a lease. The waiter can detect the new lease only
+  // by its number.
   const auto waited = wait_for([&] { EXPECT_TRUE(other_.acquire("key", "builder", kTtl)); });
   EXPECT_GE(waited, 0ms);
   EXPECT_LT(waited, 9s);

@@ -11,7 +11,7 @@ namespace {
 std::string key(int number) { return "triton/" + std::to_string(number); }
 
 TEST(KeyFilter, HasWhatWasAddedAndNotRemoved) {
-  constexpr int kKeys = 10'000;  // several times as many as are merged at once
+  constexpr int kKeys = 10'000;  // enough for several merges
   KeyFilter filter;
   for (int i = 0; i < kKeys; ++i) filter.add(key(i));
   EXPECT_EQ(filter.size(), kKeys);

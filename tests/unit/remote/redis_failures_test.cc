@@ -110,7 +110,8 @@ TEST_F(RedisTierTest, TheDocumentedPermissionsAllowEveryCall) {
   EXPECT_EQ(kind_of([&] { (void)RedisTier(user).put_if_absent("k", "1"); }), Kind::kRefused);
 }
 
-// All calls of a tier, each with a name for the messages. wait() needs a lease that somebody holds.
+// Returns all calls of a tier, each with a name for the messages. wait() blocks only while a process holds the lease of
+// the key "held".
 std::vector<std::pair<std::string, std::function<void(RedisTier&)>>> all_calls() {
   const auto object =
       std::make_shared<const std::string>(16'000'000, 'x');  // more than a socket's buffer
@@ -152,7 +153,7 @@ TEST_F(RedisTierTest, AStoppedServerDoesNotProlongAWait) {
               server_->stop();
             }),
             1200ms);
-  // The timeout of the tier's other calls is 20 s.
+  // wait() ends by its own timeout, although the tier's timeout for its other calls is 20 s.
   EXPECT_LE(time_of([&] { make_tier()->wait("k", kTimeout); }), kLatest);
   server_->resume();
 }
@@ -177,7 +178,8 @@ TEST_F(RedisTierTest, AServerThatDiesDuringAPutThrows) {
     EXPECT_EQ(kind_of([&] { (void)tier_->put_if_absent("k", object); }), Kind::kUnavailable);
   });
   std::this_thread::sleep_for(
-      100ms);  // the putter then waits for room in the buffer; if not, the test only sees less
+      // By then, the putter waits for room in the socket's buffer; if not, the test covers less.
+      100ms);
   server_->kill();
 }
 
@@ -210,7 +212,8 @@ TEST(RedisTierOverTcp, AHostNameLeadsToTheServer) {
   if (::access(kServerPath, X_OK) != 0) GTEST_SKIP() << kServerPath << " is not installed";
   const UniqueFd reserved(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on =
-      1;  // with it, the server can bind the port while `reserved` keeps it, because nobody listens
+      // Lets the server bind the port that `reserved` is bound to, because `reserved` does not listen.
+      1;
   ASSERT_EQ(::setsockopt(reserved.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

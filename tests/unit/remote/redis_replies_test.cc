@@ -102,7 +102,8 @@ TEST(RedisTierReplies, AReplyWithoutEndIsRejected) {
                 EXPECT_EQ(kind_of([&] { (void)tier.get("k", 100'000); }), Kind::kUnavailable);
               }),
               kSoon);
-    EXPECT_LT(server.sent_bytes(), 2'000'000U);  // the limit of the reply and the socket's buffers
+    // At most the reply's limit and the socket's buffers.
+    EXPECT_LT(server.sent_bytes(), 2'000'000U);
   }
 }
 
@@ -118,7 +119,7 @@ TEST(RedisTierReplies, AReplyOfAnotherTypeIsRejected) {
   }
 }
 
-// Few bytes of nested arrays could otherwise use much memory.
+// Otherwise, a few bytes of nested arrays could use much memory.
 TEST(RedisTierReplies, ANestedArrayIsRejected) {
   FakeServer server(kDigest + "*1\r\n*1\r\n:1\r\n:1\r\n", '\n', true);
   RedisTier tier(options_for(server.socket()));

@@ -206,7 +206,7 @@ TEST_F(RedisTierTest, WaitReturnsWhenTheLeaseExpiresUnlessTheOwnerRenewsIt) {
 
 TEST_F(RedisTierTest, WaitEndsByItsTimeout) {
   ASSERT_TRUE(tier_->acquire("k", "owner", 60s));
-  for (int i = 0; i < 2; ++i) {  // with a new connection, and with the same one again
+  for (int i = 0; i < 2; ++i) {  // first with a new connection, then with the same one
     const auto time = time_of([&] { tier_->wait("k", kTimeout); });
     EXPECT_GE(time, kTimeout);
     EXPECT_LE(time, kLatest);

@@ -50,7 +50,7 @@ class S3Server : public ::testing::Test {
   static inline bool is_started_ = false;
 };
 
-// Runs the action in `count` threads, each with its number.
+// Calls `action` in `count` threads at the same time, each with its number. Returns when all calls have ended.
 void in_threads(int count, const std::function<void(int)>& action) {
   std::vector<std::jthread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back([&action, i] { action(i); });
@@ -100,7 +100,8 @@ void expect_one_winner_of_eight(const std::string& key, const S3Options& options
   for (const std::string& object : read) EXPECT_TRUE(object == winner) << key;
 }
 
-// SeaweedFS 4.48 lets a writer that meets another one wait for 1 s, so four keys are written at the same time.
+// SeaweedFS 4.48 delays a writer by 1 s if another process writes the same key. To save time, the test writes four keys
+// at once.
 TEST_F(S3Server, OneOfEightWritersStoresTheObject) {
   in_threads(4, [&](int group) {
     for (int round = 0; round < 5; ++round)
@@ -218,7 +219,7 @@ TEST_F(S3Server, StoppedServerIsUnavailableUntilItContinues) {
       [](S3Tier& t) { (void)t.get("a", kMost); },
       [](S3Tier& t) { (void)t.put_if_absent("b", std::string(2 << 20, 'x')); },
       [](S3Tier& t) { (void)t.remove("other"); }, [](S3Tier& t) { (void)t.keys_since("", 10); },
-      [&tier](S3Tier&) { (void)tier.get("a", kMost); }};  // on the open connection
+      [&tier](S3Tier&) { (void)tier.get("a", kMost); }};  // uses the open connection of `tier`
   std::vector<Failure> failures(calls.size());
   in_threads(static_cast<int>(calls.size()), [&](int i) {
     S3Tier other(options(2s));

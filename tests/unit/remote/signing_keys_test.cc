@@ -199,7 +199,8 @@ int copies_in_memory(const std::string& needle) {
   return copies;
 }
 
-// Reads a file byte by byte, and inverts each byte.
+// Returns the content of a file with each byte inverted. Reads the bytes one by one, so that no copy of the content
+// stays in memory.
 std::string read_inverted(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string bytes;
@@ -207,8 +208,8 @@ std::string read_inverted(const std::string& path) {
   return bytes;
 }
 
-// Runs `action` in a thread, deep in its stack, and calls `check` while the thread waits. So nothing overwrites what
-// `action` leaves on the stack.
+// Runs `action` in a thread, deep in its stack, and calls `check` while the thread waits. So nothing overwrites the
+// data that `action` leaves on the stack.
 void run_and_check(const std::function<void()>& action, const std::function<void()>& check) {
   std::latch is_done(1);
   std::latch is_checked(1);
@@ -232,7 +233,7 @@ void run_and_check(const std::function<void()>& action, const std::function<void
 
 TEST(SecretKeyFile, NoCopyOfTheKeyStaysInMemory) {
   const Scratch scratch;
-  std::string text;  // inverted, as is the seed
+  std::string text;  // inverted; so are the bytes that `seed` finally contains
   run_and_check([&] { ASSERT_FALSE(write_secret_key(scratch / "secret", SecretKey::generate())); },
                 [&] {
                   text = read_inverted(scratch / "secret").substr(23, 40);

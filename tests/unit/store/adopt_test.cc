@@ -8,7 +8,7 @@
 namespace cacheshim {
 namespace {
 
-// Adds units to the base that another machine has built.
+// Tests Publisher::adopt(), which adds to the base units that another machine has built.
 class AdoptTest : public PublisherTest {
  protected:
   // Stages the file, whose path is `unit` + "/done-a", and adopts the unit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that files that enter the base, as published files or as lock files, lose all attributes that a job can set.
+// Tests that published files and lock files, when they enter the base, lose all attributes that a job can set.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -24,7 +24,7 @@ class Hooks : public PublishHooks {
   bool is_being_written(dev_t, ino_t) override { return false; }
   bool wait_until_closed(dev_t, ino_t) override { return true; }
   bool note_conflict(const std::string&) override { return true; }
-  bool note_kept(const std::string&, const std::string& reason) override {
+  bool note_why_unpublished(const std::string&, const std::string& reason) override {
     kept = reason;
     return true;
   }

@@ -70,8 +70,8 @@ TEST_F(EnvironmentReaderTest, AUserWithABlockedReadIsExcludedAlsoAfterIt) {
   EXPECT_TRUE(reader->read(kBlocked, kHostile).failed_with(ETIMEDOUT));
   EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
   release();
-  // The test cannot detect when the reading thread has returned. If the exclusion of the user ended when the read
-  // returns, it would end during these rounds.
+  // The test cannot detect when the blocked read has returned. If the user's exclusion wrongly ended at that time, it
+  // would end during these rounds.
   for (int round = 0; round < 100; ++round) {
     EXPECT_TRUE(reader->read(kPlain, kHostile).failed_with(ETIMEDOUT));
     ::usleep(1000);

@@ -114,7 +114,7 @@ TEST_F(LeaseFilesTest, TwoNeverHoldALeaseAtOnceAlthoughItsFileIsRemovedEachTime)
   EXPECT_EQ(broken, 0);
 }
 
-// Two daemons on different machines, with heartbeats. The parameter is whether the file system has flock(2).
+// Two daemons on different machines, with heartbeats. The parameter says whether the file system supports flock(2).
 class SharedLeaseFilesTest : public LeaseFilesTest, public ::testing::WithParamInterface<bool> {
  protected:
   Heartbeats::Clock::time_point now() const { return now_; }

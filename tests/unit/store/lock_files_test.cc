@@ -190,7 +190,7 @@ TEST(ClosingRecord, NamesItsCycleAndIsReadByOlderAndNewer) {
   EXPECT_EQ(recorded_closing(run_dir), std::nullopt);
   ASSERT_TRUE(record_closing(run_dir, "3"));
   EXPECT_EQ(recorded_closing(run_dir), "3");
-  scratch.write("run.closed", "{}");  // as an earlier version wrote the record, without a cycle
+  scratch.write("run.closed", "{}");  // the record of an earlier version, without a cycle
   EXPECT_EQ(recorded_closing(run_dir), "0");
   scratch.write("run.closed", R"({"cycle": "4", "why": {"signal": 15}})");
   EXPECT_EQ(recorded_closing(run_dir), "4");

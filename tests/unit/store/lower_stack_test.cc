@@ -112,7 +112,7 @@ TEST_F(LowerStackTest, SymlinksOnTheWayAreNotFollowed) {
   EXPECT_TRUE(S_ISLNK(stack_.find("link")->st_mode));
 }
 
-TEST(LowerStack, AloneShowsNoWhiteoutsOfTheKernels) {
+TEST(LowerStack, ASingleLowerShowsNoWhiteoutsOfTheKernel) {
   const Scratch scratch;
   const UniqueFd directory = scratch.open_dir("base");
   ASSERT_EQ(::mknod((scratch / "base/x").c_str(), S_IFCHR | 0600, makedev(0, 0)), 0);

@@ -80,7 +80,7 @@ TEST_F(NewObjectTest, BelongsToItsCreatorAndTheDirectorysGroup) {
   EXPECT_EQ(mode_of("directory"), 02755U);
 }
 
-TEST_F(NewObjectTest, ByPathTheDirectoryOnItCounts) {
+TEST_F(NewObjectTest, TheParentDirectoryOfAPathDeterminesGroupAndMode) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
   ASSERT_TRUE(make_dir_as(directory_.get(), "in", 0700));
   ASSERT_EQ(::fchownat(directory_.get(), "in", 0, 20009, 0), 0);

@@ -81,7 +81,7 @@ class NoHooks : public PublishHooks {
   bool is_being_written(dev_t, ino_t) override { return false; }
   bool wait_until_closed(dev_t, ino_t) override { return true; }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
-  bool note_kept(const std::string& unit, const std::string& reason) override {
+  bool note_why_unpublished(const std::string& unit, const std::string& reason) override {
     return std::exchange(kept[unit], reason) != reason;
   }
   std::string why_refused() const override { return refused; }
@@ -172,7 +172,8 @@ TEST_F(PublishRules, AnEntryIsCompleteOnceItsBatonIsReleased) {
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "rules/built/K");
   EXPECT_EQ(after("rules/built/K/log", Arrival::kUnlocked), "");
-  write("rules/built/K/baton", "");  // the next builder makes it, and finds the entry complete
+  // The next builder creates the baton, and finds the entry complete.
+  write("rules/built/K/baton", "");
   EXPECT_EQ(publish("rules/built/K").files, 2U);
   EXPECT_FALSE(base_has("built/K/baton"));
   ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));

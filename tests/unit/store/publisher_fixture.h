@@ -22,7 +22,7 @@ class Hooks : public PublishHooks {
   bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
   bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
-  bool note_kept(const std::string& unit, const std::string& reason) override {
+  bool note_why_unpublished(const std::string& unit, const std::string& reason) override {
     return std::exchange(kept[unit], reason) != reason;
   }
   std::string why_refused() const override {

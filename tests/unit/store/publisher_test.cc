@@ -109,7 +109,7 @@ TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
   EXPECT_FALSE(scratch_.exists("base/fam/K/done-a"));
   EXPECT_EQ(get("fam/K/a"), "mine");
   EXPECT_EQ(publish("fam/K").conflicts, 1U);
-  EXPECT_EQ(counters_.publish_conflicts, 1U);  // however often publishing is tried
+  EXPECT_EQ(counters_.publish_conflicts, 1U);  // counts once, however often publishing is tried
 }
 
 TEST_F(PublisherTest, AddsAbsentFilesToAnEntryWithEqualCommonFiles) {
@@ -131,7 +131,7 @@ TEST_F(PublisherTest, AJobThatMayNotPublishPublishesNothing) {
   EXPECT_EQ(report.refused, 1U);
   EXPECT_EQ(report.entries, 0U);
   (void)publish("fam/K");
-  EXPECT_EQ(counters_.publish_refused, 1U);  // however often publishing is tried
+  EXPECT_EQ(counters_.publish_refused, 1U);  // counts once, however often publishing is tried
   EXPECT_EQ(hooks_.kept["fam/K"], "the job may not publish: nobody knows it");
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
 }
@@ -250,8 +250,8 @@ TEST_F(PublisherTest, PublishingStopsWhenItIsNoLongerWanted) {
   bool is_one_published = false;
   for (int most = 0; published < 2; ++most) {
     ASSERT_LT(most, 100);
-    int looks = 0;
-    (void)publisher_->publish_all(overlay_, hooks_, true, ignore, [&] { return ++looks <= most; });
+    int checks = 0;
+    (void)publisher_->publish_all(overlay_, hooks_, true, ignore, [&] { return ++checks <= most; });
     published = static_cast<int>(scratch_.exists("base/fam/A")) +
                 static_cast<int>(scratch_.exists("base/fam/B"));
     is_one_published = is_one_published || published == 1;

@@ -101,7 +101,7 @@ TEST(LayerRecord, TakesMissingAndUnknownFields) {
   EXPECT_FALSE(parse_layer_record(R"({"job": 7})"));
 }
 
-// To convert such a number is undefined behavior. The fuzzer of records found it.
+// The fuzzer `records` found that the parser converted numbers such as 1e30 to integers, which is undefined behavior.
 TEST(LayerRecord, NumbersThatAreNoIntegersAreRefused) {
   for (const char* number : {"1e30", "-1", "0.5", "18446744073709551615", "true"}) {
     for (const char* key : {"started", "ended", "uid"}) {

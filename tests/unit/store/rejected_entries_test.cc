@@ -33,7 +33,7 @@ class RebuildingJob : public PublishHooks {
   bool is_being_written(dev_t, ino_t) override { return false; }
   bool wait_until_closed(dev_t, ino_t) override { return true; }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
-  bool note_kept(const std::string&, const std::string&) override { return true; }
+  bool note_why_unpublished(const std::string&, const std::string&) override { return true; }
   std::string why_refused() const override { return ""; }
   PublishingJob identity() const override { return {id_, "0", uid_}; }
   bool has_rejected(const std::string& unit) override { return rejected.contains(unit); }

@@ -109,7 +109,7 @@ TEST_F(ServerMissesTest, AsksBeforeAListing) {
   EXPECT_EQ(syncs_, 1);
 }
 
-TEST_F(ServerMissesTest, ALocalBaseNeedsNone) {
+TEST_F(ServerMissesTest, ALocalBaseNeedsNoServerMisses) {
   if (!is_local_file_system(base_.get())) GTEST_SKIP() << "the temporary directory is not on a local file system";
   EXPECT_EQ(ServerMisses::make(base_.get()), nullptr);
 }

@@ -71,7 +71,7 @@ class SparseFiles : public ::testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(SparseFiles, TheDigestIsThatOfTheSameBytesWithoutHoles) {
+TEST_F(SparseFiles, DigestEqualsTheDigestOfTheSameBytesWithoutHoles) {
   std::mt19937 random(22);  // the same files in each run
   for (int run = 0; run < 200; ++run) {
     const off_t size = static_cast<off_t>(random() % (run % 2 == 0 ? 600'000 : 9'000));
@@ -89,7 +89,7 @@ TEST_F(SparseFiles, TheDigestIsThatOfTheSameBytesWithoutHoles) {
 }
 
 // Digests of zeros, computed by XXH3_128bits_update() of libxxhash 0.8.1, which reads every byte.
-TEST_F(SparseFiles, TheDigestOfZerosIsThatOfLibxxhash) {
+TEST_F(SparseFiles, DigestOfZerosEqualsTheDigestByLibxxhash) {
   const std::vector<std::pair<off_t, std::string>> kKnown = {
       {0, "99aa06d3014798d86001c324468d497f"},
       {1, "a6cd5e9392000f6ac44bdff4074eecdb"},
@@ -117,7 +117,7 @@ TEST_F(SparseFiles, ADigestReadsNoHole) {
   ASSERT_EQ(::mincore(mapped, kGiB, pages.data()), 0);
   const auto cached = std::count_if(pages.begin(), pages.end(), [](auto page) { return page & 1; });
   ::munmap(mapped, kGiB);
-  EXPECT_LE(cached, 64);  // the written page, and what the kernel reads ahead
+  EXPECT_LE(cached, 64);  // the written page, and the pages that the kernel reads ahead
 }
 
 TEST_F(SparseFiles, AFileOfMoreThanTheMaximumHasNoDigest) {
@@ -128,17 +128,17 @@ TEST_F(SparseFiles, AFileOfMoreThanTheMaximumHasNoDigest) {
 }
 
 TEST_F(SparseFiles, ADigestStopsWhenItIsNoLongerWanted) {
-  int looks = 0;
-  const IsWanted for_two_slices = [&] { return ++looks <= 2; };
+  int checks = 0;
+  const IsWanted for_two_slices = [&] { return ++checks <= 2; };
   EXPECT_TRUE(
       digest_of(make_sparse("h", 8 * kGiB, {}).get(), for_two_slices).failed_with(ECANCELED));
-  EXPECT_EQ(looks, 3);
-  looks = 0;
+  EXPECT_EQ(checks, 3);
+  checks = 0;
   const UniqueFd data = make_dense("d", 1024 * kKiB, {});
   EXPECT_TRUE(digest_of(data.get(), for_two_slices).failed_with(ECANCELED));
-  EXPECT_EQ(looks, 3);
+  EXPECT_EQ(checks, 3);
   const UniqueFd other = make_dense("e", 1024 * kKiB, {});
-  looks = 0;
+  checks = 0;
   EXPECT_TRUE(have_equal_content(data.get(), other.get(), for_two_slices).failed_with(ECANCELED));
 }
 
@@ -146,8 +146,8 @@ TEST_F(SparseFiles, LargeHolesTakeOnlyIdleTime) {
   if (!may_leave_idle_policy()) GTEST_SKIP() << "needs CAP_SYS_NICE";
   const auto policies_for = [this](off_t size) {
     std::set<int> seen;
-    const auto look = [&] { return seen.insert(::sched_getscheduler(0)), true; };
-    EXPECT_TRUE(digest_of(make_sparse("hole", size, {{0, "data"}}).get(), look));
+    const auto check = [&] { return seen.insert(::sched_getscheduler(0)), true; };
+    EXPECT_TRUE(digest_of(make_sparse("hole", size, {{0, "data"}}).get(), check));
     EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
     return seen;
   };

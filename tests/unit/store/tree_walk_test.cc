@@ -95,8 +95,8 @@ TEST_F(TreeWalkTest, ADeepTreeTakesFewDescriptors) {
   EXPECT_EQ(longest, std::size_t{kDepth} * 2 - 1);
 }
 
-// If a directory lists "d" last, the walk enters "d" first. It visits "a" and "b" after it has come back, when it has
-// already closed the directory's descriptor.
+// If a directory lists "d" last, the walk enters "d" first. It visits "a" and "b" only after it has come back from "d".
+// By then, it has closed the directory's descriptor.
 TEST_F(TreeWalkTest, ComesBackToDirectoriesWhoseDescriptorsItHasClosed) {
   std::string path = "top";
   for (std::size_t depth = 0; depth < 3 * kMostOpen; ++depth) {

@@ -38,7 +38,7 @@ inline SecretKey key_of(unsigned char seed) {
   return SecretKey::from_seed(bytes);
 }
 
-// Bytes that zstd cannot compress; the same for the same seed.
+// Returns `count` bytes that zstd cannot compress. The same seed gives the same bytes.
 inline std::string noise(std::size_t count, unsigned seed = 1) {
   std::string bytes;
   for (std::uint64_t state = seed; bytes.size() < count;) {
@@ -128,7 +128,7 @@ class EntryObject : public ::testing::Test {
     EXPECT_EQ(message_of(object), "<packed>");
     return object.index() == 0 ? std::get<0>(std::move(object)) : "";
   }
-  // Returns "accepted", or the reason of the refusal.
+  // Returns "accepted", or the reason for the refusal.
   std::string verdict(std::string_view object, const ExpectedEntry& expected = {kUnit, 3},
                       const ObjectLimits& limits = {}) const {
     const auto opened = open_object(object, expected, allowed_, limits);
@@ -148,7 +148,7 @@ class EntryObject : public ::testing::Test {
     const UniqueFd file(::open((scratch_ / "digested").c_str(), O_RDONLY | O_CLOEXEC));
     return *digest_of(file.get());
   }
-  // Returns an object of two small files, as it is before `change`; the archive is valid.
+  // Returns an object of two small files with a valid archive. `change` may alter the manifest before it is signed.
   std::string crafted(const std::function<void(Manifest&)>& change = {}) const {
     return crafted_with(compressed("abc12"), change);
   }
@@ -165,7 +165,7 @@ class EntryObject : public ::testing::Test {
     if (change) change(manifest);
     return sign_object(to_text(manifest), archive, key_);
   }
-  // Returns the error of unpack(), "<unpacked>" if there is none.
+  // Returns the error of unpack(), or "<unpacked>" if there is none.
   std::string unpack_to(const std::string& name, std::string_view object,
                         const Manifest& manifest) const {
     const UniqueFd target = scratch_.open_dir(name);

@@ -8,7 +8,7 @@
 namespace cacheshim::cli {
 
 // Returns the exit code and the message of the Failure that `action` throws, for example "2
-// MESSAGE"; "accepted" if it throws none.
+// MESSAGE", or "accepted" if `action` throws none.
 template <class Action>
 std::string failure_of(Action action) {
   try {

@@ -21,8 +21,9 @@
 
 namespace cacheshim {
 
-// An HTTP server that gives prepared replies, one to each connection. The last reply repeats. The destructor ends
-// the server's thread. Thread-safe. The constructor throws std::runtime_error if it cannot listen.
+// An HTTP server that gives prepared replies, one to each connection. The last reply repeats. If `pause_per_byte` is
+// set, the server pauses after each byte of a reply. The destructor ends the server's thread. Thread-safe. The
+// constructor throws std::runtime_error if it cannot listen.
 class FakeHttpServer {
  public:
   explicit FakeHttpServer(std::vector<std::string> replies,

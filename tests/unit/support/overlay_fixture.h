@@ -48,7 +48,7 @@ class OverlayTest : public ::testing::Test {
  protected:
   OverlayTest() { take_up_layer(overlay_); }
 
-  // Loads the layer as the next daemon does.
+  // Loads the layer into `overlay`, as the next daemon does after a restart.
   void take_up_layer(Overlay& overlay) {
     overlay.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work"));
     const Status loaded = load_layer(overlay);

@@ -34,7 +34,7 @@ class OwnedProcess {
     (void)::waitpid(pid_, nullptr, WUNTRACED);
   }
   void resume() const { (void)::kill(pid_, SIGCONT); }
-  // Returns true, and owns no process any longer, if the process has exited.
+  // If the process has exited, reaps it and returns true; this object then owns no process.
   bool has_exited() {
     if (::waitpid(pid_, nullptr, WNOHANG) != pid_) return false;
     pid_ = -1;

@@ -32,11 +32,14 @@ using namespace std::chrono_literals;
 
 inline constexpr const char* kServerPath = "/usr/bin/redis-server";
 inline constexpr std::size_t kNoLimit = std::size_t{1} << 30;
-inline constexpr auto kTimeout = 1000ms;       // where a test waits for it
-inline constexpr auto kLatest = kTimeout * 6;  // of a call with that timeout, on a busy machine
-inline constexpr auto kSoon = 10s;  // of what happens within milliseconds on an idle machine
+inline constexpr auto kTimeout = 1000ms;  // the timeout of a call that a test lets time out
+// A call with that timeout ends by then, even on a busy machine.
+inline constexpr auto kLatest = kTimeout * 6;
+// A call that takes milliseconds on an idle machine ends by then.
+inline constexpr auto kSoon = 10s;
 
-// A Redis server on a Unix socket, without persistence. It ends with this object, or with the test.
+// A Redis server on a Unix socket, without persistence. The destructor kills the server. The kernel kills the server if
+// this process dies.
 class RedisServer : public OwnedProcess {
  public:
   explicit RedisServer(std::vector<std::string> more = {}) : more_(std::move(more)) { start(); }
@@ -72,7 +75,7 @@ class RedisServer : public OwnedProcess {
         ::freeReplyObject);
     return reply ? text_of(*static_cast<const redisReply*>(reply.get())) : "<no reply>";
   }
-  // Returns a number of INFO's section `section`.
+  // Returns the number that follows the text `field` in INFO's section `section`, or 0 if the text is absent.
   long long info(const std::string& section, const std::string& field) const {
     const std::string text = command({"INFO", section});
     const std::size_t at = text.find(field);
@@ -102,7 +105,7 @@ class RedisServer : public OwnedProcess {
     ::_exit(127);
   }
 
-  // Reads the log until the server listens.
+  // Returns true once the log says that the server listens. Returns false if the log ends, or after 30 s.
   bool is_ready() {
     text_.clear();
     const auto deadline = Clock::now() + 30s;

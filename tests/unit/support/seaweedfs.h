@@ -38,8 +38,8 @@ inline std::string weed_program() {
   return "";
 }
 
-// A real S3 server, which stores its data in a temporary directory. The kernel kills it when this process dies. Not
-// thread-safe.
+// A real S3 server, which stores its data in a temporary directory. The kernel kills the server when this process dies.
+// Not thread-safe.
 class Weed : public OwnedProcess {
  public:
   Weed() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/services/freshness/notice.h"
+#include "fuse/services/freshness/notification.h"
 
 #include <linux/fuse.h>
 #include <sys/uio.h>
@@ -36,38 +36,39 @@ fuse_out_header header_of(std::int32_t code, std::size_t body_bytes) {
 
 }  // namespace
 
-void NoticeWriter::send(const Notice& notice) const {
-  switch (notice.kind) {
-    case Notice::Kind::kName:
-      return send_name(notice, kExpireOnly);
-    case Notice::Kind::kForget:
-      return send_name(notice, 0);
-    case Notice::Kind::kPrune:
-      return send_prune(notice.directory);
-    case Notice::Kind::kNode:
-      return send_node(notice.directory, kFromTheFirstPage);
-    case Notice::Kind::kAttributes:
-      return send_node(notice.directory, kAttributesAlone);
-    case Notice::Kind::kEpoch:
+void NotificationWriter::send(const Notification& notification) const {
+  switch (notification.kind) {
+    case Notification::Kind::kName:
+      return send_name(notification, kExpireOnly);
+    case Notification::Kind::kForget:
+      return send_name(notification, 0);
+    case Notification::Kind::kPrune:
+      return send_prune(notification.directory);
+    case Notification::Kind::kNode:
+      return send_node(notification.directory, kFromTheFirstPage);
+    case Notification::Kind::kAttributes:
+      return send_node(notification.directory, kAttributesAlone);
+    case Notification::Kind::kEpoch:
       return send_epoch();
   }
 }
 
-void NoticeWriter::send_name(const Notice& notice, std::uint32_t flags) const {
+void NotificationWriter::send_name(const Notification& notification, std::uint32_t flags) const {
   fuse_notify_inval_entry_out body{};
-  body.parent = notice.directory;
-  body.namelen = static_cast<std::uint32_t>(notice.name.size());
+  body.parent = notification.directory;
+  body.namelen = static_cast<std::uint32_t>(notification.name.size());
   // Since Linux 6.2, the last word is `flags`. Before, it was `padding`, at the same position.
   static_assert(sizeof body == 16);
   std::memcpy(reinterpret_cast<char*>(&body) + 12, &flags, sizeof flags);
-  fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notice.name.size() + 1);
+  fuse_out_header header =
+      header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notification.name.size() + 1);
   iovec parts[] = {{&header, sizeof header},
                    {&body, sizeof body},
-                   {const_cast<char*>(notice.name.c_str()), notice.name.size() + 1}};
+                   {const_cast<char*>(notification.name.c_str()), notification.name.size() + 1}};
   (void)!::writev(fuse_fd_, parts, 3);
 }
 
-void NoticeWriter::send_node(Notice::DirectoryId node, std::int64_t offset) const {
+void NotificationWriter::send_node(Notification::DirectoryId node, std::int64_t offset) const {
   fuse_notify_inval_inode_out body{};
   body.ino = node;
   body.off = offset;
@@ -77,12 +78,12 @@ void NoticeWriter::send_node(Notice::DirectoryId node, std::int64_t offset) cons
   (void)!::writev(fuse_fd_, parts, 2);
 }
 
-void NoticeWriter::send_epoch() const {
+void NotificationWriter::send_epoch() const {
   fuse_out_header header = header_of(kIncreaseEpoch, 0);
   (void)!::write(fuse_fd_, &header, sizeof header);
 }
 
-void NoticeWriter::send_prune(Notice::DirectoryId node) const {
+void NotificationWriter::send_prune(Notification::DirectoryId node) const {
   PruneOut body{.count = 1, .padding = 0, .spare = 0};
   fuse_out_header header = header_of(kPruneNodes, sizeof body + sizeof node);
   iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}, {&node, sizeof node}};

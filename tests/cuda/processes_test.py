@@ -110,7 +110,7 @@ class OldDriver(unittest.TestCase):
         self.assertRegex(ended.err, r"\Acacheshim: .*needs a driver of CUDA 12.4 or newer.*\n\Z")
 
 
-class Company(unittest.TestCase):
+class OtherInterposers(unittest.TestCase):
     """Tests the library beside other libraries and tools in the same process."""
 
     def passes(self, ended):
@@ -256,7 +256,7 @@ class Loader(unittest.TestCase):
         self.assertEqual((ended.out, ended.err), ("100 100 100\n", ""), ended)
 
 
-class NoTrace(unittest.TestCase):
+class ProcessesWithoutCuda(unittest.TestCase):
     """In a process that never opens libcuda, the hooks allocate no memory, look up no function of the driver, and print
     nothing."""
 
@@ -289,7 +289,7 @@ class NoTrace(unittest.TestCase):
         self.assertEqual((ended.status, ended.out, ended.err), (0, "", ""))
 
 
-class Said(unittest.TestCase):
+class Messages(unittest.TestCase):
     """Tests the messages on stderr: each is one line, and is printed only if something is wrong or was requested."""
 
     def lines(self, route="second_copy", **variables):
@@ -304,7 +304,7 @@ class Said(unittest.TestCase):
         for part in parts:
             self.assertIn(part, text)
 
-    def test_nothing_when_all_is_well(self):
+    def test_a_correct_setup_prints_nothing(self):
         self.assertEqual(self.lines(), "")
 
     def test_a_lazy_user_is_warned(self):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]
+# other_releases.sh REPOSITORY BUILD_DIRECTORY [JUNIT]
 #
 # Tests this machine's build of the library in the Debian releases before and after the machine's own release, with the
 # programs of those releases: the results below a redirected path must equal those in a plain directory. Keeps the
@@ -30,8 +30,8 @@ inside() { # NAME=VALUE… -- COMMAND…: runs as an ordinary user in the instal
         "${settings[@]}" "$@"
 }
 
-same_tour() { # PATH JOB
-    inside LD_PRELOAD="$library" CACHESHIM_JOB="$2" -- python3 -I /tour.py "$1" > "$scratch/got" 2>&1
+same_calls() { # PATH JOB
+    inside LD_PRELOAD="$library" CACHESHIM_JOB="$2" -- python3 -I /all_calls.py "$1" > "$scratch/got" 2>&1
     diff -u "$scratch/expected" "$scratch/got"
 }
 
@@ -43,7 +43,7 @@ try_system() { # SUITE
         return
     fi
     install -D "$build/dist/lib/libcacheshim.so" "$root$library"
-    install -m 644 "$repository/tests/shim/tour.py" "$root/tour.py"
+    install -m 644 "$repository/tests/shim/all_calls.py" "$root/all_calls.py"
     rm -rf "$root/home/user"
     install -d -o "$uid" -g "$uid" "$root/home/user" "$root/home/user/plain"
     mkdir -p "$root$mount" "$root/run/cacheshim"
@@ -58,14 +58,14 @@ try_system() { # SUITE
     [ ! -s "$scratch/said" ]
     expect "$suite: not a word with one" $? 0
 
-    inside -- python3 -I /tour.py /home/user/plain > "$scratch/expected" 2>&1
+    inside -- python3 -I /all_calls.py /home/user/plain > "$scratch/expected" 2>&1
     grep -qx 'left \[\]' "$scratch/expected"
-    expect "$suite: the tour without the library" $? 0
-    same_tour /home/user/.triton/cache "$suite-default"
+    expect "$suite: all calls without the library" $? 0
+    same_calls /home/user/.triton/cache "$suite-default"
     expect "$suite: the default path is as a plain directory" $? 0
     [ ! -e "$root/home/user/.triton" ]
     expect "$suite: and is not made" $? 0
-    same_tour "$mount/triton" "$suite-mount"
+    same_calls "$mount/triton" "$suite-mount"
     expect "$suite: the mount is as a plain directory" $? 0
 
     local before

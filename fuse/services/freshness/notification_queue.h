@@ -10,20 +10,20 @@
 
 #include "fuse/services/freshness/held_directories.h"
 #include "fuse/services/freshness/late_owners.h"
-#include "fuse/services/freshness/notice.h"
+#include "fuse/services/freshness/notification.h"
 #include "store/threads/mutex.h"
 
 namespace cacheshim {
 
-// Sends invalidations in order, on one thread. If a user's process delays one of them beyond a deadline, the later ones
-// no longer wait for it.
+// Sends invalidations in order, on one thread. If a user's process delays an invalidation beyond a deadline, later
+// invalidations no longer wait for it.
 //
 // A thread that is blocked in the kernel cannot be interrupted. check() therefore replaces it: the blocked thread
 // serves the user from then on (LateOwners), and a new thread continues with the next invalidation. So the queue has
 // one thread, plus one for each late user.
 //
 // The threads share ownership of the queue with the Notifier, because they may outlive the Notifier. Thread-safe.
-class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
+class NotificationQueue : public std::enable_shared_from_this<NotificationQueue> {
  public:
   using Clock = LateOwners::Clock;
   // `in_time`: whether the kernel has processed each invalidation of the batch before its deadline.
@@ -37,35 +37,38 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   };
 
   // Starts the thread. Throws std::system_error.
-  static std::shared_ptr<NoticeQueue> start(std::shared_ptr<const NoticeWriter> writer,
-                                            std::shared_ptr<LateOwners> late,
-                                            std::shared_ptr<const HeldDirectories> held,
-                                            Settings settings);
+  static std::shared_ptr<NotificationQueue> start(std::shared_ptr<const NotificationWriter> writer,
+                                                  std::shared_ptr<LateOwners> late,
+                                                  std::shared_ptr<const HeldDirectories> held,
+                                                  Settings settings);
 
-  // Sends the queued invalidations and ends the threads. Returns false if the kernel still blocks some of them; each of
-  // these ends once it is no longer blocked. After stop(), post() sends nothing and calls `done` immediately. Call
-  // while the daemon still answers requests, because an invalidation may wait for a reply. Idempotent.
+  // Sends the queued invalidations and ends the threads. Returns false if the kernel still blocks some of the threads;
+  // each of these ends once the kernel no longer blocks it. After stop(), post() sends nothing and calls `done`
+  // immediately. Call while the daemon still answers requests, because an invalidation may wait for a reply.
+  // Idempotent.
   bool stop() EXCLUDES(mutex_);
   // Sends the invalidations, then calls `done` on the queue's thread. Calls `done` immediately, with false, in three
-  // cases: `notices` is empty; stop() has been called; or a queued or current invalidation concerns a name in one of
-  // the directories `held`. In the last case, it still sends the invalidations.
-  void post(std::vector<Notice> notices, const std::vector<Notice::DirectoryId>& held, Done done)
-      EXCLUDES(mutex_);
+  // cases: `notifications` is empty; stop() has been called; or a queued or current invalidation concerns a name in one
+  // of the directories `held`, whose locks the caller's request holds. In the last case, the queue still sends the
+  // invalidations.
+  void post(std::vector<Notification> notifications,
+            const std::vector<Notification::DirectoryId>& held, Done done) EXCLUDES(mutex_);
   // Replaces the thread if an invalidation has blocked it beyond the deadline. Returns when to call check() again. If
   // that is Clock::time_point::max(), call it again only after Settings::watch has been called.
   Clock::time_point check(Clock::time_point now) EXCLUDES(mutex_);
 
  private:
   struct Batch {
-    std::vector<Notice> notices;
+    std::vector<Notification> notifications;
     Done done;
     bool is_repeat = false;
-    std::size_t next = 0;  // the next notice; earlier ones are sent, queued for a late user, or blocked
+    // The next notification; earlier ones are sent, queued for a late user, or blocked.
+    std::size_t next = 0;
     bool in_time = true;
   };
   struct Repeat {
     Clock::time_point due;
-    std::vector<Notice> notices;
+    std::vector<Notification> notifications;
   };
   static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
   // Once the queue has sent no invalidation for this long, check() need not be called.
@@ -73,25 +76,27 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   // stop() waits at most this long for one invalidation, and then at most this long for the threads of late users.
   static constexpr auto kPatience = std::chrono::milliseconds(100);
 
-  NoticeQueue(std::shared_ptr<const NoticeWriter> writer, std::shared_ptr<LateOwners> late,
-              std::shared_ptr<const HeldDirectories> held, Settings settings);
+  NotificationQueue(std::shared_ptr<const NotificationWriter> writer,
+                    std::shared_ptr<LateOwners> late, std::shared_ptr<const HeldDirectories> held,
+                    Settings settings);
 
   void start_thread() REQUIRES(mutex_);
   void run(std::uint64_t turn) EXCLUDES(mutex_);
   void send_front(std::uint64_t turn) REQUIRES(mutex_);
-  bool defer(Batch& batch, Notice& notice) REQUIRES(mutex_);
+  bool defer(Batch& batch, Notification& notification) REQUIRES(mutex_);
   void finish_front() REQUIRES(mutex_);
   void queue_due_repeats() REQUIRES(mutex_);
-  bool targets_any(const std::vector<Notice::DirectoryId>& held) const REQUIRES(mutex_);
+  bool targets_any(const std::vector<Notification::DirectoryId>& held) const REQUIRES(mutex_);
   Clock::duration deadline() const REQUIRES(mutex_);
   bool replace_if_blocked(Clock::time_point now) REQUIRES(mutex_);
-  void make_late(const Notice& blocked, Clock::time_point now) const;
+  void make_late(const Notification& blocked, Clock::time_point now) const;
 
-  const std::shared_ptr<const NoticeWriter> writer_;
+  const std::shared_ptr<const NotificationWriter> writer_;
   const std::shared_ptr<LateOwners> late_;
   const std::shared_ptr<const HeldDirectories> held_;
   const Settings settings_;
-  Mutex mutex_{LockRank::kNotices};  // not held while an invalidation is sent or `done` runs
+  // Not held while an invalidation is sent or `done` runs.
+  Mutex mutex_{LockRank::kNotificationQueue};
   CondVar wake_;
   CondVar ended_;
   std::deque<std::shared_ptr<Batch>> queue_ GUARDED_BY(mutex_);  // the first one is being sent
@@ -99,7 +104,8 @@ class NoticeQueue : public std::enable_shared_from_this<NoticeQueue> {
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::uint64_t turn_ GUARDED_BY(mutex_) = 0;   // counts the threads; only the latest one sends
   bool has_sender_ GUARDED_BY(mutex_) = false;  // whether the latest thread is still running
-  unsigned replaced_ GUARDED_BY(mutex_) = 0;    // the number of earlier threads that are still running
+  // The number of earlier threads that are still running.
+  unsigned replaced_ GUARDED_BY(mutex_) = 0;
   bool is_sending_ GUARDED_BY(mutex_) = false;
   // Counts invalidations, including the one that is being sent.
   std::uint64_t sent_ GUARDED_BY(mutex_) = 0;

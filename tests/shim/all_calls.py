@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes file-system calls of all kinds below a directory, and prints the results without the directory's name.
 
-tour.py DIRECTORY. Runs on a system's own Python, 3.6 or later; the caller compares the output for two directories.
+all_calls.py DIRECTORY. Runs on a system's own Python, 3.6 or later; the caller compares the output for two directories.
 """
 
 import errno
