@@ -153,7 +153,7 @@ std::string chosen_mount_point(const std::string& option) {
   const auto given = find_variable(kMountVariable);
   if (given && ::geteuid() == 0 && has_environment_of_another_user(ProcessEnvironment())) {
     throw Failure(kExitUsage,
-                  fmt::format("{} '{}' may come from the user who has called sudo, and root mounts "
+                  fmt::format("{} '{}' may come from the user who ran sudo, and root mounts "
                               "nothing there; use --mount",
                               kMountVariable, *given));
   }

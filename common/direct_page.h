@@ -26,7 +26,7 @@ inline constexpr std::string_view kBaseDirectory = "base";
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
 // A process that repeatedly opens the same file, or files of one entry, checks the access time at most once per period
 // of this length.
-inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
+inline constexpr std::uint64_t kUseCheckSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
 inline constexpr std::uint32_t kMountPageVersion = 4;
@@ -56,7 +56,7 @@ inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 // The inode numbers of the mount's root: the daemon's number, and the kernel's own number. stat(2) shows the kernel's
 // own number until the kernel has sent its first request for the root to the daemon.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
-inline constexpr std::uint64_t kUnaskedRootInode = 1;
+inline constexpr std::uint64_t kKernelRootInode = 1;
 
 // Returns the page at the beginning of `memory`, which holds the first `size_bytes` bytes of a
 // state file; null if the page is not valid. Does not check rules_offset. Requires: `memory` is

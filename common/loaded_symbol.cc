@@ -46,11 +46,11 @@ Function function_of(const LoadedObject& object, const SymbolName& name) {
 bool take_loader(const LoadedObject& object, void* out) {
   if (!is_libc(object)) return false;
   LibcLoader& loader = *static_cast<LibcLoader*>(out);
-  loader.find = function_of<decltype(loader.find)>(object, SymbolName("dlsym"));
-  if (loader.find == nullptr) return false;
-  loader.open = function_of<decltype(loader.open)>(object, SymbolName("dlopen"));
-  loader.locate = function_of<decltype(loader.locate)>(object, SymbolName("dladdr"));
-  loader.take_error = function_of<decltype(loader.take_error)>(object, SymbolName("dlerror"));
+  loader.dlsym = function_of<decltype(loader.dlsym)>(object, SymbolName("dlsym"));
+  if (loader.dlsym == nullptr) return false;
+  loader.dlopen = function_of<decltype(loader.dlopen)>(object, SymbolName("dlopen"));
+  loader.dladdr = function_of<decltype(loader.dladdr)>(object, SymbolName("dladdr"));
+  loader.dlerror = function_of<decltype(loader.dlerror)>(object, SymbolName("dlerror"));
   return true;
 }
 
@@ -74,7 +74,7 @@ link_map object_of(const dl_phdr_info& listed) {
   return object;
 }
 
-int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
+int check_listed(dl_phdr_info* listed, std::size_t, void* data) {
   const Search& search = *static_cast<Search*>(data);
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
@@ -99,7 +99,7 @@ int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
 
 bool any_loaded(Search search) {
   const link_map* object = first_loaded();
-  if (object == nullptr) return ::dl_iterate_phdr(look_at_listed, &search) != 0;
+  if (object == nullptr) return ::dl_iterate_phdr(check_listed, &search) != 0;
   for (; object != nullptr; object = object->l_next) {
     if (search.is_it(LoadedObject(*object), search.out)) return true;
   }
@@ -107,10 +107,10 @@ bool any_loaded(Search search) {
 }
 
 // Several threads may store these at the same time, because they all store the same values.
-constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
-constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
-constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
-constinit std::atomic<decltype(LibcLoader::take_error)> known_take_error{nullptr};
+constinit std::atomic<decltype(LibcLoader::dlsym)> known_dlsym{nullptr};
+constinit std::atomic<decltype(LibcLoader::dlopen)> known_dlopen{nullptr};
+constinit std::atomic<decltype(LibcLoader::dladdr)> known_dladdr{nullptr};
+constinit std::atomic<decltype(LibcLoader::dlerror)> known_dlerror{nullptr};
 
 }  // namespace
 
@@ -211,18 +211,18 @@ bool is_marked_program(const SymbolName& mark) {
 
 LibcLoader libc_loader() {
   LibcLoader loader{};
-  loader.find = known_find.load(std::memory_order_acquire);
-  if (loader.find != nullptr) {
-    loader.open = known_open.load(std::memory_order_relaxed);
-    loader.locate = known_locate.load(std::memory_order_relaxed);
-    loader.take_error = known_take_error.load(std::memory_order_relaxed);
+  loader.dlsym = known_dlsym.load(std::memory_order_acquire);
+  if (loader.dlsym != nullptr) {
+    loader.dlopen = known_dlopen.load(std::memory_order_relaxed);
+    loader.dladdr = known_dladdr.load(std::memory_order_relaxed);
+    loader.dlerror = known_dlerror.load(std::memory_order_relaxed);
     return loader;
   }
   if (!any_loaded({take_loader, &loader})) return {};
-  known_open.store(loader.open, std::memory_order_relaxed);
-  known_locate.store(loader.locate, std::memory_order_relaxed);
-  known_take_error.store(loader.take_error, std::memory_order_relaxed);
-  known_find.store(loader.find, std::memory_order_release);
+  known_dlopen.store(loader.dlopen, std::memory_order_relaxed);
+  known_dladdr.store(loader.dladdr, std::memory_order_relaxed);
+  known_dlerror.store(loader.dlerror, std::memory_order_relaxed);
+  known_dlsym.store(loader.dlsym, std::memory_order_release);
   return loader;
 }
 

@@ -83,10 +83,10 @@ bool may_be_defined(const SymbolName& name);
 // glibc before 2.34 has none until libdl.so.2 is loaded. A single member is null if libc lacks that function.
 // libc_loader() is thread-safe, and may be called before any constructor.
 struct LibcLoader {
-  void* (*find)(void* handle, const char* name);     // dlsym
-  void* (*open)(const char* path, int flags);        // dlopen
-  int (*locate)(const void* address, Dl_info* out);  // dladdr
-  char* (*take_error)();                             // dlerror
+  void* (*dlsym)(void* handle, const char* name);
+  void* (*dlopen)(const char* path, int flags);
+  int (*dladdr)(const void* address, Dl_info* out);
+  char* (*dlerror)();
 };
 LibcLoader libc_loader();
 

@@ -35,8 +35,8 @@ Function find_next(std::atomic<Function>& next, const char* name, Function nothi
   if (known != nullptr) [[likely]]
     return known;
   const LibcLoader loader = libc_loader();
-  if (loader.find == nullptr) return nothing;
-  const auto found = reinterpret_cast<Function>(loader.find(RTLD_NEXT, name));
+  if (loader.dlsym == nullptr) return nothing;
+  const auto found = reinterpret_cast<Function>(loader.dlsym(RTLD_NEXT, name));
   if (found == nullptr) return nothing;
   next.store(found, std::memory_order_relaxed);
   return found;

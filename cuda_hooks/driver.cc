@@ -32,9 +32,9 @@ constexpr const char* kCallNames[] = {
 // otherwise return that error.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
-  if (loader.find == nullptr) return nullptr;
-  void* const found = loader.find(handle, name);
-  if (found == nullptr && loader.take_error != nullptr) (void)loader.take_error();
+  if (loader.dlsym == nullptr) return nullptr;
+  void* const found = loader.dlsym(handle, name);
+  if (found == nullptr && loader.dlerror != nullptr) (void)loader.dlerror();
   return found;
 }
 
@@ -46,7 +46,7 @@ void* find_direct(const char* name) {
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
   // The handle need not be closed: the caller is linked to the driver, so the driver stays loaded as long as the
   // caller.
-  const auto open = libc_loader().open;
+  const auto open = libc_loader().dlopen;
   if (open == nullptr) return nullptr;
   void* const driver = open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   return driver == nullptr ? nullptr : find_quietly(driver, name);
@@ -113,7 +113,7 @@ void* Driver::base() {
 int find_slot(void* function, void* handle) {
   Dl_info image{};
   const LibcLoader loader = libc_loader();
-  if (loader.locate == nullptr || loader.locate(function, &image) == 0) return 0;
+  if (loader.dladdr == nullptr || loader.dladdr(function, &image) == 0) return 0;
   if (image.dli_fname == nullptr || !is_driver(image.dli_fname)) return 0;
   for (int slot = 1; slot < kSlots; ++slot) {
     Driver& driver = drivers[slot];

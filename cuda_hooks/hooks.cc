@@ -28,7 +28,7 @@ class DepthGuard {
   DepthGuard& operator=(const DepthGuard&) = delete;
 };
 
-bool steps_aside() { return depth > 0 || is_off(); }
+bool passes_through() { return depth > 0 || is_off(); }
 
 // The real function behind one hook.
 template <class Function>
@@ -72,7 +72,7 @@ template <class Function>
 CUresult hook_Init(Target<Function> target, unsigned int flags) {
   const Function real = target.find();
   if (real == nullptr) return CUDA_ERROR_NO_DEVICE;
-  if (steps_aside()) return real(flags);
+  if (passes_through()) return real(flags);
   const DepthGuard guard;
   say_what_is_set();
   ensure_loading(plan().loading);
@@ -85,7 +85,7 @@ template <class Function, class... Rest>
 CUresult hook_Module(Target<Function> target, CUmodule* module, Rest... rest) {
   const Function real = target.find();
   if (real == nullptr) return CUDA_ERROR_NO_DEVICE;
-  if (steps_aside()) return real(module, rest...);
+  if (passes_through()) return real(module, rest...);
   const DepthGuard guard;
   CostMeter meter(target.driver());
   const CUresult result = real(module, rest...);
@@ -99,7 +99,7 @@ template <class Function, class... Rest>
 CUresult hook_Library(Target<Function> target, CUlibrary* library, Rest... rest) {
   const Function real = target.find();
   if (real == nullptr) return CUDA_ERROR_NO_DEVICE;
-  if (steps_aside()) return real(library, rest...);
+  if (passes_through()) return real(library, rest...);
   const DepthGuard guard;
   CostMeter meter(target.driver());
   const CUresult result = real(library, rest...);
@@ -117,7 +117,7 @@ CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   const Function real = target.find();
   if (real == nullptr) return CUDA_ERROR_NO_DEVICE;
   const CUresult result = real(mode);
-  if (steps_aside() || result != CUDA_SUCCESS || mode == nullptr) return result;
+  if (passes_through() || result != CUDA_SUCCESS || mode == nullptr) return result;
   if (is_selecting()) *mode = CU_MODULE_EAGER_LOADING;
   return result;
 }
@@ -137,7 +137,7 @@ CUresult hook_Lookup(Target<Function> target, const char* symbol, void** functio
   const Function real = target.find();
   if (real == nullptr) return CUDA_ERROR_NO_DEVICE;
   const CUresult result = real(symbol, function, version, rest...);
-  if (steps_aside() || result != CUDA_SUCCESS) return result;
+  if (passes_through() || result != CUDA_SUCCESS) return result;
   if (symbol == nullptr || function == nullptr || *function == nullptr) return result;
   const Row row = find_row_of(symbol, version);
   if (row == Row::kCount) return result;

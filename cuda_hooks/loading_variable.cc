@@ -43,9 +43,9 @@ void remove_entry(std::string_view name) {
 // Returns the next definition after this library in the search order. Used for setenv and putenv: bash exports
 // functions of these names, and they use tables that bash has not set up when this code runs.
 template <class Function>
-Function behind_us(const char* name) {
-  const auto find = libc_loader().find;
-  return find == nullptr ? nullptr : reinterpret_cast<Function>(find(RTLD_NEXT, name));
+Function next_definition(const char* name) {
+  const auto libc_dlsym = libc_loader().dlsym;
+  return libc_dlsym == nullptr ? nullptr : reinterpret_cast<Function>(libc_dlsym(RTLD_NEXT, name));
 }
 
 // Calls putenv, which allocates, only if the environment is too large for `block`: this code runs
@@ -56,7 +56,7 @@ void add_entry(char* entry) {
     while (::environ[count] != nullptr) ++count;
   }
   if (count + 2 > kMaxEntries) {
-    const auto put = behind_us<decltype(&::putenv)>("putenv");
+    const auto put = next_definition<decltype(&::putenv)>("putenv");
     // If putenv fails for lack of memory, the hook of cuInit tries again.
     if (put != nullptr) (void)put(entry);
     return;
@@ -112,7 +112,7 @@ void ensure_loading(Loading loading) {
   if (loading != Loading::kEager && loading != Loading::kLazy) return;
   const char* const wanted = value_of(loading);
   if (is_set_to(wanted)) return;
-  const auto set = behind_us<decltype(&::setenv)>("setenv");
+  const auto set = next_definition<decltype(&::setenv)>("setenv");
   if (set == nullptr) return;  // if the driver is then lazy, check_driver() reports it
   (void)set(kLoadingVariable.data(), wanted, 1);
   (void)set(kSetVariable.data(), wanted, 1);

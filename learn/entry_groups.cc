@@ -28,8 +28,8 @@ std::string parent_of(const std::string& path) {
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-struct Unit {
-  std::string entry;
+struct EntryOfFile {
+  std::string path;
   bool is_directory;
 };
 
@@ -50,49 +50,50 @@ class Grouping {
       if (!file.is_directory && !left_out_.contains(path)) in_order_.emplace_back(file.order, path);
     }
     std::sort(in_order_.begin(), in_order_.end());
-    std::map<std::string, std::optional<Unit>> units;
+    std::map<std::string, std::optional<EntryOfFile>> entries;
     std::set<std::string> around;  // directories that contain entries
     for (const auto& [order, path] : in_order_) {
-      const auto& unit = units[path] = unit_of(path);
-      if (!unit) continue;
-      for (auto above = parent_of(unit->entry); !above.empty(); above = parent_of(above))
+      const auto& entry = entries[path] = entry_of(path);
+      if (!entry) continue;
+      for (auto above = parent_of(entry->path); !above.empty(); above = parent_of(above))
         around.insert(above);
     }
     for (const auto& [order, path] : in_order_) {
-      const auto& unit = units[path];
-      if (!unit || (unit->is_directory && around.contains(unit->entry))) {
+      const auto& entry = entries[path];
+      if (!entry || (entry->is_directory && around.contains(entry->path))) {
         groups.others.push_back(path);
         continue;
       }
-      EntryGroup& group = groups.by_pattern[pattern_of(*unit)];
-      group.is_directory = unit->is_directory;
-      group.members[unit->entry].push_back(path);
+      EntryGroup& group = groups.by_pattern[pattern_of(*entry)];
+      group.is_directory = entry->is_directory;
+      group.members[entry->path].push_back(path);
     }
     return groups;
   }
 
  private:
-  std::optional<Unit> unit_of(const std::string& path) const {
+  std::optional<EntryOfFile> entry_of(const std::string& path) const {
     const File& file = files_.at(path);
-    if (file.arrival == Arrival::kWithDirectory) return Unit{file.renamed_directory, true};
+    if (file.arrival == Arrival::kWithDirectory) return EntryOfFile{file.renamed_directory, true};
     const auto parts = components(path);
     std::size_t begin = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto key = end_of_key(parts[i]);
       const bool is_file = i + 1 == parts.size();
-      if (key) return Unit{path.substr(0, begin + (is_file ? *key : parts[i].size())), !is_file};
+      if (key)
+        return EntryOfFile{path.substr(0, begin + (is_file ? *key : parts[i].size())), !is_file};
       begin += parts[i].size() + 1;
     }
     const std::string above = parent_of(path);
     const auto alike = siblings_.find({parent_of(above), name_of(path)});
-    if (alike != siblings_.end() && alike->second.size() > 1) return Unit{above, true};
+    if (alike != siblings_.end() && alike->second.size() > 1) return EntryOfFile{above, true};
     return std::nullopt;
   }
 
   // Returns the pattern of an entry's path. The directories above the entry are literal, except for
   // fan-out directories (is_fan_out()).
-  static std::string pattern_of(const Unit& unit) {
-    const auto parts = components(unit.entry);
+  static std::string pattern_of(const EntryOfFile& entry) {
+    const auto parts = components(entry.path);
     std::string pattern;
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
       pattern += is_fan_out(parts[i]) ? std::string(parts[i].size(), '?') : literal(parts[i]);

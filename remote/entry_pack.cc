@@ -110,7 +110,7 @@ class Packer {
   Result<bool> list_object(int directory, const std::string& name, const std::string& path,
                            std::vector<Listed>& objects) {
     CACHESHIM_TRY(fd, sys::open_beneath(directory, name, O_PATH | O_NOFOLLOW));
-    CACHESHIM_CHECK(sys::renew_attributes(fd.get()));
+    CACHESHIM_CHECK(sys::revalidate_attributes(fd.get()));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     if (S_ISDIR(st.st_mode)) return true;
     Listed object{path, st, ""};

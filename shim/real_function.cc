@@ -11,7 +11,7 @@ namespace {
 
 // A preloaded allocator may open files in its first malloc, and dlsym may call malloc. Without this
 // flag, the resolution would recurse forever; with the flag, the inner resolution fails.
-thread_local bool looking_up = false;
+thread_local bool is_resolving = false;
 
 constexpr std::size_t kMostNoted = 64;
 constinit std::array<LoadedObject, kMostNoted> noted;
@@ -47,17 +47,17 @@ void* find_without_dlsym(const SymbolName& name) {
 }
 
 void* ask_loader(const SymbolName& name) {
-  if (looking_up) return nullptr;
-  const auto find = libc_loader().find;  // not ::dlsym, because this library interposes dlsym
-  if (find == nullptr) return find_without_dlsym(name);
+  if (is_resolving) return nullptr;
+  const auto libc_dlsym = libc_loader().dlsym;  // this library interposes ::dlsym
+  if (libc_dlsym == nullptr) return find_without_dlsym(name);
   if (!may_be_defined(name)) return nullptr;
-  looking_up = true;
-  void* const found = find(RTLD_NEXT, name.text);
+  is_resolving = true;
+  void* const found = libc_dlsym(RTLD_NEXT, name.text);
   // Clears the dlerror(3) text: this library caused the error, not the application.
-  if (const auto take_error = libc_loader().take_error; found == nullptr && take_error != nullptr) {
-    (void)take_error();
+  if (const auto clear_error = libc_loader().dlerror; found == nullptr && clear_error != nullptr) {
+    (void)clear_error();
   }
-  looking_up = false;
+  is_resolving = false;
   return found;
 }
 

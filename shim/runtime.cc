@@ -26,7 +26,7 @@ constinit std::atomic<unsigned long> mount_device{0};
 constinit std::atomic<bool> directory_made[kMaxRoutes] = {};
 
 // Calls lstat(2). Returns 0 or the errno.
-int look(const char* path, struct stat& out) {
+int lstat_error(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
@@ -114,7 +114,7 @@ bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABOR
 // daemon has another number.
 bool mount_is_there() {
   struct stat root;
-  const int error = look(routes().mount().data(), root);
+  const int error = lstat_error(routes().mount().data(), root);
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
   const Result<MountState> found = read_mount_state(routes().mount());
@@ -133,7 +133,7 @@ bool is_gone(CallKind kind, int error) {
     case ECONNABORTED:
       return true;
     case ESTALE: {
-      const int view_error = look(routes().view().data(), view);
+      const int view_error = lstat_error(routes().view().data(), view);
       return view_error == ESTALE || is_disconnected(view_error);
     }
     case ENOENT:
@@ -168,7 +168,7 @@ constinit std::atomic<bool> has_left_view{false};
 bool leaves_closed_view() {
   struct stat view;
   if (::geteuid() == 0 || has_left_view.load(std::memory_order_relaxed)) return false;
-  if (look(routes().view().data(), view) != 0 || view.st_uid == ::geteuid()) return false;
+  if (lstat_error(routes().view().data(), view) != 0 || view.st_uid == ::geteuid()) return false;
   if ((view.st_mode & 0077) != 0 || has_left_view.exchange(true)) return false;
   if (start.warned != nullptr && *start.warned == '1') return true;
   if (start.warned != nullptr) *start.warned = '1';

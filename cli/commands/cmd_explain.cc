@@ -79,7 +79,7 @@ std::string flight_text(const json& flight, const std::string& path) {
   }
   if (text_of(flight, "path") != path) text = text_of(flight, "path") + " " + text;
   const std::uint64_t waiting = count_of(flight, "waiting");
-  if (waiting == 0) return text + "; nobody waits for it";
+  if (waiting == 0) return text + "; no process waits for it";
   std::string jobs;
   for (const json& job : flight.value("waiting_jobs", json::array())) {
     jobs += (jobs.empty() ? "" : ", ") + job.get<std::string>();

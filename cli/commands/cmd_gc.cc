@@ -37,7 +37,7 @@ void print_evicted(const json& answer) {
         {text_of(one, "entry"), format_size(count_of(one, "bytes")),
          files_text(count_of(one, "files")),
          fmt::format("used {} ago", format_duration(std::chrono::seconds(ago))),
-         text_of(one, "reason") + (one.value("young", false) ? ", space runs out" : "")});
+         text_of(one, "reason") + (one.value("young", false) ? ", space is running out" : "")});
   }
   print_table(rows);
 }
@@ -109,8 +109,8 @@ void add_gc(CLI::App& app, int& exit_code) {
   gc->footer(
       "Evicts whole entries, the least recently used first, until max_size, max_files, max_age and\n"
       "min_free of [gc] in the configuration hold. Keeps entries that were used within min_age (48 h),\n"
-      "unless space runs out. The daemon does the same at each interval of [gc] (10 min). Only for root\n"
-      "and for the user who mounted the store.");
+      "unless space is running out. The daemon does the same at each interval of [gc] (10 min). Only for\n"
+      "root and for the user who mounted the store.");
   gc->callback([arguments, &exit_code] { exit_code = collect_garbage(*arguments); });
   auto verifying = std::make_shared<GcArguments>();
   CLI::App* check =

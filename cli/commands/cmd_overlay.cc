@@ -58,7 +58,7 @@ void check_mount_is_outside(const std::string& mount_point, const OverlayDirecto
   if (lies_in(mount_point, directories.work)) check_apart(mount_point, "workdir", directories.work);
 }
 
-void tell_words(std::string_view why, const std::vector<std::string>& words) {
+void print_ignored(std::string_view why, const std::vector<std::string>& words) {
   if (words.empty()) return;
   std::string all;
   for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
@@ -75,8 +75,8 @@ void mount_overlay(const OverlayArguments& arguments) {
   check_mount_is_outside(resolve_path(arguments.mount_point), *options.overlay);
   options.mount_point = check_mount_point(arguments.mount_point, wanted.mount.may_be_nonempty);
   options.run_dir = run_dir(options.mount_point);
-  tell_words("ignored, as it has no meaning here", wanted.ignored);
-  tell_words("ignored, as only root may set it", wanted.denied);
+  print_ignored("ignored, as it has no meaning here", wanted.ignored);
+  print_ignored("ignored, as only root may set it", wanted.denied);
   wait_for_predecessor(options);
   mount_and_serve(options, arguments.foreground);
 }

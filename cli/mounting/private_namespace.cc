@@ -36,22 +36,22 @@ constexpr const char* kOldRoot = "/.cacheshim-old-root";
                             std::generic_category().message(error)));
 }
 
-void must(bool done, const std::string& what) {
+void require(bool done, const std::string& what) {
   if (!done) fail(what, errno);
 }
 
 void write_file(const char* path, const std::string& text) {
   const UniqueFd fd(::open(path, O_WRONLY | O_CLOEXEC));
-  must(fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()),
-       fmt::format("writing {}", path));
+  require(fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()),
+          fmt::format("writing {}", path));
 }
 
 void unshare_namespaces() {
   const uid_t uid = ::geteuid();
   const gid_t gid = ::getegid();
   if (uid == 0 && ::unshare(CLONE_NEWNS) == 0) return;
-  must(::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0,
-       "this system refuses user namespaces (unshare)");
+  require(::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0,
+          "this system refuses user namespaces (unshare)");
   write_file("/proc/self/setgroups", "deny");
   write_file("/proc/self/uid_map", fmt::format("{} {} 1", uid, uid));
   write_file("/proc/self/gid_map", fmt::format("{} {} 1", gid, gid));
@@ -65,7 +65,7 @@ const char* find_scaffold() {
   fail("no directory /tmp to work in", ENOENT);
 }
 
-void show_old_entry(const fs::directory_entry& entry) {
+void bind_old_entry(const fs::directory_entry& entry) {
   const std::string source = entry.path();
   const std::string target = fmt::format("/{}", entry.path().filename().string());
   std::error_code error;
@@ -75,31 +75,32 @@ void show_old_entry(const fs::directory_entry& entry) {
     return;
   }
   if (entry.is_directory(error)) {
-    must(::mkdir(target.c_str(), 0755) == 0, fmt::format("making '{}'", target));
+    require(::mkdir(target.c_str(), 0755) == 0, fmt::format("making '{}'", target));
   } else {
     const UniqueFd file(::open(target.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
-    must(static_cast<bool>(file), fmt::format("making '{}'", target));
+    require(static_cast<bool>(file), fmt::format("making '{}'", target));
   }
-  must(::mount(source.c_str(), target.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0,
-       fmt::format("binding '{}'", target));
+  require(::mount(source.c_str(), target.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0,
+          fmt::format("binding '{}'", target));
 }
 
 void replace_root_with(const std::string& new_directory) {
   constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV;
   const char* scaffold = find_scaffold();
-  must(::mount("cacheshim-root", scaffold, "tmpfs", kFlags, "mode=0755") == 0, "mounting a tmpfs");
+  require(::mount("cacheshim-root", scaffold, "tmpfs", kFlags, "mode=0755") == 0,
+          "mounting a tmpfs");
   const std::string put_old = std::string(scaffold) + kOldRoot;
-  must(::mkdir(put_old.c_str(), 0700) == 0, "making the old root's directory");
-  must(::syscall(SYS_pivot_root, scaffold, put_old.c_str()) == 0, "changing the root directory");
-  must(::chdir("/") == 0, "entering the new root directory");
-  for (const fs::directory_entry& entry : fs::directory_iterator(kOldRoot)) show_old_entry(entry);
+  require(::mkdir(put_old.c_str(), 0700) == 0, "making the old root's directory");
+  require(::syscall(SYS_pivot_root, scaffold, put_old.c_str()) == 0, "changing the root directory");
+  require(::chdir("/") == 0, "entering the new root directory");
+  for (const fs::directory_entry& entry : fs::directory_iterator(kOldRoot)) bind_old_entry(entry);
   std::error_code error;
   fs::create_directories(new_directory, error);
   if (error) fail(fmt::format("making '{}'", new_directory), error.value());
-  must(::umount2(kOldRoot, MNT_DETACH) == 0, "leaving the old root directory");
-  must(::rmdir(kOldRoot) == 0, "removing the old root's directory");
-  must(::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags, nullptr) == 0,
-       "closing the new root directory");
+  require(::umount2(kOldRoot, MNT_DETACH) == 0, "leaving the old root directory");
+  require(::rmdir(kOldRoot) == 0, "removing the old root's directory");
+  require(::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags, nullptr) == 0,
+          "closing the new root directory");
 }
 
 void ensure_mount_point(const std::string& path) {
@@ -130,10 +131,11 @@ void enter_private_namespace(const std::string& mount_point) {
   const fs::path cwd = fs::current_path(error);
   unshare_namespaces();
   // Slave, not private, because an automounter's mounts must still appear here.
-  must(::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0,
-       "keeping mounts to ourselves");
+  require(::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0,
+          "keeping mounts to ourselves");
   ensure_mount_point(mount_point);
-  if (!cwd.empty()) must(::chdir(cwd.c_str()) == 0, fmt::format("returning to '{}'", cwd.string()));
+  if (!cwd.empty())
+    require(::chdir(cwd.c_str()) == 0, fmt::format("returning to '{}'", cwd.string()));
 }
 
 bool cover_run_dir(const std::string& run_dir) {

@@ -10,7 +10,7 @@
 
 namespace cacheshim {
 
-// The name in a request to create a file without a name (O_TMPFILE).
+// Stands for the name in a request to create an unnamed file (O_TMPFILE).
 inline constexpr char kTmpfileName[] = "/";
 
 // A request in the kernel's format, in its buffer.

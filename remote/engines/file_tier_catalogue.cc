@@ -89,7 +89,7 @@ std::string key_of_file(int dir, const std::string& shard, const std::string& na
 Result<bool> add_shard(int objects, Sweep& sweep, ServerTime oldest, const PageLimits& limits,
                        CataloguePage& page) {
   CACHESHIM_TRY(dir, sys::open_beneath(objects, sweep.shard, kDirectory));
-  CACHESHIM_CHECK(sys::renew_attributes(dir.get()));
+  CACHESHIM_CHECK(sys::revalidate_attributes(dir.get()));
   CACHESHIM_TRY(st, sys::stat_fd(dir.get()));
   if (time_of(st.st_ctim) < oldest) return true;
   CACHESHIM_TRY(names, names_in(dir.get()));

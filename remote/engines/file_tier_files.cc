@@ -29,7 +29,7 @@ void ensure_mode(int fd, mode_t mode) {
 Result<UniqueFd> find(int dir, const std::string& name, int flags) {
   auto found = sys::open_beneath(dir, name, flags);
   if (!found.failed_with(ENOENT)) return found;
-  CACHESHIM_CHECK(sys::renew_attributes(dir));
+  CACHESHIM_CHECK(sys::revalidate_attributes(dir));
   return sys::open_beneath(dir, name, flags);
 }
 
@@ -51,7 +51,7 @@ Result<UniqueFd> open_dirs(const Root& root, std::initializer_list<std::string> 
 }
 
 Result<std::vector<std::string>> names_in(int dir) {
-  CACHESHIM_CHECK(sys::renew_attributes(dir));
+  CACHESHIM_CHECK(sys::revalidate_attributes(dir));
   CACHESHIM_TRY(entries, sys::list_dir(dir));
   std::vector<std::string> names;
   names.reserve(entries.size());
@@ -81,7 +81,7 @@ Status touch(int fd) {
 }
 
 Result<ServerTime> modified_at(int fd) {
-  CACHESHIM_CHECK(sys::renew_attributes(fd));
+  CACHESHIM_CHECK(sys::revalidate_attributes(fd));
   CACHESHIM_TRY(st, sys::stat_fd(fd));
   return time_of(st.st_mtim);
 }
@@ -115,7 +115,7 @@ Status Staged::write(mode_t mode, std::string_view header, std::string_view body
 
 Status Staged::link_to(int dir, const std::string& name) const {
   const Status linked = sys::link_at(tmp_, name_, dir, name);
-  if (linked.failed_with(EEXIST) && sys::is_named(dir, name, file_.get())) return {};
+  if (linked.failed_with(EEXIST) && sys::still_names(dir, name, file_.get())) return {};
   return linked;
 }
 

@@ -51,12 +51,13 @@ class Attempt {
   const char* path() const { return path_; }
 
   // Call after the base has answered. Returns true if the view would give the same answer.
-  bool stands() const {
+  bool is_still_valid() const {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
   // Call after a call on the base has failed. Returns true if the same call would fail in the same way in the view.
-  bool failure_stands() const {
-    return errno == ENOENT && view_->is_base_local && !is_awaited() && stands() && is_of_base();
+  bool is_failure_still_valid() const {
+    return errno == ENOENT && view_->is_base_local && !is_awaited() && is_still_valid() &&
+           is_of_base();
   }
   const ShadowProbes& probes() const { return probes_; }
   // The number of changes to the base so far; 0 if the daemon is not notified of all changes.
@@ -66,16 +67,16 @@ class Attempt {
   // times are both older than kUseGrainSeconds: the mount then serves the open, and the daemon renews the access time.
   // The process checks these times at the first open of the path in each hour, and again after a change to the base. If
   // entries are directories, one recent time in an entry is enough for all files of the entry until the hour ends.
-  bool may_have(int fd, std::uint64_t changes_before) const;
-  // As may_have(), for a directory that the application will list. Returns true if `fd` is a directory of the base that
-  // every user may read. The open has already checked this process's own permission.
+  bool may_return_file(int fd, std::uint64_t changes_before) const;
+  // As may_return_file(), for a directory that the application will list. Returns true if `fd` is a directory of the
+  // base that every user may read. The open has already checked this process's own permission.
   bool may_list(int fd, std::uint64_t changes_before) const;
   // Leaves the answer to the mount: restores errno and returns false.
-  bool leave() const {
+  bool leave_to_mount() const {
     errno = entry_errno_;
     return false;
   }
-  bool answer_look() const {
+  bool answer_lookup() const {
     view_->count_lookup();
     return answer();
   }
@@ -204,12 +205,12 @@ bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 // - the view, because each daemon counts from zero: equal counts in two views do not mean that nothing has changed;
 // - the hour, so that the mark expires: the process then checks the access time of the file again.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
-  const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
+  const auto hour = static_cast<std::uint64_t>(now) / kUseCheckSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
          hour * 0xbf58476d1ce4e5b9;
 }
 
-bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
+bool Attempt::may_return_file(int fd, std::uint64_t changes_before) const {
   // Reads the count after the open, so that the count includes every replacement of the path before the open.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
@@ -260,17 +261,17 @@ constexpr unsigned kRefusedByKernel = 0x80000000;  // the bit STATX__RESERVED
 
 bool try_open(const char* rest, int flags, int& result) {
   const Attempt attempt(rest);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   const std::uint64_t changes = attempt.changes();
   const int fd = real::openat(attempt.directory(), attempt.path(), flags);
   if (fd < 0) {
-    if (!attempt.failure_stands()) return attempt.leave();
+    if (!attempt.is_failure_still_valid()) return attempt.leave_to_mount();
     result = fd;
-    return attempt.answer_look();
+    return attempt.answer_lookup();
   }
-  if (!attempt.may_have(fd, changes) || !attempt.stands()) {
+  if (!attempt.may_return_file(fd, changes) || !attempt.is_still_valid()) {
     (void)real::close(fd);
-    return attempt.leave();
+    return attempt.leave_to_mount();
   }
   note_descriptor(fd);
   result = fd;
@@ -284,14 +285,15 @@ bool try_open_directory(const char* rest, OpenedDirectory& result) {
   // number only the mount knows.
   if (std::strchr(rest, '/') == nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);
-  if (!attempt || !attempt.view().is_base_local) return attempt.leave();
+  if (!attempt || !attempt.view().is_base_local) return attempt.leave_to_mount();
   const std::uint64_t changes = attempt.changes();
   DIR* const stream = real::opendir(attempt.path());
-  if (stream == nullptr) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  if (stream == nullptr)
+    return attempt.is_failure_still_valid() ? attempt.answer_lookup() : attempt.leave_to_mount();
   const int fd = real::dirfd(stream);
-  if (!attempt.may_list(fd, changes) || !attempt.stands()) {
+  if (!attempt.may_list(fd, changes) || !attempt.is_still_valid()) {
     (void)real::closedir(stream);
-    return attempt.leave();
+    return attempt.leave_to_mount();
   }
   result = {stream, fd, &attempt.view(), attempt.probes()};
   return attempt.answer();
@@ -300,18 +302,18 @@ bool try_open_directory(const char* rest, OpenedDirectory& result) {
 bool try_fopen(const char* rest, const char* mode, FILE*& result) {
   if (std::strchr(mode, '+') != nullptr || std::strchr(mode, ',') != nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   const std::uint64_t changes = attempt.changes();
   FILE* const file = real::fopen(attempt.path(), mode);
   if (file == nullptr) {
-    if (!attempt.failure_stands()) return attempt.leave();
+    if (!attempt.is_failure_still_valid()) return attempt.leave_to_mount();
     result = nullptr;
-    return attempt.answer_look();
+    return attempt.answer_lookup();
   }
   const int fd = ::fileno(file);
-  if (!attempt.may_have(fd, changes) || !attempt.stands()) {
+  if (!attempt.may_return_file(fd, changes) || !attempt.is_still_valid()) {
     (void)::fclose(file);
-    return attempt.leave();
+    return attempt.leave_to_mount();
   }
   note_descriptor(fd);
   result = file;
@@ -321,31 +323,33 @@ bool try_fopen(const char* rest, const char* mode, FILE*& result) {
 bool try_stat(const char* rest, int flags, struct stat* out, int& result) {
   if ((flags & ~AT_SYMLINK_NOFOLLOW) != 0) return false;
   const Attempt attempt(rest);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   result = stat_at(attempt, flags, out);
-  if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  if (result != 0)
+    return attempt.is_failure_still_valid() ? attempt.answer_lookup() : attempt.leave_to_mount();
   if (out->st_dev != attempt.view().base_device || !is_open_to_all(out->st_mode) ||
-      !attempt.stands()) {
-    return attempt.leave();
+      !attempt.is_still_valid()) {
+    return attempt.leave_to_mount();
   }
   show_as_view(attempt.view(), *out);
-  return attempt.answer_look();
+  return attempt.answer_lookup();
 }
 
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result) {
   if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
   if ((mask & kRefusedByKernel) != 0) return false;
   const Attempt attempt(rest);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   result = real::statx(attempt.directory(), attempt.path(), flags, mask & kShownByMount, out);
-  if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  if (result != 0)
+    return attempt.is_failure_still_valid() ? attempt.answer_lookup() : attempt.leave_to_mount();
   const auto device = ::gnu_dev_makedev(out->stx_dev_major, out->stx_dev_minor);
   if (device != attempt.view().base_device || (out->stx_mask & STATX_MODE) == 0 ||
-      !is_open_to_all(out->stx_mode) || !attempt.stands()) {
-    return attempt.leave();
+      !is_open_to_all(out->stx_mode) || !attempt.is_still_valid()) {
+    return attempt.leave_to_mount();
   }
   show_as_view(attempt.view(), *out);
-  return attempt.answer_look();
+  return attempt.answer_lookup();
 }
 
 // Answers F_OK, R_OK and, for directories, X_OK, and only if every user has the permission in the base: the caller then
@@ -355,32 +359,35 @@ bool try_access(const char* rest, int mode, int flags, int& result) {
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)
     return false;
   const Attempt attempt(rest);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   struct stat found;
   result = stat_at(attempt, flags & AT_SYMLINK_NOFOLLOW, &found);
-  if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
-  if (!is_open_to_all(found.st_mode) || !attempt.stands()) return attempt.leave();
-  if ((mode & X_OK) != 0 && !S_ISDIR(found.st_mode)) return attempt.leave();
-  return attempt.answer_look();
+  if (result != 0)
+    return attempt.is_failure_still_valid() ? attempt.answer_lookup() : attempt.leave_to_mount();
+  if (!is_open_to_all(found.st_mode) || !attempt.is_still_valid()) return attempt.leave_to_mount();
+  if ((mode & X_OK) != 0 && !S_ISDIR(found.st_mode)) return attempt.leave_to_mount();
+  return attempt.answer_lookup();
 }
 
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result) {
   const Attempt attempt(rest);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   result = ::readlinkat(attempt.directory(), attempt.path(), out, capacity);
-  if (result >= 0) return attempt.stands() ? attempt.answer_look() : attempt.leave();
-  const bool is_no_link = errno == EINVAL && capacity > 0 && attempt.stands();
-  return is_no_link || attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  if (result >= 0)
+    return attempt.is_still_valid() ? attempt.answer_lookup() : attempt.leave_to_mount();
+  const bool is_no_link = errno == EINVAL && capacity > 0 && attempt.is_still_valid();
+  return is_no_link || attempt.is_failure_still_valid() ? attempt.answer_lookup()
+                                                        : attempt.leave_to_mount();
 }
 
 bool has_name(const char* rest) {
   const Attempt attempt(rest);
-  if (!attempt) return attempt.leave();
+  if (!attempt) return attempt.leave_to_mount();
   struct stat found;
-  if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, &found) != 0 || !attempt.stands()) {
-    return attempt.leave();
+  if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, &found) != 0 || !attempt.is_still_valid()) {
+    return attempt.leave_to_mount();
   }
-  return attempt.answer_look();
+  return attempt.answer_lookup();
 }
 
 void show_as_view(const View& view, struct stat& st) {

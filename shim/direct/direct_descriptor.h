@@ -14,7 +14,7 @@
 // The library recognizes a directly opened descriptor by the mount ID that statx reports, even after dup, fork and
 // exec. A hook of fstat calls fstat first, and calls statx only if the file is on the base's device. But if a
 // descriptor with this number was opened directly (is_noted()), and the output buffer is on the stack
-// (is_of_callers()), the hook calls statx first: statx takes as long as fstat, and makes the call of fstat unnecessary.
+// (is_near_stack()), the hook calls statx first: statx takes as long as fstat, and makes the call of fstat unnecessary.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);
@@ -52,7 +52,7 @@ bool is_lock(int command);
 
 // Returns true if the address is within 64 KiB above this stack frame, and therefore most likely in
 // a caller's frame. Any other address may be invalid, and only the kernel can determine that.
-inline bool is_of_callers(const void* place) {
+inline bool is_near_stack(const void* place) {
   constexpr std::uintptr_t kNear = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return reinterpret_cast<std::uintptr_t>(place) - here < kNear;
@@ -67,7 +67,7 @@ int fstat_as_view(int fd, Stat* out, Call call) {
   if (view == nullptr || out == nullptr) [[likely]]
     return call();
   struct stat shown;
-  if (!is_noted(fd) || !is_of_callers(out)) {
+  if (!is_noted(fd) || !is_near_stack(out)) {
     const int result = call();
     if (result != 0 || out->st_dev != view->base_device) return result;
     if (stat_descriptor(*view, fd, shown))

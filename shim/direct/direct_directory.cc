@@ -22,8 +22,8 @@ constexpr int kLowestNumber = 500;
 // The mount ID of the held directory. 0 until hold_directory() has verified that the descriptor in
 // held_directory is the base's directory.
 constinit std::atomic<std::uint64_t> held_mount{0};
-constinit std::atomic<unsigned> asks{0};
-constinit std::atomic<pid_t> asker{0};  // the process whose calls are counted
+constinit std::atomic<unsigned> call_count{0};
+constinit std::atomic<pid_t> counted_process{0};  // the process whose calls are counted
 
 // Identifies the base's directory.
 struct DirectoryId {
@@ -63,20 +63,20 @@ int hold_directory(const View& view) {
 
 // Counts the calls, and opens the directory at the first call after kCallsBeforeOpen calls. This happens once in a
 // process's life, and again for the base of each new daemon. If a forked child inherits an unfinished count, the count
-// continues to kCallsBeforeOpen and then starts again at 0 (`asker` is another process). The child of a vfork shares
-// its parent's memory but has its own descriptors; it never opens the directory, because it executes another program
-// before it has counted enough calls.
+// continues to kCallsBeforeOpen and then starts again at 0 (`counted_process` is another process). The child of a vfork
+// shares its parent's memory but has its own descriptors; it never opens the directory, because it executes another
+// program before it has counted enough calls.
 [[gnu::noinline]] int take_directory(const View& view) {
-  const unsigned asked = asks.load(std::memory_order_relaxed);
-  if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
-  if (asked != kCallsBeforeOpen) {
+  const unsigned count = call_count.load(std::memory_order_relaxed);
+  if (count == 0) counted_process.store(::getpid(), std::memory_order_relaxed);
+  if (count != kCallsBeforeOpen) {
     // The count is approximate: concurrent calls may count as one.
-    if (asked < kCallsBeforeOpen) asks.store(asked + 1, std::memory_order_relaxed);
+    if (count < kCallsBeforeOpen) call_count.store(count + 1, std::memory_order_relaxed);
     return -1;
   }
-  const bool is_new = asker.load(std::memory_order_relaxed) != ::getpid();
+  const bool is_new = counted_process.load(std::memory_order_relaxed) != ::getpid();
   unsigned expected = kCallsBeforeOpen;
-  if (!asks.compare_exchange_strong(expected, is_new ? 0 : kCallsBeforeOpen + 1) || is_new)
+  if (!call_count.compare_exchange_strong(expected, is_new ? 0 : kCallsBeforeOpen + 1) || is_new)
     return -1;
   const ErrnoGuard errno_guard;
   return hold_directory(view);
@@ -92,7 +92,7 @@ int base_directory(const View& view) {
     return fd;
   if (mount == 0) return -1;
   drop_base_directory();
-  asks.store(0, std::memory_order_relaxed);
+  call_count.store(0, std::memory_order_relaxed);
   return -1;
 }
 

@@ -155,7 +155,7 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
 // through these symlinks (Router::leave_view()), and the daemon chooses their targets by the job in the process's
 // environment. If the daemon cannot read that environment, the symlinks lead to another job's view. For all other
 // users, returns true without a check.
-bool is_view_of_links(const Routes& routes, std::string_view job) {
+bool symlinks_lead_to_view(const Routes& routes, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (routes.size() == 0) return false;
   const std::string_view name = routes[0].name;
@@ -182,7 +182,7 @@ bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const std::string_view path(directory.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
          take_filter(path, job, view, mappings.filter) &&
-         take_counters(path, job, view, mappings.counters) && is_view_of_links(routes, job);
+         take_counters(path, job, view, mappings.counters) && symlinks_lead_to_view(routes, job);
 }
 
 const View* map_anew() {

@@ -175,10 +175,10 @@ bool scan_directly(const char* path, Entry*** out, int (*filter)(const Entry*),
 template <auto& real_scandirat, class Entry, class Call>
 int scan(PathAt at, Entry*** out, int (*filter)(const Entry*),
          int (*compare)(const Entry**, const Entry**), Call call) {
-  const auto ask = [=](const char* p, int& result) {
+  const auto try_direct = [=](const char* p, int& result) {
     return scan_directly<real_scandirat>(p, out, filter, compare, result);
   };
-  return call_directly(at, CallKind::kLookup, ask, call);
+  return call_directly(at, CallKind::kLookup, try_direct, call);
 }
 
 }  // namespace

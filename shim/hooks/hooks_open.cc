@@ -26,8 +26,8 @@ CallKind kind_of(const char* mode) {
 // First tries to open the file in the base, if the base may answer a call with these flags.
 template <class Call>
 [[gnu::noinline]] int open_slowly(PathAt at, int flags, Call call) {
-  const auto ask = [=](const char* p, int& fd) { return direct::open(p, flags, fd); };
-  return cacheshim::call_directly_slowly<int>(at, kind_of(flags), ask, call);
+  const auto try_direct = [=](const char* p, int& fd) { return direct::open(p, flags, fd); };
+  return cacheshim::call_directly_slowly<int>(at, kind_of(flags), try_direct, call);
 }
 
 // Most opens are outside all caches, so this function checks the path before the flags.

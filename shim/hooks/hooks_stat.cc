@@ -12,13 +12,8 @@ namespace real = cacheshim::real;
 namespace {
 
 template <class Call>
-auto look(const char* path, Call call) {
+auto call_lookup(const char* path, Call call) {
   return call_routed({AT_FDCWD, path}, cacheshim::CallKind::kLookup, call);
-}
-
-template <class Call>
-auto look_at(int dirfd, const char* path, Call call) {
-  return call_routed({dirfd, path}, cacheshim::CallKind::kLookup, call);
 }
 
 // For glibc's old stat functions: returns `flags` if a call with this version writes the current struct stat. Otherwise
@@ -27,9 +22,9 @@ int flags_of(int version, int flags) {
   return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
 
-// As look_at(), for calls that the base may answer.
+// As call_lookup(), for *at calls that the base may answer.
 template <class Direct, class Call>
-int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
+int call_lookup_directly(int dirfd, const char* path, Direct direct_call, Call call) {
   return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLookup, direct_call, call);
 }
 
@@ -53,7 +48,7 @@ int stat_at(int dirfd, const char* path, Stat* out, int flags, Call call) {
   const auto direct_call = [=](const char* p, int& result) {
     return direct::stat(p, flags, out, result);
   };
-  return look_directly(dirfd, path, direct_call, call);
+  return call_lookup_directly(dirfd, path, direct_call, call);
 }
 
 template <class Call>
@@ -61,7 +56,7 @@ int access_at(int dirfd, const char* path, int mode, int flags, Call call) {
   const auto direct_call = [=](const char* p, int& result) {
     return direct::access(p, mode, flags, result);
   };
-  return look_directly(dirfd, path, direct_call, call);
+  return call_lookup_directly(dirfd, path, direct_call, call);
 }
 
 }  // namespace
@@ -138,8 +133,9 @@ CACHESHIM_EXPORT int statx(int dirfd, const char* path, int flags, unsigned mask
   const auto direct_call = [=](const char* p, int& result) {
     return direct::statx(p, flags, mask, out, result);
   };
-  return look_directly(dirfd, path, direct_call,
-                       [=](const char* p) { return real::statx(dirfd, p, flags, mask, out); });
+  return call_lookup_directly(dirfd, path, direct_call, [=](const char* p) {
+    return real::statx(dirfd, p, flags, mask, out);
+  });
 }
 
 CACHESHIM_EXPORT int access(const char* path, int mode) noexcept {
@@ -162,25 +158,25 @@ CACHESHIM_EXPORT int euidaccess(const char* path, int mode) noexcept {
 }
 
 CACHESHIM_EXPORT int statfs(const char* path, struct statfs* out) noexcept {
-  return look(path, [=](const char* p) { return real::statfs(p, out); });
+  return call_lookup(path, [=](const char* p) { return real::statfs(p, out); });
 }
 
 CACHESHIM_EXPORT int statfs64(const char* path, struct statfs64* out) noexcept {
-  return look(path, [=](const char* p) { return real::statfs64(p, out); });
+  return call_lookup(path, [=](const char* p) { return real::statfs64(p, out); });
 }
 
 CACHESHIM_EXPORT int __statfs(const char* path, struct statfs* out) noexcept {
-  return look(path, [=](const char* p) { return real::__statfs(p, out); });
+  return call_lookup(path, [=](const char* p) { return real::__statfs(p, out); });
 }
 
 CACHESHIM_EXPORT int statvfs(const char* path, struct statvfs* out) noexcept {
-  return look(path, [=](const char* p) { return real::statvfs(p, out); });
+  return call_lookup(path, [=](const char* p) { return real::statvfs(p, out); });
 }
 
 CACHESHIM_EXPORT int statvfs64(const char* path, struct statvfs64* out) noexcept {
-  return look(path, [=](const char* p) { return real::statvfs64(p, out); });
+  return call_lookup(path, [=](const char* p) { return real::statvfs64(p, out); });
 }
 
 CACHESHIM_EXPORT long pathconf(const char* path, int name) noexcept {
-  return look(path, [=](const char* p) { return real::pathconf(p, name); });
+  return call_lookup(path, [=](const char* p) { return real::pathconf(p, name); });
 }

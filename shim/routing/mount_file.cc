@@ -81,7 +81,7 @@ std::optional<MountState> stat_mount_root(std::string_view path) {
       (st.stx_mask & STATX_INO) == 0 || (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) {
     return std::nullopt;
   }
-  const bool is_whole = st.stx_ino == kMountRootInode || st.stx_ino == kUnaskedRootInode;
+  const bool is_whole = st.stx_ino == kMountRootInode || st.stx_ino == kKernelRootInode;
   if (!is_whole) return std::nullopt;
   return MountState{MountKind::kWhole, st.stx_dev_major, st.stx_dev_minor};
 }

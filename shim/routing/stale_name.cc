@@ -27,7 +27,7 @@ void cut_to_needed(char* path, CallKind kind) {
 
 // Makes the kernel repeat the lookup of `path`. Returns true if the name exists. Calls link(2) with the mount's root as
 // the old path, because link(2) always repeats the lookup of its new path (LOOKUP_EXCL) and never links a directory.
-bool look_up_afresh(const char* path) {
+bool repeat_lookup(const char* path) {
   return real::linkat(AT_FDCWD, runtime::routes().mount().data(), AT_FDCWD, path, 0) != 0 &&
          errno == EEXIST;
 }
@@ -46,7 +46,7 @@ bool refresh_stale_name(const char* path, CallKind kind) {
   for (char* at = rest_needed;; ++at) {
     at = std::strchr(at, '/');
     if (at != nullptr) *at = '\0';
-    if (!look_up_afresh(needed.text)) return false;
+    if (!repeat_lookup(needed.text)) return false;
     if (at == nullptr) return true;
     *at = '/';
   }

@@ -196,8 +196,8 @@ JobId find_job(const ProcessEnvironment& environment) {
 // uid-UID.JOB, which the daemon gives to this process instead. Also returns `job` if there is no run directory: after
 // the first EACCES, the process then uses the symlinks in the mount's root, which lead to the job uid-UID.JOB
 // (runtime::fell_back()).
-JobId find_own_job(const ProcessEnvironment& environment, const RunBases& bases,
-                   std::string_view mount, JobId job) {
+JobId find_usable_job(const ProcessEnvironment& environment, const RunBases& bases,
+                      std::string_view mount, JobId job) {
   const uid_t uid = ::geteuid();
   if (job.empty() || uid == 0 || owner_of_id(job.view())) return job;
   for (const std::string_view base : bases) {
@@ -223,15 +223,15 @@ bool may_add_routes(const ProcessEnvironment& environment) {
       !has_environment_of_another_user(environment)) {
     return true;
   }
-  warn(environment,
-       {kRoutesVariable, " may come from the user who has called sudo; root ignores it"});
+  warn(environment, {kRoutesVariable, " may come from the user who ran sudo; root ignores it"});
   return false;
 }
 
 void set_routes(const ProcessEnvironment& environment, const RunBases& bases,
                 const MountState& mount, std::string_view path) {
   const bool bound = mount.kind == MountKind::kBoundView;
-  const JobId job = bound ? JobId() : find_own_job(environment, bases, path, find_job(environment));
+  const JobId job =
+      bound ? JobId() : find_usable_job(environment, bases, path, find_job(environment));
   Routes& routes = runtime::router.routes();
   if (!routes.set_mount(path, job.view())) return;
   CollectedActions actions(environment);

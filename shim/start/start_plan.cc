@@ -40,7 +40,7 @@ bool any_is_set(const Environment& environment, std::string_view names) {
 enum class Family {
   kLeftAlone,  // the user has chosen another place
   kUnset,      // the library may set the family's variable
-  kMoved,      // its variable already leads to the mount
+  kInMount,    // its variable already leads to the mount
 };
 
 Family family_of(const Environment& environment, const RouteTable& table, std::uint32_t route,
@@ -49,7 +49,8 @@ Family family_of(const Environment& environment, const RouteTable& table, std::u
   const std::string_view value = variable.empty() ? variable : environment.find(variable);
   if (!value.empty()) {
     const bool is_absolute = *value.data() == '/';
-    return is_absolute && match_prefix(value, mount).matched ? Family::kMoved : Family::kLeftAlone;
+    return is_absolute && match_prefix(value, mount).matched ? Family::kInMount
+                                                             : Family::kLeftAlone;
   }
   return any_is_set(environment, table.unless(route)) ? Family::kLeftAlone : Family::kUnset;
 }

@@ -91,14 +91,15 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
 }
 
 std::vector<std::string> evict_units(const Store& store, EvictionReport& report) {
-  std::vector<std::string> gone;
+  std::vector<std::string> trashed_paths;
   std::erase_if(report.evicted, [&](const EvictedUnit& one) {
     if (one.is_young) {
-      spdlog::warn("space runs out: evicting '{}', which was used within min_age", one.unit.unit);
+      spdlog::warn("space is running out: evicting '{}', which was used within min_age",
+                   one.unit.unit);
     }
     const Status moved = discard_unit(store, one.unit, AuditRecord::Event::kEvict, one.reason);
     // Even if the move has failed, some of the paths may be in trash.
-    gone.insert(gone.end(), one.unit.paths.begin(), one.unit.paths.end());
+    trashed_paths.insert(trashed_paths.end(), one.unit.paths.begin(), one.unit.paths.end());
     if (!moved) {
       spdlog::error("cannot evict '{}': {}; it stays", one.unit.unit,
                     std::strerror(moved.error().code()));
@@ -108,7 +109,7 @@ std::vector<std::string> evict_units(const Store& store, EvictionReport& report)
     }
     return false;
   });
-  return gone;
+  return trashed_paths;
 }
 
 }  // namespace cacheshim

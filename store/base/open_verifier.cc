@@ -53,7 +53,7 @@ void OpenVerifier::forget(const std::string& unit) {
     seen_.erase(file.path);
   }
   units_.erase(unit);
-  clean_.erase(unit);
+  checked_units_.erase(unit);
 }
 
 std::vector<AuditFile> OpenVerifier::files_of(const std::string& unit) const {
@@ -72,7 +72,7 @@ bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
 // Whether a process may use the object at this path without further checks. That is the case if the object's unit has
 // been checked and, for a code file, the file has not changed since then.
 bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
-  if (!clean_.contains(unit)) return false;
+  if (!checked_units_.contains(unit)) return false;
   if (!is_checked_name(base_name(path))) return true;
   const auto object = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
   const auto st = object ? sys::stat_fd(object->get()) : object.error();
@@ -134,15 +134,15 @@ OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
   if (!fault) return unchecked(path, fault.error());
   Verdict verdict{*fault, {}};
   if (!verdict.why.empty()) {
-    verdict.gone = move_to_trash(unit);
+    verdict.trashed_paths = move_to_trash(unit);
     const MutexLock lock(mutex_);
-    clean_.erase(unit);
+    checked_units_.erase(unit);
     return verdict;
   }
   const auto object = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
   const auto st = object ? sys::stat_fd(object->get()) : object.error();
   const MutexLock lock(mutex_);
-  clean_.insert(unit);
+  checked_units_.insert(unit);
   // A code file without a record has no digest to compare it with, so it counts as checked.
   if (st && is_checked_name(base_name(path)) && !unit_by_path_.contains(path)) {
     seen_[path] = stamp_of(*st);

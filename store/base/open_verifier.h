@@ -36,8 +36,9 @@ class OpenVerifier {
   static bool is_checked_name(std::string_view name);
 
   struct Verdict {
-    std::string why;                // "'PATH': the error"; "" if all files are as recorded
-    std::vector<std::string> gone;  // all paths of a damaged entry; in trash unless the move failed
+    std::string why;  // "'PATH': the error"; "" if all files are as recorded
+    // All paths of a damaged entry. If the move failed, some or all of them are not in trash.
+    std::vector<std::string> trashed_paths;
   };
   // Call before a lookup or open of the base file `path` succeeds, with no lock held. Reads the code files of the
   // file's entry, except those that were read before and have not changed since. Moves the entry to trash if one of
@@ -75,7 +76,7 @@ class OpenVerifier {
   std::unordered_map<std::string, std::string> unit_by_path_ GUARDED_BY(mutex_);
   // The files that agreed with their record or have none, as they were when they were checked.
   std::unordered_map<std::string, Stamp> seen_ GUARDED_BY(mutex_);
-  std::set<std::string> clean_ GUARDED_BY(mutex_);  // units whose files have been checked
+  std::set<std::string> checked_units_ GUARDED_BY(mutex_);  // units whose files have been checked
 };
 
 }  // namespace cacheshim

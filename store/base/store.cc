@@ -183,7 +183,7 @@ void Store::note_eviction(const UniqueFd& lock) {
 bool Store::has_evicted_within(std::chrono::seconds interval) const {
   const auto file = sys::open_beneath(control_.get(), kBaseLock, O_RDONLY);
   if (!file) return false;
-  (void)sys::renew_attributes(file->get());
+  (void)sys::revalidate_attributes(file->get());
   const auto st = sys::stat_fd(file->get());
   return st && st->st_size > 0 && std::time(nullptr) - st->st_mtime < interval.count();
 }
@@ -208,7 +208,7 @@ Status Store::open_staging() {
     if (lock.failed_with(ENOENT)) continue;
     if (!lock) return lock.error();
     if (sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK)) continue;
-    if (!sys::is_named(directory->get(), kLockFile, lock->get())) continue;
+    if (!sys::still_names(directory->get(), kLockFile, lock->get())) continue;
     staging_ = *std::move(directory);
     staging_lock_ = *std::move(lock);
     return {};

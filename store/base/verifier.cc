@@ -74,7 +74,7 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
     if (!damaged.contains(unit.unit)) continue;
     const Status moved = discard_unit(store, unit, AuditRecord::Event::kRepair, "damaged");
     // Even if the move has failed, some of the paths may be in trash.
-    report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
+    report.trashed_paths.insert(report.trashed_paths.end(), unit.paths.begin(), unit.paths.end());
     if (!moved) {
       spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit.unit,
                     std::strerror(moved.error().code()));
@@ -127,7 +127,7 @@ Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is
   const auto digest = digest_of(opened->get(), is_wanted);
   if (digest.failed_with(ECANCELED)) return digest.error();
   if (!digest) return fault_by(digest.error());
-  return std::string(*digest == file.digest ? "" : "other content than on record");
+  return std::string(*digest == file.digest ? "" : "its content differs from the record");
 }
 
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,

@@ -25,7 +25,8 @@ struct VerifyReport {
   std::uint64_t unrecorded = 0;
   std::vector<DamagedFile> damaged;
   std::vector<std::string> repaired;  // units that were moved to trash
-  std::vector<std::string> gone;      // the paths of these units, and of those that could not be moved
+  // The paths of these units, and of those that could not be moved.
+  std::vector<std::string> trashed_paths;
 };
 
 inline constexpr const char* kMissing = "missing";

@@ -18,7 +18,7 @@ namespace {
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
 // The maximum number of layers of the same job, cycle and node.
-constexpr unsigned kMostDaemons = 64;
+constexpr unsigned kMostLayersPerCycle = 64;
 constexpr int kMostAttempts = 16;
 
 Result<UniqueFd> open_dir(int parent, const std::string& name) {
@@ -178,7 +178,7 @@ Status Layer::sync_names(int layers) const {
 }
 
 Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
-  for (unsigned number = 1; number <= kMostDaemons; ++number) {
+  for (unsigned number = 1; number <= kMostLayersPerCycle; ++number) {
     std::string path = fmt::format("{}/{}@{}", wanted.job, wanted.cycle, wanted.node);
     if (number > 1) path += fmt::format(".{}", number);
     CACHESHIM_CHECK(ensure_layer_dir(layers, wanted.job, path));

@@ -82,7 +82,8 @@ Result<UniqueFd> LeaseFiles::take_by_lock(const std::string& name) const {
   if (locked.failed_with(EWOULDBLOCK))
     return Errno(free_from_dead(name, file->get()) ? ESTALE : EWOULDBLOCK);
   if (!locked) return UniqueFd();
-  if (!sys::is_named(directory_, name, file->get())) return Errno(ESTALE);  // its holder has removed it
+  if (!sys::still_names(directory_, name, file->get()))
+    return Errno(ESTALE);  // its holder has removed it
   // If a dead daemon has left the file, the file still names that daemon.
   if (const auto left = sys::stat_fd(file->get()); left && left->st_size > 0)
     (void)!::ftruncate(file->get(), 0);
@@ -108,14 +109,14 @@ Result<UniqueFd> LeaseFiles::take_by_name(const std::string& name) const {
 }
 
 // Removes the name of the open file if the daemon that the file names is dead. If the dead daemon still has a lock on
-// the file, this lock then no longer counts (sys::is_named()). Returns false if the daemon may be alive, or if the
+// the file, this lock then no longer counts (sys::still_names()). Returns false if the daemon may be alive, or if the
 // lease `takeover` is not free.
 bool LeaseFiles::free_from_dead(const std::string& name, int file) const {
   if (options_.heartbeats == nullptr) return false;
   const Record record = read_record(file);
   if (record.daemon.empty() || !options_.heartbeats->is_dead(record.daemon)) return false;
   const auto unname = [&] {
-    if (sys::is_named(directory_, name, file)) (void)sys::unlink_at(directory_, name);
+    if (sys::still_names(directory_, name, file)) (void)sys::unlink_at(directory_, name);
   };
   const std::string takeover(kTakeover);
   if (name == takeover) {
@@ -135,7 +136,7 @@ void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
 
 // After a takeover, the name leads to another daemon's file, which must stay.
 void LeaseFiles::release_name(const std::string& name, UniqueFd lease) const {
-  if (sys::is_named(directory_, name, lease.get()))
+  if (sys::still_names(directory_, name, lease.get()))
     (void)sys::unlink_at(directory_, name);  // a leftover is an unlocked file, which sweep() removes
 }
 
@@ -177,7 +178,8 @@ void LeaseFiles::sweep() const {
   for (const sys::DirEntry& file : *files) {
     const auto held = sys::open_beneath(directory_, file.name, O_RDWR | O_NOFOLLOW);
     if (!held || !lock_completely(held->get())) continue;
-    if (sys::is_named(directory_, file.name, held->get())) (void)sys::unlink_at(directory_, file.name);
+    if (sys::still_names(directory_, file.name, held->get()))
+      (void)sys::unlink_at(directory_, file.name);
   }
 }
 

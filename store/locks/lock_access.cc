@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "store/sys/new_object.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
 namespace {
 
-constexpr const char* kAccessAcl = "system.posix_acl_access";
 constexpr mode_t kClosed = S_ISVTX | 0600;
 constexpr std::uint32_t kNobody = 0xffffffff;
 

@@ -44,7 +44,7 @@ Status LockRenames::check_free(int parent, const std::string& path) {
 // requires this owner. Also clears the set-id bits: otherwise any user could execute the job's file with the service
 // account's rights.
 Status LockRenames::prepare_arrival(int object) const {
-  CACHESHIM_TRY(is_ours, give_away(object, sys::own_uid(), sys::own_gid()));
+  CACHESHIM_TRY(is_ours, change_owner(object, sys::own_uid(), sys::own_gid()));
   if (!is_ours) return Errno(EPERM);
   CACHESHIM_CHECK(remove_job_xattrs(object));
   CACHESHIM_CHECK(sys::set_mode(object, base_.access().mode()));

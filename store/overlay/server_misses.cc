@@ -31,8 +31,8 @@ std::unique_ptr<ServerMisses> ServerMisses::make(int base) {
 ServerMisses::ServerMisses(int base, Sync sync, std::function<Clock::time_point()> now)
     : base_(base), sync_(std::move(sync)), now_(std::move(now)) {}
 
-void ServerMisses::renew_attributes(int directory) {
-  (void)sys::renew_attributes(directory);  // if this fails, the miss stands
+void ServerMisses::revalidate_attributes(int directory) {
+  (void)sys::revalidate_attributes(directory);  // if this fails, the miss stands
 }
 
 // Whether the directory's attributes were last renewed at least kPeriod ago. If so, records that they are renewed now.

@@ -28,7 +28,7 @@ class ServerMisses {
   // Returns null if no other machine can change the base. `base` must stay open.
   static std::unique_ptr<ServerMisses> make(int base);
   // Tests replace `sync` and `now`.
-  explicit ServerMisses(int base, Sync sync = renew_attributes,
+  explicit ServerMisses(int base, Sync sync = revalidate_attributes,
                         std::function<Clock::time_point()> now = Clock::now);
 
   // Call after a lookup of `path` has failed with ENOENT. Returns true if the caller should repeat the lookup.
@@ -43,7 +43,7 @@ class ServerMisses {
   // Each slot stores the time of the last renewal of a directory, and a part of the hash of the directory's path. If
   // two directories share a slot, their attributes are renewed more often.
   static constexpr std::size_t kSlots = 4096;
-  static void renew_attributes(int directory);
+  static void revalidate_attributes(int directory);
   std::atomic<std::uint64_t>& slot_of(std::uint64_t hash) { return slots_[hash % kSlots]; }
   bool is_due(std::string_view directory);
 

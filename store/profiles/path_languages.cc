@@ -156,8 +156,8 @@ PathLanguages::Found PathLanguages::find_path(
   }
   std::optional<std::string> path;
   const bool is_whole =
-      GlobAutomaton(sets, kinds->size()).explore([&](const auto& held, const auto& word) {
-        if (!wanted(held)) return false;
+      GlobAutomaton(sets, kinds->size()).explore([&](const auto& accepts, const auto& word) {
+        if (!wanted(accepts)) return false;
         std::string text;
         for (const auto kind : word) text += '/' + (*kinds)[kind].example;
         path = text.substr(1);

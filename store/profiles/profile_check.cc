@@ -105,8 +105,10 @@ class Question {
       const PathLanguages::Id paths = add_paths(profile_.entries[i]);
       rules.emplace_back(paths, add_endings(profile_.entries[i]));
     }
-    return [rules](const Accepts& held) {
-      const auto matches = [&](const auto& one) { return held[one.first] && held[one.second]; };
+    return [rules](const Accepts& accepts) {
+      const auto matches = [&](const auto& one) {
+        return accepts[one.first] && accepts[one.second];
+      };
       return matches(rules.back()) && std::none_of(rules.begin(), rules.end() - 1, matches);
     };
   }
@@ -122,10 +124,6 @@ class Question {
   const Profile& profile_;
   PathLanguages languages_;
 };
-
-bool tells_when_complete(const EntryRule& rule) {
-  return rule.says_when_complete() || !rule.built_under.empty();
-}
 
 class ProfileCheck {
  public:
@@ -179,7 +177,8 @@ class ProfileCheck {
                                       why_never(entry)));
       return false;
     }
-    if (!question.is_possible([&](const auto& held) { return is_first(held) && !held[scratch]; })) {
+    if (!question.is_possible(
+            [&](const auto& accepts) { return is_first(accepts) && !accepts[scratch]; })) {
       findings_.add(line, fmt::format("entry.path: nothing of '{}' is ever published: all of its "
                                       "names are of class scratch",
                                       entry.path.text()));
@@ -195,8 +194,8 @@ class ProfileCheck {
     Question question(profile_);
     const PathLanguages::Id paths = question.add_paths(entry);
     const PathLanguages::Id endings = question.add_endings(entry);
-    const bool matches_any =
-        question.is_possible([&](const auto& held) { return held[paths] && held[endings]; });
+    const bool matches_any = question.is_possible(
+        [&](const auto& accepts) { return accepts[paths] && accepts[endings]; });
     return matches_any ? "earlier rules match all of its paths"
                        : "none of its paths has an ending of 'files'";
   }
@@ -237,14 +236,16 @@ class ProfileCheck {
       const EntryRule& between = profile_.entries[i];
       if (between.is_directory()) languages.add_pattern(apart, between.path.text(), true);
     }
-    const auto is_entry = [&](const auto& held) { return is_first(held) && held[own]; };
+    const auto is_entry = [&](const auto& accepts) { return is_first(accepts) && accepts[own]; };
     const bool is_vague = (entries + directories).find("**") != entries.npos;
-    if (is_vague &&
-        question.is_possible([&](const auto& held) { return is_entry(held) && !held[within]; })) {
+    if (is_vague && question.is_possible([&](const auto& accepts) {
+          return is_entry(accepts) && !accepts[within];
+        })) {
       return std::nullopt;
     }
-    return question.example(
-        [&](const auto& held) { return is_entry(held) && held[within] && !held[apart]; });
+    return question.example([&](const auto& accepts) {
+      return is_entry(accepts) && accepts[within] && !accepts[apart];
+    });
   }
 
   // Reports an ending that is never used, because an earlier ending matches the same names.
@@ -278,8 +279,8 @@ class ProfileCheck {
     const PathLanguages::Id own = question.languages().add();
     question.languages().add_pattern(own, place_of_lock(profile_.entries[rule]));
     const PathLanguages::Id batons = question.add_class(NameClass::kBaton);
-    const auto is_lock = [&](const auto& held) {
-      return held[own] && (held[locks] || held[batons]) && !held[scratch];
+    const auto is_lock = [&](const auto& accepts) {
+      return accepts[own] && (accepts[locks] || accepts[batons]) && !accepts[scratch];
     };
     if (question.is_possible(is_lock)) return;
     findings_.add(Findings::line_of(findings_.entry(rule), "built_under"),
@@ -314,10 +315,10 @@ class ProfileCheck {
       const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
       const PathLanguages::Id locks = question.add_class(NameClass::kLock);
       const PathLanguages::Id batons = question.add_class(NameClass::kBaton);
-      const auto is_there = [&](const auto& held) { return is_first(held) && held[own]; };
-      const auto counts = [&](const auto& held) {
-        const bool is_beside = held[scratch] || held[locks] || held[batons];
-        return is_there(held) && (!entry.is_directory() || !is_beside);
+      const auto is_there = [&](const auto& accepts) { return is_first(accepts) && accepts[own]; };
+      const auto counts = [&](const auto& accepts) {
+        const bool is_beside = accepts[scratch] || accepts[locks] || accepts[batons];
+        return is_there(accepts) && (!entry.is_directory() || !is_beside);
       };
       if (question.is_possible(counts)) continue;
       const auto line = Findings::line_of(findings_.entry(rule), key, i);
@@ -358,12 +359,12 @@ class ProfileCheck {
     }
     const PathLanguages::Id own = question.languages().add();
     add_class_pattern(question.languages(), own, pattern, row_of(name_class).covers_below);
-    const bool can_be = question.is_possible([&](const auto& held) {
-      return held[own] &&
-             std::none_of(before.begin(), before.end(), [&](auto id) { return held[id]; });
+    const bool can_be = question.is_possible([&](const auto& accepts) {
+      return accepts[own] &&
+             std::none_of(before.begin(), before.end(), [&](auto id) { return accepts[id]; });
     });
     if (can_be) return std::nullopt;
-    const auto example = question.example([&](const auto& held) { return held[own]; });
+    const auto example = question.example([&](const auto& accepts) { return accepts[own]; });
     if (!example) return std::nullopt;
     return profile_.class_of(*example);
   }
@@ -384,10 +385,10 @@ class ProfileCheck {
       const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
       const PathLanguages::Id names = question.languages().add();
       question.languages().add_pattern(names, entry.path.text(), true);
-      const bool can_be = question.is_possible([&](const auto& held) {
-        return held[own] && held[names] && !held[scratch] && is_first(held);
+      const bool can_be = question.is_possible([&](const auto& accepts) {
+        return accepts[own] && accepts[names] && !accepts[scratch] && is_first(accepts);
       });
-      if (can_be && tells_when_complete(entry)) return;
+      if (can_be && entry.is_end_seen()) return;
       if (can_be) untold = rule;
     }
     if (!untold) {

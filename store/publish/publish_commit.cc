@@ -34,19 +34,20 @@ Status Publisher::commit(Overlay& overlay, const Stage& stage, const std::string
                          PublishHooks& hooks) {
   const auto unit_lock = commit_locks_.of(unit);
   const MutexLock lock(*unit_lock);
-  CACHESHIM_CHECK(commit_unlocked(overlay, stage, hooks));
+  CACHESHIM_CHECK(commit_with_unit_lock(overlay, stage, hooks));
   record(stage, unit, hooks);  // under the lock, so that the records are in the order of the changes
   return {};
 }
 
 // Errors: ESTALE if the layer or the base has changed since the files were staged; EACCES if the job may no longer
 // publish.
-Status Publisher::commit_unlocked(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
+Status Publisher::commit_with_unit_lock(Overlay& overlay, const Stage& stage,
+                                        PublishHooks& hooks) const {
   if (!is_base_unchanged(stage)) return Errno(ESTALE);
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
   const WriterLock lock(overlay.mutex());
   if (!hooks.why_refused().empty()) return Errno(EACCES);  // the job may have been refused since the staging
-  if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
+  if (!is_layer_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
   // Another daemon has published the entry, or removed the entry to be replaced: compare again.
   if (added.failed_with(EEXIST)) return Errno(ESTALE);
@@ -64,8 +65,8 @@ bool Publisher::is_base_unchanged(const Stage& stage) const {
   });
 }
 
-bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
-                             PublishHooks& hooks) const {
+bool Publisher::is_layer_unchanged(const Overlay& overlay, const Stage& stage,
+                                   PublishHooks& hooks) const {
   if (!overlay.has_layer()) return false;
   const auto is_same = [&](const StagedFile& file) REQUIRES_SHARED(overlay.mutex()) {
     const bool is_file = file.link_target.empty();

@@ -104,7 +104,7 @@ void Publisher::record_replaced(const Stage& stage, const std::string& unit) con
 }
 
 // Whether the layer has its own version of a file that completes the base's entry.
-bool Publisher::completes_anew(const Stage& stage, const std::string& unit) const {
+bool Publisher::has_rebuilt_completing_file(const Stage& stage, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (stage.is_new || !ref || !ref->counts_rebuilds()) return false;
   return std::any_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
@@ -140,7 +140,7 @@ bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool i
   if (stage.is_new) return false;
   const BaseVersion version = version_of(store_.base(), unit);
   PublishingJob by = hooks.identity();
-  const bool has_opened = completes_anew(stage, unit) && hooks.has_rejected(unit);
+  const bool has_opened = has_rebuilt_completing_file(stage, unit) && hooks.has_rejected(unit);
   if (!has_opened) {
     if (is_equal || !is_stuck(unit)) return false;
     // The daemon tries to publish again when the job ends: do not count the rebuild twice.

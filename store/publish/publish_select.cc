@@ -32,7 +32,7 @@ bool layer_has(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(
 }  // namespace
 
 // Whether a directory of the layer contains a file that would be published.
-bool Publisher::holds_something(const Overlay& overlay, const std::string& directory) const {
+bool Publisher::has_publishable_file(const Overlay& overlay, const std::string& directory) const {
   const auto names = own_names(overlay, directory);
   return std::any_of(names.begin(), names.end(), [&](const sys::DirEntry& entry) {
     return !entries_.is_beside_entry(join_path(directory, entry.name));
@@ -168,7 +168,7 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
       }
       const auto ref = entries_.find(path);
       if (ref && is_dir && ref->is_entry_directory()) {
-        if (holds_something(overlay, path)) add(path, is_due(overlay, *ref, job_succeeded));
+        if (has_publishable_file(overlay, path)) add(path, is_due(overlay, *ref, job_succeeded));
       } else if (ref && !is_dir && !ref->rule->is_directory()) {
         if (seen.insert(ref->unit()).second) {
           add(ref->unit(), is_due(overlay, *ref, job_succeeded));

@@ -92,7 +92,7 @@ Status Publisher::Stage::seal(const Overlay& overlay) const {
     CACHESHIM_TRY(now, sys::stat_fd(fd.get()));
     if (file.is_linked && now.st_mode != file.source.st_mode) return Errno(ESTALE);
     if (file.source.st_uid != sys::own_uid() || file.source.st_gid != sys::own_gid()) {
-      CACHESHIM_TRY(is_ours, give_away(fd.get(), sys::own_uid(), sys::own_gid()));
+      CACHESHIM_TRY(is_ours, change_owner(fd.get(), sys::own_uid(), sys::own_gid()));
       if (!is_ours) return Errno(EPERM);
     }
     if (file.is_linked) CACHESHIM_CHECK(remove_job_xattrs(fd.get()));

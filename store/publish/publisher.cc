@@ -43,7 +43,7 @@ bool leads_down(std::string_view target) {
 bool wait_until_unwritable(int fd) {
   constexpr int kMostChecks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
-  for (int looks = 0; looks < kMostChecks; ++looks) {
+  for (int checks = 0; checks < kMostChecks; ++checks) {
     if (!sys::can_be_written(fd)) return true;
     (void)::nanosleep(&kPause, nullptr);  // an interrupted pause is harmless
   }
@@ -138,7 +138,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   CACHESHIM_TRY(stage, begin_stage(overlay, unit, is_wanted));
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
-  const bool is_anew = completes_anew(stage, unit);
+  const bool is_rebuild = has_rebuilt_completing_file(stage, unit);
   is_rejected = is_rejected || note_rebuild(stage, unit, agrees_with_base, hooks);
   PublishReport report;
   if (agrees_with_base) {
@@ -151,7 +151,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
     report.conflicts = 1;
   }
-  report.is_unread_rebuild = !is_rejected && is_anew;
+  report.is_unread_rebuild = !is_rejected && is_rebuild;
   return report;
 }
 

@@ -135,10 +135,10 @@ class Publisher {
   // ---- publish_commit.cc
   Status commit(Overlay& overlay, const Stage& stage, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
-  Status commit_unlocked(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+  Status commit_with_unit_lock(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
       EXCLUDES(overlay.mutex());
   bool is_base_unchanged(const Stage& stage) const;
-  bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+  bool is_layer_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
       REQUIRES_SHARED(overlay.mutex());
   Status add_to_base(const Stage& stage) const;
   Status ensure_base_parents(const std::string& path) const;
@@ -152,7 +152,7 @@ class Publisher {
   bool names_foreign_paths(const std::string& unit) const;
   Status carry_locks(const Stage& stage) const;
   void record_replaced(const Stage& stage, const std::string& unit) const;
-  bool completes_anew(const Stage& stage, const std::string& unit) const;
+  bool has_rebuilt_completing_file(const Stage& stage, const std::string& unit) const;
   bool is_stuck(const std::string& unit) const;
   bool note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
                     PublishHooks& hooks);
@@ -162,7 +162,7 @@ class Publisher {
                                 PublishHooks& hooks);
 
   // ---- publish_select.cc
-  bool holds_something(const Overlay& overlay, const std::string& directory) const
+  bool has_publishable_file(const Overlay& overlay, const std::string& directory) const
       REQUIRES_SHARED(overlay.mutex());
   bool is_own_lock(const EntryRef& ref, std::string_view path) const;
   bool is_complete_directory(const Overlay& overlay, const EntryRef& ref, bool at_end) const

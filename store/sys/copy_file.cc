@@ -148,7 +148,7 @@ Status copy_times(int target, const struct stat& st) {
 Result<bool> copy_owner(int target, const struct stat& st) {
   CACHESHIM_TRY(now, sys::stat_fd(target));
   if (now.st_uid == st.st_uid && now.st_gid == st.st_gid) return true;
-  return give_away(target, st.st_uid, st.st_gid);
+  return change_owner(target, st.st_uid, st.st_gid);
 }
 
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes) {

@@ -40,7 +40,7 @@ std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes = kWholeFile)
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner);
 
 // Gives a new object of any kind the owner and group in `st`. Returns false if that is not
-// permitted (give_away() of new_object.h): the object then still belongs to the service account.
+// permitted (change_owner() of new_object.h): the object then still belongs to the service account.
 Result<bool> copy_owner(int target, const struct stat& st);
 
 // Whether two regular files have the same bytes. Does not read holes. The offsets of both descriptors

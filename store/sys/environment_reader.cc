@@ -23,16 +23,16 @@ struct Task {
   pid_t pid;
   uid_t uid;
   std::string proc;
-  bool is_late = false;  // the caller has stopped waiting for the result
+  bool is_overdue = false;  // the caller has stopped waiting for the result
   std::optional<Result<std::string>> result = std::nullopt;
 };
 
 struct User {
-  bool is_read = false;  // a thread reads, or will read, the environment of one of the user's processes
-  bool is_late = false;  // this read has already taken too long
+  bool has_task = false;    // a task of the user is queued or in progress
+  bool is_overdue = false;  // this read has already taken too long
   Clock::time_point excluded_until{};
 
-  bool is_excluded() const { return is_late || excluded_until > Clock::now(); }
+  bool is_excluded() const { return is_overdue || excluded_until > Clock::now(); }
 };
 
 Result<std::string> read_environment(pid_t pid, const std::string& proc) {
@@ -71,20 +71,20 @@ Result<std::string> EnvironmentReader::State::read(const std::shared_ptr<State>&
   for (;;) {
     const User& user = users[task->uid];
     if (user.is_excluded()) return Errno(ETIMEDOUT);
-    if (!user.is_read) break;
+    if (!user.has_task) break;
     if (!changed.wait_until(mutex, deadline)) return Errno(ETIMEDOUT);
   }
   if (!post(self, task)) {
     users.erase(task->uid);
     return Errno(ETIMEDOUT);
   }
-  users[task->uid].is_read = true;
+  users[task->uid].has_task = true;
   changed.notify_all();
   while (!task->result && changed.wait_until(mutex, deadline)) {
   }
   if (task->result) return *std::move(task->result);
-  task->is_late = true;
-  users[task->uid].is_late = true;
+  task->is_overdue = true;
+  users[task->uid].is_overdue = true;
   exclude(task->uid);
   spdlog::warn(
       "uid {}: reading the environment of process {} takes too long, perhaps because its memory map is "
@@ -112,7 +112,7 @@ bool EnvironmentReader::State::post(const std::shared_ptr<State>& self,
 
 void EnvironmentReader::State::exclude(uid_t uid) {
   std::erase_if(users, [](const auto& known) {
-    return !known.second.is_read && !known.second.is_excluded();
+    return !known.second.has_task && !known.second.is_excluded();
   });
   users[uid].excluded_until = Clock::now() + limits.exclusion;
   changed.notify_all();
@@ -133,9 +133,9 @@ void EnvironmentReader::State::run() {
     lock.lock();
     ++idle;
     task->result = std::move(result);
-    users[task->uid].is_read = false;
-    if (task->is_late) {
-      users[task->uid].is_late = false;
+    users[task->uid].has_task = false;
+    if (task->is_overdue) {
+      users[task->uid].is_overdue = false;
       exclude(task->uid);
     } else {
       users.erase(task->uid);

@@ -40,7 +40,7 @@ mode_t first_mode(const Named& directory, const NewObject& wanted) {
 
 // Whether new objects in a directory belong to this maker from the start. Their group is the
 // service account's or, on a file system mounted with `grpid`, the directory's.
-bool is_born_as(const struct stat& directory, const Maker& maker) {
+bool has_owner_at_creation(const struct stat& directory, const Maker& maker) {
   if (maker.uid != sys::own_uid()) return false;
   if ((directory.st_mode & S_ISGID) != 0) return true;
   return maker.gid == sys::own_gid() && maker.gid == directory.st_gid;
@@ -76,7 +76,7 @@ Status finish(const Named& directory, const Named& object, const NewObject& want
   if (!wanted.maker) return {};
   CACHESHIM_TRY(directory_st, sys::stat_at(directory.dir, directory.name));
   const mode_t set_ids = wanted.mode & kSetIds;
-  if (set_ids == 0 && is_born_as(directory_st, *wanted.maker)) return {};
+  if (set_ids == 0 && has_owner_at_creation(directory_st, *wanted.maker)) return {};
   CACHESHIM_TRY(given, give_to_maker(object, directory_st, *wanted.maker));
   return set_ids != 0 && given ? add_set_ids(object, set_ids) : Status();
 }
@@ -90,7 +90,7 @@ Status finish_name(int dir, const std::string& name, const NewObject& wanted, in
 
 }  // namespace
 
-Result<bool> give_away(int fd, uid_t uid, gid_t gid) {
+Result<bool> change_owner(int fd, uid_t uid, gid_t gid) {
   const Status given = sys::set_owner(fd, uid, gid);
   if (is_refusal(given)) return false;
   if (!given) return given.error();

@@ -51,7 +51,7 @@ Status make_symlink_as(const std::string& target, int dir, const std::string& na
 // Changes the owner of the object behind `fd`, which may be any kind of descriptor. Returns false
 // if that is not permitted: the service account is not root, or the daemon's user namespace does
 // not map the id. The object then stays unchanged.
-Result<bool> give_away(int fd, uid_t uid, gid_t gid);
+Result<bool> change_owner(int fd, uid_t uid, gid_t gid);
 
 inline constexpr const char* kAccessAcl = "system.posix_acl_access";
 inline constexpr const char* kCapability = "security.capability";

@@ -42,7 +42,7 @@ void for_each_number(const std::string& directory, const std::function<void(pid_
 
 }  // namespace
 
-ProcessOrigin ProcessOrigin::of_the_dead() {
+ProcessOrigin ProcessOrigin::from_before_boot() {
   return {-1, std::numeric_limits<std::uint64_t>::max(), {}};
 }
 
@@ -69,15 +69,15 @@ std::vector<pid_t> possible_descendants(const ProcessOrigin& origin) {
   std::vector<pid_t> found;
   for (const auto& [process, stat] : all) {
     if (is_dead(stat) || stat.start_time < origin.start_time) continue;
-    auto top = all.find(process);
+    auto oldest = all.find(process);
     for (auto above = all.find(stat.parent);
          above != all.end() && above->second.start_time >= origin.start_time &&
          above->first != origin.process;
          above = all.find(above->second.parent)) {
-      top = above;
+      oldest = above;
     }
     const auto& ancestors = origin.ancestors;
-    const pid_t parent = top->second.parent;
+    const pid_t parent = oldest->second.parent;
     if (parent == origin.process ||
         std::find(ancestors.begin(), ancestors.end(), parent) != ancestors.end()) {
       found.push_back(process);

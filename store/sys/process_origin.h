@@ -19,7 +19,7 @@ struct ProcessOrigin {
 
   // Returns an origin that stands for any process from before the last boot. No living process
   // descends from it.
-  static ProcessOrigin of_the_dead();
+  static ProcessOrigin from_before_boot();
 };
 
 // Returns an origin with `process` 0 for a process that has already exited.

@@ -143,14 +143,14 @@ Result<struct stat> stat_fd(int fd) {
   return st;
 }
 
-Status renew_attributes(int fd) {
+Status revalidate_attributes(int fd) {
   struct statx ignored;
   constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
   return status_of(::statx(fd, "", kFlags, STATX_MTIME, &ignored));
 }
 
-bool is_named(int dir, const std::string& name, int fd) {
-  (void)renew_attributes(dir);
+bool still_names(int dir, const std::string& name, int fd) {
+  (void)revalidate_attributes(dir);
   const auto named = stat_at(dir, name);
   const auto opened = stat_fd(fd);
   return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
@@ -424,7 +424,7 @@ Status hoist(int directory, const std::string& name, unsigned& moved, const IsWa
 // unique.
 Result<bool> empty_once(int directory, unsigned& moved, const IsWanted& is_wanted) {
   CACHESHIM_TRY(entries, list_dir(directory));
-  Status first;
+  Status first_error;
   for (const DirEntry& entry : entries) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     const Status removed = unlink_at(directory, entry.name);
@@ -434,9 +434,9 @@ Result<bool> empty_once(int directory, unsigned& moved, const IsWanted& is_wante
       status = unlink_at(directory, entry.name, AT_REMOVEDIR);
       if (status.failed_with(ENOTEMPTY)) status = hoist(directory, entry.name, moved, is_wanted);
     }
-    if (!status && !status.failed_with(ENOENT) && first) first = status;
+    if (!status && !status.failed_with(ENOENT) && first_error) first_error = status;
   }
-  if (!first) return first.error();
+  if (!first_error) return first_error.error();
   return !entries.empty();
 }
 

@@ -32,11 +32,11 @@ Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t 
 // Follows symlinks.
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
-// Returns a copy of the mount that contains the open directory `dir`, with the mounts below it. The
-// copy has `dir` as its root, is attached nowhere, and follows no symlinks. Errors: EPERM without
+// Returns a clone of the mount that contains the open directory `dir`, with the mounts below it. The
+// clone has `dir` as its root, is attached nowhere, and follows no symlinks. Errors: EPERM without
 // privilege over the mount namespace, ENOSYS before Linux 5.12, EINVAL before Linux 5.14.
 Result<UniqueFd> clone_without_symlinks(int dir);
-// As clone_without_symlinks(), but also read-only, nosuid and nodev. mount_clone() mounts the copy
+// As clone_without_symlinks(), but also read-only, nosuid and nodev. mount_clone() mounts the clone
 // at `path`.
 Result<UniqueFd> clone_read_only(int dir);
 Status mount_clone(int clone, const std::string& path);
@@ -47,10 +47,10 @@ Result<struct stat> stat_fd(int fd);
 // Makes the kernel ask the file server for the attributes of the open object; `fd` may be an O_PATH descriptor. If the
 // object is a directory that another machine has changed, the kernel then looks up its names again. Errors: ESTALE if
 // the object is gone.
-Status renew_attributes(int fd);
+Status revalidate_attributes(int fd);
 // Whether `name` in the directory `dir` still leads to the open file `fd`. Also detects changes
 // that another machine has made to the directory.
-bool is_named(int dir, const std::string& name, int fd);
+bool still_names(int dir, const std::string& name, int fd);
 Result<struct statvfs> statvfs_fd(int fd);
 // Returns the file system's identifier of the object (name_to_handle_at(2)). It stays the same
 // during the object's lifetime, and no later object gets it. `name` as in stat_at(). Errors:

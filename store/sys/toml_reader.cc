@@ -46,7 +46,7 @@ void TomlReader::report(std::string_view key, std::string_view reason) {
 }
 
 const toml::node* TomlReader::find_node(std::string_view key) {
-  asked_.emplace(key);
+  requested_.emplace(key);
   return table_.get(key);
 }
 
@@ -115,7 +115,7 @@ const toml::table* TomlReader::find_table(std::string_view key) {
 void TomlReader::finish() {
   for (const auto& [key, node] : table_) {
     const std::string_view name = key;
-    if (asked_.find(name) != asked_.end()) continue;
+    if (requested_.find(name) != requested_.end()) continue;
     problem_.report(node.source().begin.line, fmt::format("unknown key '{}'", full_name(name)));
   }
 }

@@ -63,7 +63,7 @@ class TomlReader {
   const toml::table& table_;
   std::string name_;
   TomlProblem& problem_;
-  std::set<std::string, std::less<>> asked_;
+  std::set<std::string, std::less<>> requested_;
 };
 
 }  // namespace cacheshim

@@ -37,13 +37,13 @@ class Walk {
       levels_.back().further.pop_back();
       auto next = sys::open_beneath(levels_.back().fd.get(), name, kFlags);
       if (!next) {
-        note(next.error());
+        record_error(next.error());
         continue;
       }
       path_ = join_path(path_, name);
       CACHESHIM_CHECK(enter(*std::move(next)));
     }
-    return first_;
+    return first_error_;
   }
 
  private:
@@ -62,8 +62,8 @@ class Walk {
     level.parent_bytes = levels_.empty() ? 0 : parent_path(path_).size();
     const auto st = sys::stat_fd(level.fd.get());
     const auto entries = sys::read_dir(level.fd.get());
-    if (!st) note(st.error());
-    if (!entries) note(entries.error());
+    if (!st) record_error(st.error());
+    if (!entries) record_error(entries.error());
     if (st && entries) {
       level.device = st->st_dev;
       level.inode = st->st_ino;
@@ -98,15 +98,15 @@ class Walk {
     return is_same ? *std::move(opened) : UniqueFd();
   }
 
-  void note(const Errno& error) {
-    if (first_ && !is_gone(error)) first_ = error;
+  void record_error(const Errno& error) {
+    if (first_error_ && !is_gone(error)) first_error_ = error;
   }
 
   const int root_;
   std::string path_;
   const VisitDirectory& visit_;
   std::vector<Level> levels_;
-  Status first_;
+  Status first_error_;
 };
 
 }  // namespace

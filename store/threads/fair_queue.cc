@@ -35,7 +35,7 @@ std::size_t FairOrder::drop_unwanted(const FairUser& user) {
 }
 
 std::optional<FairTask> FairOrder::take() {
-  for (std::size_t looks = turns_.size(); looks > 0; --looks) {
+  for (std::size_t turns_left = turns_.size(); turns_left > 0; --turns_left) {
     const FairUser user = turns_.front();
     turns_.pop_front();
     const auto found = lanes_.find(user);

@@ -126,7 +126,7 @@ def test_routes_of_the_user_who_has_called_sudo(mount_store, store, scratch, pre
     for marker in ({"SUDO_UID": str(STRANGER)}, {"DOAS_USER": "stranger"}, {"PKEXEC_UID": str(STRANGER)}):
         ended = preloaded(["/bin/cat", secret], **variables, **marker)
         assert ended.stdout == "of root"
-        assert ended.stderr == ("cacheshim: CACHESHIM_ROUTES may come from the user who has called sudo; root ignores "
+        assert ended.stderr == ("cacheshim: CACHESHIM_ROUTES may come from the user who ran sudo; root ignores "
                                 "it\n")
     assert preloaded(["/bin/cat", secret], **variables).stdout == "of a stranger"  # root has set the variables itself
 
@@ -237,7 +237,7 @@ def test_run_mounts_nothing_at_a_path_of_the_user_who_has_called_sudo(store, scr
     argv = ["run", "--store", store, "--", "ls", place]
     refused = run_cli(program, *argv, CACHESHIM_MOUNT=str(place), SUDO_UID=str(STRANGER))
     assert (refused.returncode, refused.stdout) == (69, "")
-    assert "may come from the user who has called sudo" in refused.stderr
+    assert "may come from the user who ran sudo" in refused.stderr
     assert run_cli(program, *argv, CACHESHIM_MOUNT=str(place)).returncode == 0
 
 

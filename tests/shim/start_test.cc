@@ -361,7 +361,7 @@ TEST_F(ShimRoutes, OfRootAreNotThoseOfTheUserWhoHasCalledSudo) {
   stage_.environment["CACHESHIM_ROUTES"] = stage_.path("mine") + "=triton";
   stage_.environment["SUDO_UID"] = "20002";
   const Ended ended = stage_.run_shell("sh -c 'cat " + stage_.path("mine") + "/f'");
-  EXPECT_NE(ended.err.find("CACHESHIM_ROUTES may come from the user who has called sudo; root "
+  EXPECT_NE(ended.err.find("CACHESHIM_ROUTES may come from the user who ran sudo; root "
                            "ignores it\n"),
             std::string::npos)
       << ended.err;

@@ -76,9 +76,10 @@ std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {
   OpenVerifier::Verdict verdict = verifier_->check(path);
   if (verdict.why.empty()) return {};
   counters_.verify_failures.fetch_add(1, std::memory_order_relaxed);
-  spdlog::warn("verify_on_open: {}; {}", verdict.why,
-               verdict.gone.empty() ? "the entry is used anyway" : "its entry goes to trash");
-  return std::move(verdict.gone);
+  spdlog::warn(
+      "verify_on_open: {}; {}", verdict.why,
+      verdict.trashed_paths.empty() ? "the entry is used anyway" : "its entry goes to trash");
+  return std::move(verdict.trashed_paths);
 }
 
 Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
@@ -109,7 +110,7 @@ Result<VerifyReport> StoreKeeper::verify(bool repair, const VerifyProgress& prog
     lock = std::move(taken);
   }
   CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress, is_wanted));
-  invalidator_.removed_and_wait(report.gone);
+  invalidator_.removed_and_wait(report.trashed_paths);
   for (const DamagedFile& file : report.damaged) {
     spdlog::warn("verify: '{}' is damaged: {}{}", file.path, file.why,
                  repair ? "; its entry goes to trash" : "");

@@ -79,7 +79,7 @@ void JobBatons::watch_recorded_batons() {
       const bool is_of_this_boot = record.boot == boot_id();
       if (is_of_this_boot && record.pid_namespace != pid_namespace())
         continue;  // this daemon cannot see the creator
-      if (!is_of_this_boot) maker = ProcessOrigin::of_the_dead();
+      if (!is_of_this_boot) maker = ProcessOrigin::from_before_boot();
       batons_->watch({job, record.path, found->st.st_dev, found->st.st_ino}, std::move(maker));
     }
   }

@@ -16,8 +16,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::size_t kMostProcesses = 64;
-// The fields in proc_pid_stat(5) of the user and system time, first of the process, then of the children that it has
-// waited for.
+// The numbers of the fields in /proc/PID/stat (proc_pid_stat(5)) that contain the process's user time and system time,
+// and then those of the children that it has waited for.
 constexpr int kTimeFields[] = {14, 15, 16, 17};
 
 nanoseconds processor_time(const std::string& stat) {

@@ -137,7 +137,7 @@ def test_builder_and_waiters_are_shown(mount, job_of):
     leader, other = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     name = "triton/KEY/stub.so"
     assert not leader("create_and_look_up", leader.path("triton/KEY"), "stub.so")
-    assert f"by process {leader.pid} of job one; nobody waits" in mount.cli("explain", name).stdout
+    assert f"by process {leader.pid} of job one; no process waits" in mount.cli("explain", name).stdout
     other.start("create_and_look_up", other.path("triton/KEY"), "stub.so")
     jobs.wait_until(lambda: mount.stats()["flight_waits"] == 1)
     for path in (name, "triton/KEY"):

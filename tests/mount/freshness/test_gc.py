@@ -156,10 +156,10 @@ def test_recent_entries_are_evicted_and_logged_when_space_runs_out(mount_with, s
     entry(store, "YOUNG", 1)
     mount = mount_with('min_free = "100%"')
     assert evicted(gc(mount, "--dry-run")) == ["triton/YOUNG"]
-    assert "space runs out" in mount.cli("gc", "--dry-run").stdout
+    assert "space is running out" in mount.cli("gc", "--dry-run").stdout
     gc(mount)
     assert keys(mount) == []
-    assert "space runs out: evicting 'triton/YOUNG'" in log_of(mount)
+    assert "space is running out: evicting 'triton/YOUNG'" in log_of(mount)
 
 
 def test_the_daemon_evicts_automatically(mount_with, store):
@@ -238,7 +238,7 @@ def test_verify_finds_damage_and_repairs_it(mount, two_jobs):
     victim.write_bytes(b"CUBIN" * 100)
     found = mount.cli("verify", check=False)
     assert found.returncode == 1
-    assert "damaged: triton/BAD/k.cubin: other content than on record" in found.stdout
+    assert "damaged: triton/BAD/k.cubin: its content differs from the record" in found.stdout
     assert victim.exists()
     assert two.exists("triton/BAD/k.json")
     repaired = json.loads(mount.cli("verify", "--repair", "--json").stdout)

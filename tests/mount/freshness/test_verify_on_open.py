@@ -47,7 +47,7 @@ def test_a_damaged_entry_is_missed_as_a_whole_and_built_anew(mount_with, job_of,
     assert not job.exists("triton/KEY") and not mount.base("triton/KEY").exists()
     assert mount.stats()["verify_failures"] == 1
     lines = [line for line in log_of(mount).splitlines() if "verify_on_open" in line]
-    assert len(lines) == 1 and "'triton/KEY/k.cubin': other content than on record" in lines[0]
+    assert len(lines) == 1 and "'triton/KEY/k.cubin': its content differs from the record" in lines[0]
     assert "trash" in lines[0]
     job.put_group("KEY", KERNEL)
     assert {name: job.read(f"triton/KEY/{name}") for name in whole} == whole

@@ -370,8 +370,8 @@ def test_a_repair_that_fails_is_a_failure(mount, two_jobs):
     subprocess.run(["mount", "--bind", held, held], check=True)  # a mount point cannot be moved
     tried = mount.cli("verify", "--repair", check=False)
     assert tried.returncode == 1
-    assert "triton/HELD/k.cubin: other content than on record; it stays: see the daemon's log" in tried.stdout
-    assert "triton/FREE/k.cubin: other content than on record\n" in tried.stdout
+    assert "triton/HELD/k.cubin: its content differs from the record; it stays: see the daemon's log" in tried.stdout
+    assert "triton/FREE/k.cubin: its content differs from the record\n" in tried.stdout
     assert "moved to trash: triton/FREE" in tried.stdout and "moved to trash: triton/HELD" not in tried.stdout
     subprocess.run(["umount", held], check=True)
     assert mount.cli("verify", "--repair").returncode == 0

@@ -125,12 +125,12 @@ TEST(LoadedSymbol, LeavesIndirectFunctionsToTheLoader) {
 
 TEST(LoadedSymbol, LibcLoaderReturnsWorkingFunctionsOfLibc) {
   const LibcLoader loader = libc_loader();
-  ASSERT_NE(loader.find, nullptr);
+  ASSERT_NE(loader.dlsym, nullptr);
   Dl_info info{};
-  ASSERT_NE(loader.locate(reinterpret_cast<void*>(loader.find), &info), 0);
+  ASSERT_NE(loader.dladdr(reinterpret_cast<void*>(loader.dlsym), &info), 0);
   EXPECT_NE(std::string(info.dli_fname).find("libc.so.6"), std::string::npos);
-  EXPECT_NE(loader.find(RTLD_DEFAULT, "getpid"), nullptr);
-  EXPECT_EQ(loader.open("libnobody.so.1", RTLD_LAZY | RTLD_NOLOAD), nullptr);
+  EXPECT_NE(loader.dlsym(RTLD_DEFAULT, "getpid"), nullptr);
+  EXPECT_EQ(loader.dlopen("libnobody.so.1", RTLD_LAZY | RTLD_NOLOAD), nullptr);
 }
 
 }  // namespace

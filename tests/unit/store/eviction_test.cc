@@ -177,7 +177,7 @@ TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   const VerifyReport report = verify(false);
   ASSERT_EQ(report.damaged.size(), 2U);
   EXPECT_EQ(report.damaged[0].path + report.damaged[0].why,
-            "fam/bad/aother content than on record");
+            "fam/bad/aits content differs from the record");
   EXPECT_EQ(report.damaged[1].path + report.damaged[1].why, "fam/part/bmissing");
   EXPECT_EQ(report.files, 3U);
   EXPECT_EQ(report.unrecorded, 1U);
@@ -225,7 +225,8 @@ TEST_F(BaseTest, VerifyOnOpenChecksAnEntryLaterIfItLacksDescriptors) {
     const NoDescriptors none;
     EXPECT_EQ(verifier.check("fam/K/k.json").why, "");
   }
-  EXPECT_EQ(verifier.check("fam/K/k.json").why, "'fam/K/a.so': other content than on record");
+  EXPECT_EQ(verifier.check("fam/K/k.json").why,
+            "'fam/K/a.so': its content differs from the record");
 }
 
 TEST_F(BaseTest, OnlyOneDaemonAtATimeEvictsOrRepairs) {
