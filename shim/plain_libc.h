@@ -68,6 +68,9 @@ ssize_t __readlinkat_chk(int dirfd, const char* path, char* out, size_t size, si
 char* __realpath_chk(const char* path, char* out, size_t room) noexcept;
 char* __getcwd_chk(char* out, size_t size, size_t room) noexcept;
 char* __getwd_chk(char* out, size_t room) noexcept;
+#if !__GLIBC_PREREQ(2, 34)  // the library also works with a newer libc than the one that it was built for
+int close_range(unsigned first, unsigned last, int flags) noexcept;
+#endif
 }
 
 namespace cacheshim {
