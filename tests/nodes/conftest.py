@@ -9,7 +9,7 @@ import pytest
 
 PROGRAMS = {"linux.uml": "user-mode-linux", "ganesha.nfsd": "nfs-ganesha", "mount.nfs": "nfs-common", "ip": "iproute2"}
 
-STORM_RUNS = int(os.environ.get("CACHESHIM_STORM_RUNS", "3"))
+STORM_RUNS = int(os.environ.get("STORM_RUNS", "3"))
 
 
 @pytest.fixture(params=range(STORM_RUNS))
