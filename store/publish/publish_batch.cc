@@ -36,20 +36,10 @@ std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
   return *std::move(stage);
 }
 
-Status Publisher::sync_batch(const std::vector<Stage>& batch) const {
-  std::size_t files = 0;
-  for (const Stage& stage : batch) files += stage.files.size();
-  if (files >= kSyncWholeFrom) {
-    return ::syncfs(store_.staging()) == -1 ? Status(Errno::last()) : Status();
-  }
-  for (const Stage& stage : batch) CACHESHIM_CHECK(stage.sync());
-  return {};
-}
-
 PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& batch,
                                        PublishHooks& hooks, const IsWanted& is_wanted) {
   PublishReport report;
-  const Status synced = sync_batch(batch);
+  const Status synced = sync(batch);
   for (const Stage& stage : batch) {
     if (synced && commit(overlay, stage, stage.unit, hooks)) {
       report += account(stage);

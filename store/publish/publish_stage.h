@@ -14,6 +14,9 @@
 // Used only by the files of store/publish/ that implement Publisher.
 namespace cacheshim {
 
+inline constexpr const char* kOtherVersion =
+    "the base has another version of it: first writer wins";
+
 // Returns the version of an object of the base; an empty BaseVersion if there is no object.
 BaseVersion version_of(int base, const std::string& path);
 

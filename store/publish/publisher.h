@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -115,10 +116,6 @@ class Publisher {
   bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
   static bool is_open_to_readers(const Stage& stage, const struct stat& st);
-  // From this number of files on, one syncfs(2) is faster than an fsync(2) per file.
-  static constexpr std::size_t kSyncWholeFrom = 256;
-  static constexpr const char* kOtherVersion =
-      "the base has another version of it: first writer wins";
   static std::string why_kept(Errno error);
   Status collect_unit(Stage& stage, const std::string& unit) const;
   Status collect(Stage& stage, const std::string& rest,
@@ -130,7 +127,7 @@ class Publisher {
   bool may_point_to(std::string_view path, std::string_view target) const;
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
-  Status sync(const Stage& stage) const;
+  Status sync(std::span<const Stage> stages) const;
 
   // ---- publish_commit.cc
   Status commit(Overlay& overlay, const Stage& stage, const std::string& unit, PublishHooks& hooks)
@@ -180,7 +177,6 @@ class Publisher {
   // ---- publish_batch.cc
   std::optional<Stage> try_stage_new(const Overlay& overlay, const std::string& unit,
                                      PublishHooks& hooks, const IsWanted& is_wanted);
-  Status sync_batch(const std::vector<Stage>& batch) const;
   PublishReport publish_batch(Overlay& overlay, std::vector<Stage>& batch, PublishHooks& hooks,
                               const IsWanted& is_wanted);
 

@@ -26,10 +26,6 @@ constexpr std::chrono::milliseconds kClaimInterval{50};
 constexpr std::chrono::seconds kUpdate{1};
 constexpr std::chrono::milliseconds kUpdateWhileWaiting{250};
 constexpr std::chrono::seconds kUpdateOfList{60};
-// After processes have waited in vain for kMostNeverBuilt entries, each for RemoteParts::longest_wait, no process waits
-// for other machines for this time.
-constexpr std::chrono::hours kDistrust{1};
-constexpr std::size_t kMostNeverBuilt = 4;
 // The objects that are being added to the base at the same time have, in total, at most this many times the size of the
 // largest permitted object.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
@@ -237,7 +233,7 @@ void RemoteExchange::await_builder(const std::string& unit, std::uint64_t serial
   Search* const search = find(unit, serial);
   if (search == nullptr || search->phase != Phase::kAsking) return;
   const auto now = Clock::now();
-  if (now < distrust_until_ || never_built_.has(unit)) return settle(*search);
+  if (!unbuilt_.may_wait_for(unit, now)) return settle(*search);
   if (search->waiting_since == Clock::time_point()) {
     search->waiting_since = now;
     count(parts_.counters.remote_lease_waits);
@@ -413,20 +409,14 @@ void RemoteExchange::tend_searches(Clock::time_point now, Clock::time_point& nex
   if (is_overdue) fail_late();
 }
 
-// A process on another machine may hold a lease without building, and a broken engine could report leases of machines
-// that do not exist. So no process waits for this entry again, and after kMostNeverBuilt such entries, no process waits
-// for any entry for kDistrust.
 void RemoteExchange::give_up_waiting(const std::string& unit, Search& search,
                                      Clock::time_point now) {
   count(parts_.counters.remote_errors);
   settle(search);
-  never_built_.add(unit);
-  if (never_built_.size() < kMostNeverBuilt) return;
-  never_built_ = {};
-  distrust_until_ = now + kDistrust;
+  if (!unbuilt_.add(unit, now)) return;
   spdlog::warn(
       "other machines have not built {} entries within {} s each, the last one '{}'; for an hour, no process waits for other machines",
-      kMostNeverBuilt, parts_.longest_wait.count(), unit);
+      UnbuiltEntries::kMost, parts_.longest_wait.count(), unit);
   for (auto& [name, other] : searches_) {
     if (other.phase == Phase::kWaiting) settle(other);
   }

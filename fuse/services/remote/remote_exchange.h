@@ -21,6 +21,7 @@
 #include "fuse/services/remote/make_remote_entries.h"
 #include "fuse/services/remote/pack_exchange.h"
 #include "fuse/services/remote/push_queue.h"
+#include "fuse/services/remote/unbuilt_entries.h"
 #include "remote/async_client.h"
 #include "remote/entry_exchange.h"
 #include "remote/key_filter.h"
@@ -149,8 +150,7 @@ class RemoteExchange final : public RemoteEntries {
   std::string why_unused_ GUARDED_BY(mutex_) = "the engine has not answered yet";
   std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
   // Until then, no process waits for other machines.
-  Clock::time_point distrust_until_ GUARDED_BY(mutex_);
-  remote::KeyFilter never_built_ GUARDED_BY(mutex_);  // units for which no process waits again
+  UnbuiltEntries unbuilt_ GUARDED_BY(mutex_);
   // Of the objects that adopters_ adds or that wait for it.
   std::size_t adopting_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
