@@ -5,6 +5,7 @@ import collections
 import errno
 import fcntl
 import os
+import random
 import time
 
 from agent_files import rename_noreplace
@@ -173,13 +174,15 @@ def claim_repeatedly(how, directory, count):
     """Creates the names 0 to count - 1 by the call CLAIMS[how]. If another process has created a name first, that call
     fails, and this function opens the name.
 
-    Before each call, the function creates its own file, which a rename or link then uses. Returns the number of names
-    that other processes had created, and the errors.
+    Before each call, the function creates its own file, which a rename or link then uses. Then it waits for a random
+    time of up to 4 ms, so that a process that polls for this file is as often first as this one. Returns the number of
+    names that other processes had created, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):
         own, name = f"{directory}/own{number}", f"{directory}/{number}"
         os.close(os.open(own, os.O_WRONLY | os.O_CREAT, 0o644))
+        time.sleep(random.uniform(0, 0.004))
         try:
             CLAIMS[how](own, name)
         except FileExistsError:

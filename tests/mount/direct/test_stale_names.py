@@ -85,11 +85,11 @@ def test_a_name_that_another_process_has_created_meanwhile_is_found(mount_store,
     (store / "other").mkdir()
     job.write("other/first", b"")
     upper, = mount.uppers("one")
-    job.start("claim_repeatedly", how, job.path("other"), 2000)
-    for number in range(2000):
+    job.start("claim_repeatedly", how, job.path("other"), 1000)
+    for number in range(1000):
         wait_until(lambda: any((upper / "other" / name).exists()
                                for name in (f"own{number}", str(number))))
         (store / f"other/{number}").touch()
     others, errors = job.result()
     assert errors == {}
-    assert 0 < others < 2000
+    assert 0 < others < 1000
