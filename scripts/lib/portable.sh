@@ -32,13 +32,13 @@ build_portable() { # ARCH
 
 # apt verifies the sources' signatures. The lists are private, so that the system's configuration stays as it is.
 _fetch_sources() {
-    local lists=$portable/apt mirror
+    local list=$portable/sources.list mirror
     [ ! -e "$portable/sources/.whole" ] || return 0
-    mkdir -p "$lists/partial" "$portable/sources"
+    mkdir -p "$portable/lists/partial" "$portable/sources"
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main" > "$lists/sources.list"
-    local options=(-o "Dir::Etc::SourceList=$lists/sources.list" -o Dir::Etc::SourceParts=/dev/null
-        -o "Dir::State::Lists=$lists" -o APT::Sandbox::User=root)
+    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main" > "$list"
+    local options=(-o "Dir::Etc::SourceList=$list" -o Dir::Etc::SourceParts=/dev/null
+        -o "Dir::State::Lists=$portable/lists" -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update &&
         env -C "$portable/sources" apt-get "${options[@]}" source --download-only "${portable_sources[@]}" &&
         touch "$portable/sources/.whole"
