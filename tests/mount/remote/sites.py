@@ -12,6 +12,7 @@ from jobs import wait_until
 
 NAME = "stub.so"  # of class flight in the profile triton; completes its entry if it is the entry's only file
 KEY = "triton/KEY"
+ACCESS_KEY, SECRET_KEY = "site", "secret"  # of the S3 server
 
 
 class Site:
@@ -22,7 +23,15 @@ class Site:
         self.store.mkdir()
         self.config = scratch / f"{name}.toml"
         lines = {"url": url, "timeout_ms": 2000, **({"sign_with": str(signing_key)} if signing_key else {}), **settings}
+        if "s3://" in str(url):
+            lines["secrets"] = str(self._write_secrets(scratch / f"{name}.secrets"))
         self.write_config(lines)
+
+    @staticmethod
+    def _write_secrets(path):
+        path.touch(0o600)
+        path.write_text(f'access_key = "{ACCESS_KEY}"\nsecret_key = "{SECRET_KEY}"\n')
+        return path
 
     def write_config(self, lines):
         self.config.write_text("[remote]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items()))
