@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <sodium.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -188,21 +187,6 @@ S3Options checked(S3Options options) {
   return options;
 }
 
-// Returns the file with the system's certificate authorities, as Debian, RHEL, SUSE and Alpine name it; null to use
-// libcurl's default. A libcurl that is linked statically was built on another system, where the file may have another
-// name.
-const char* certificates_of_system(CURL* easy) {
-  const char* built_in = nullptr;
-  (void)curl_easy_getinfo(easy, CURLINFO_CAINFO, &built_in);
-  if (built_in == nullptr || ::access(built_in, R_OK) == 0) return nullptr;
-  for (const char* const path :
-       {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-        "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
-    if (::access(path, R_OK) == 0) return path;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 // The connection to the server. libcurl keeps it open between requests, and opens a new one if it is broken.
@@ -262,8 +246,6 @@ void S3Tier::Connection::set_policy() {
   curl_easy_reset(easy_.get());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_PROXY, "");  // also overrides the environment
-  if (const char* const path = certificates_of_system(easy_.get()); path != nullptr)
-    set(CURLOPT_CAINFO, path);
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_PATH_AS_IS, 1L);
   set(CURLOPT_NOSIGNAL, 1L);
