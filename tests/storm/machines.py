@@ -197,6 +197,9 @@ def engine_fails(lab: Lab, verdict: Verdict, *, trouble: str, jobs: int, kernels
             verdict.figures[f"ptxas runs, {'with' if with_tier else 'without'} the tier"] = runs
             expect_clean(verdict, done, trouble)
             verdict.expect(max(runs) <= kernels, f"{runs} ptxas runs for {kernels} kernels")
+            if with_tier:  # otherwise the engine's failure has come too late to test anything
+                failures = [mount.stats()["remote_errors"] for mount in mounts]
+                verdict.expect(any(failures), "no machine has noticed that the engine failed")
             for mount in mounts:
                 end_jobs(mount, [job for job in everyone if job.name.startswith(mount.machine.name)])
         verdict.figures["wall"] = {"without": round(walls[False], 2), "with": round(walls[True], 2)}

@@ -13,9 +13,9 @@ namespace cacheshim {
 //   1. The daemon reads the directory's counter, and looks up a name.
 //   2. The name changes. The daemon counts the change and invalidates the name.
 //   3. After the invalidation, the kernel gets the outdated answer of step 1, and caches it.
-// So when the daemon computes how long the kernel may cache the answer, it reads the counter again. If the counter has
-// changed, the kernel must not cache the answer. Directories whose hashes collide share a counter; a collision can only
-// shorten the time for which the kernel caches an answer. Thread-safe.
+// When the daemon computes how long the kernel may cache the answer, it therefore reads the counter again. If the
+// counter has changed, the kernel must not cache the answer. Directories whose hashes collide share a counter; a
+// collision can only shorten the time for which the kernel caches an answer. Thread-safe.
 class Generations {
  public:
   std::uint64_t of(std::string_view directory) const { return counter(directory) + all_; }

@@ -17,8 +17,8 @@ namespace cacheshim {
 // A process can block an invalidation for as long as it likes: getdents(2) holds the directory's lock while it copies
 // names to the process, and the buffer may be a mapping of a file whose file system never returns the data. The kernel
 // then blocks the invalidation of any name in that directory, even with FUSE_EXPIRE_ONLY, and no signal ends the wait.
-// So a thread that has waited too long (NotificationQueue) serves only this user's views from then on, and no other
-// user waits for it. Until the user's invalidations complete in time again, and for a while after that,
+// Once a thread has waited too long (NotificationQueue), it serves only this user's views, so that no other user waits
+// for it. Until the user's invalidations complete in time again, and for a while after that,
 // - the invalidations in the user's views go to a queue, which that thread sends;
 // - the daemon lets the kernel cache nothing in these views, and the kernel drops the names that it has cached
 //   (FUSE_NOTIFY_INC_EPOCH; before Linux 6.16, these names expire within a minute).

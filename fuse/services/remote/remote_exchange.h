@@ -149,9 +149,8 @@ class RemoteExchange final : public RemoteEntries {
   bool has_answered_ GUARDED_BY(mutex_) = false;
   std::string why_unused_ GUARDED_BY(mutex_) = "the engine has not answered yet";
   std::time_t unused_since_ GUARDED_BY(mutex_) = std::time(nullptr);
-  // Until then, no process waits for other machines.
   UnbuiltEntries unbuilt_ GUARDED_BY(mutex_);
-  // Of the objects that adopters_ adds or that wait for it.
+  // The total size of the objects that adopters_ is adding to the base or has yet to add.
   std::size_t adopting_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint64_t last_serial_ GUARDED_BY(mutex_) = 0;
   Searches searches_ GUARDED_BY(mutex_);
