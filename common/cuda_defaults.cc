@@ -5,21 +5,12 @@
 
 #include <cstring>
 
+#include "common/text_scan.h"
+
 namespace cacheshim {
 namespace {
 
 constexpr std::size_t kMaxPattern = 256;
-
-std::string_view take_until(std::string_view& text, char delimiter) {
-  const void* const at = text.empty() ? nullptr : std::memchr(text.data(), delimiter, text.size());
-  const std::size_t size =
-      at == nullptr ? text.size()
-                    : static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
-  const std::string_view part(text.data(), size);
-  const std::size_t skip = at == nullptr ? size : size + 1;
-  text = {text.data() + skip, text.size() - skip};
-  return part;
-}
 
 bool equals(std::string_view text, const char* other) {
   return text.size() == std::strlen(other) && std::memcmp(text.data(), other, text.size()) == 0;

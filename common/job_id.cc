@@ -3,10 +3,10 @@
 
 #include <cstring>
 
+#include "common/text_scan.h"
+
 namespace cacheshim {
 namespace {
-
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 constexpr bool is_id_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '.' || c == '_' ||
@@ -15,22 +15,6 @@ constexpr bool is_id_char(char c) {
 
 // Whether the text is "." or "..", which cannot be the name of a job's directory.
 bool is_dots(std::string_view text) { return text == "." || text == ".."; }
-
-// Removes the part before `delimiter`, and the delimiter itself, from `text`; returns the part.
-// This file uses pointers instead of substr(), which would bring std::__throw_out_of_range into the
-// preloaded library.
-std::string_view take_until(std::string_view& text, char delimiter) {
-  const void* hit = text.empty() ? nullptr : std::memchr(text.data(), delimiter, text.size());
-  std::size_t length = text.size();
-  std::size_t taken = length;
-  if (hit != nullptr) {
-    length = static_cast<std::size_t>(static_cast<const char*>(hit) - text.data());
-    taken = length + 1;
-  }
-  const std::string_view part(text.data(), length);
-  text = std::string_view(text.data() + taken, text.size() - taken);
-  return part;
-}
 
 constexpr std::string_view kUserPrefix = "uid-";
 

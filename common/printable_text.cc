@@ -11,11 +11,11 @@ namespace {
 bool is_plain(char c) { return (c >= ' ' && c <= '~') || c == '\n'; }
 
 void append_json(std::string_view bytes, const Character& character, std::string& out) {
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  constexpr std::string_view kReplacementText = "\xEF\xBF\xBD";
   if (character.is_printable || bytes == "\n") {
     out += bytes;
   } else if (bytes.size() == 1 && static_cast<unsigned char>(bytes.front()) >= 0x80) {
-    out += kReplacement;
+    out += kReplacementText;
   } else {  // all these characters have at most four hexadecimal digits
     std::array<char, 16> escape{};
     (void)std::snprintf(escape.data(), escape.size(), "\\u%04x",

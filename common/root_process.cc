@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/root_process.h"
 
+#include "common/text_scan.h"
+
 namespace cacheshim {
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Stores the next number of the text in `value`, and removes the text up to the number's end.
 // Returns false if there is no number.

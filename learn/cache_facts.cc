@@ -19,8 +19,6 @@ namespace {
 constexpr std::size_t kMostExamples = 3;
 constexpr std::size_t kMostPatterns = 20;  // the most patterns of one kind
 
-std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 template <class Paths>
 std::string examples(const Paths& paths) {
   std::string text;

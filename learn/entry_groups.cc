@@ -26,8 +26,6 @@ std::string parent_of(const std::string& path) {
   return slash == path.npos ? "" : path.substr(0, slash);
 }
 
-std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 struct EntryOfFile {
   std::string path;
   bool is_directory;
@@ -109,6 +107,8 @@ class Grouping {
 };
 
 }  // namespace
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 EntryGroups group_entries(const std::map<std::string, File>& files,
                           const std::set<std::string>& left_out) {

@@ -32,4 +32,7 @@ struct EntryGroups {
 EntryGroups group_entries(const std::map<std::string, File>& files,
                           const std::set<std::string>& left_out);
 
+// Returns the last component of a path.
+std::string name_of(const std::string& path);
+
 }  // namespace cacheshim::learn

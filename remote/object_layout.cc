@@ -13,20 +13,20 @@
 namespace cacheshim::remote {
 namespace {
 
-constexpr std::string_view kMagic = "CSHIMOB1";
+constexpr std::string_view kObjectMagic = "CSHIMOB1";
 
 }  // namespace
 
 std::optional<ObjectParts> split_object(std::string_view object) {
-  if (object.size() < kObjectHeaderBytes || !object.starts_with(kMagic)) return std::nullopt;
+  if (object.size() < kObjectHeaderBytes || !object.starts_with(kObjectMagic)) return std::nullopt;
   std::size_t length = 0;
   for (std::size_t i = 0; i < 4; ++i) {
-    length |= std::size_t{static_cast<unsigned char>(object[kMagic.size() + i])} << (8 * i);
+    length |= std::size_t{static_cast<unsigned char>(object[kObjectMagic.size() + i])} << (8 * i);
   }
   const std::string_view body = object.substr(kObjectHeaderBytes);
   if (length > kMostManifestBytes || length > body.size()) return std::nullopt;
   ObjectParts parts;
-  const char* const signer = object.data() + kMagic.size() + 4;
+  const char* const signer = object.data() + kObjectMagic.size() + 4;
   std::memcpy(parts.signer.data(), signer, parts.signer.size());
   std::memcpy(parts.signature.data(), signer + parts.signer.size(), parts.signature.size());
   parts.manifest = body.substr(0, length);
@@ -51,7 +51,7 @@ std::uint64_t most_object_bytes(const ObjectLimits& limits) {
 std::string sign_object(std::string_view manifest, std::string_view archive, const SecretKey& key) {
   std::string object;
   object.reserve(kObjectHeaderBytes + manifest.size() + archive.size());
-  object = kMagic;
+  object = kObjectMagic;
   for (unsigned shift = 0; shift < 32; shift += 8) {
     object.push_back(static_cast<char>((manifest.size() >> shift) & 0xff));
   }

@@ -8,7 +8,7 @@
 namespace cacheshim::remote {
 namespace {
 
-constexpr std::string_view kMagic = "CSHIMPK1";
+constexpr std::string_view kPackMagic = "CSHIMPK1";
 constexpr std::size_t kLengthBytes = 8;
 
 void append_length(std::string& bytes, std::uint64_t length) {
@@ -32,7 +32,7 @@ std::string_view take(std::string_view& bytes, std::size_t length) {
 
 }  // namespace
 
-PackWriter::PackWriter() : bytes_(kMagic) {}
+PackWriter::PackWriter() : bytes_(kPackMagic) {}
 
 bool PackWriter::add(std::string_view unit, std::string_view object) {
   const std::size_t size = 2 * kLengthBytes + unit.size() + object.size();
@@ -45,8 +45,8 @@ bool PackWriter::add(std::string_view unit, std::string_view object) {
 }
 
 std::optional<std::vector<PackedObject>> read_pack(std::string_view pack) {
-  if (!pack.starts_with(kMagic) || pack.size() > kMostPackBytes) return std::nullopt;
-  pack.remove_prefix(kMagic.size());
+  if (!pack.starts_with(kPackMagic) || pack.size() > kMostPackBytes) return std::nullopt;
+  pack.remove_prefix(kPackMagic.size());
   std::vector<PackedObject> objects;
   while (!pack.empty()) {
     if (objects.size() == kMostPacked || pack.size() < 2 * kLengthBytes) return std::nullopt;

@@ -347,11 +347,11 @@ int list(const JobArguments& arguments) {
   return kExitSuccess;
 }
 
-using Action = int (*)(const JobArguments&);
+using JobAction = int (*)(const JobArguments&);
 
 // Adds a job command with the common options.
 CLI::App* add_command(CLI::App& parent, const std::shared_ptr<JobArguments>& arguments,
-                      const char* name, const char* help, Action action, int& exit_code) {
+                      const char* name, const char* help, JobAction action, int& exit_code) {
   CLI::App* command = parent.add_subcommand(name, help);
   command
       ->add_option("--mount", arguments->mount,
@@ -362,7 +362,7 @@ CLI::App* add_command(CLI::App& parent, const std::shared_ptr<JobArguments>& arg
 }
 
 CLI::App* add_with_id(CLI::App& parent, const std::shared_ptr<JobArguments>& arguments,
-                      const char* name, const char* help, Action action, int& exit_code) {
+                      const char* name, const char* help, JobAction action, int& exit_code) {
   CLI::App* command = add_command(parent, arguments, name, help, action, exit_code);
   command->add_option("ID", arguments->id, "Job id: letters, digits and ._-")->required();
   command->parse_complete_callback([arguments] { check_job_id(arguments->id); });
@@ -399,7 +399,7 @@ void add_job(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<JobArguments>();
   CLI::App* job = app.add_subcommand("job", "Start, end and show jobs of a mount");
   job->require_subcommand(1);
-  const auto with_id = [&](const char* name, const char* help, Action action) {
+  const auto with_id = [&](const char* name, const char* help, JobAction action) {
     return add_with_id(*job, arguments, name, help, action, exit_code);
   };
   CLI::App* starting = with_id("start", "Start a job before its first process", start);

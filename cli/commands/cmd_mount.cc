@@ -82,7 +82,7 @@ void add_daemon_options(CLI::App& mount, DaemonArguments& arguments) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-constexpr const char* kFooter =
+constexpr const char* kMountFooter =
     "The mount point must be separate from the store, and must be empty (or use -o nonempty). If an\n"
     "earlier mount's daemon has died, mount frees the mount point. If an earlier daemon is still\n"
     "finishing, mount waits for at most 10 s. With -o ro, the store may be read-only too. The daemon logs to\n"
@@ -108,7 +108,7 @@ void add_mount(CLI::App& app, int& exit_code) {
                    "Existing, empty directory, usually /ci-cache")
       ->check(refuse_empty_path)
       ->required();
-  mount->footer(kFooter);
+  mount->footer(kMountFooter);
   mount->callback([arguments, &exit_code] {
     do_mount(*arguments);
     exit_code = kExitSuccess;

@@ -37,7 +37,7 @@ constexpr int kUmountFailed = 32;  // the exit code of umount(8) if an unmount f
 constexpr std::chrono::seconds kDeadline{30};
 // If the daemon takes longer, the helper checks whether the file system is still mounted elsewhere.
 constexpr std::chrono::seconds kElsewhere{1};
-constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::chrono::milliseconds kMountPoll{20};
 
 struct UmountArguments {
   std::string path;
@@ -138,7 +138,7 @@ void wait_for_daemon(const MountEntry& mount, const DaemonEnd& daemon, bool lazy
   const auto start = Progress::Clock::now();
   bool has_asked = false;
   Progress progress;
-  while (!daemon.wait(kPoll)) {
+  while (!daemon.wait(kMountPoll)) {
     const auto waited = Progress::Clock::now() - start;
     if (waited > kElsewhere && (lazy || (!has_asked && is_mounted_elsewhere(mount)))) return;
     has_asked = waited > kElsewhere;

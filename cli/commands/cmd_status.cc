@@ -212,9 +212,10 @@ void show_stats(const StatusArguments& arguments) {
   print_table(rows);
 }
 
-using Action = void (*)(const StatusArguments&);
+using StatusAction = void (*)(const StatusArguments&);
 
-void add_command(CLI::App& app, const char* name, const char* help, Action action, int& exit_code) {
+void add_command(CLI::App& app, const char* name, const char* help, StatusAction action,
+                 int& exit_code) {
   auto arguments = std::make_shared<StatusArguments>();
   CLI::App* command = app.add_subcommand(name, help);
   command

@@ -36,7 +36,7 @@ constexpr std::chrono::seconds kDaemonDeadline{30};
 constexpr std::chrono::seconds kLeaveDeadline{2};
 // Added to the time limit of the request `close`, so that the daemon does not reopen the mount early.
 constexpr std::chrono::seconds kMargin{5};
-constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::chrono::milliseconds kUnmountPoll{20};
 
 MountEntry find_our_mount(const std::string& path) {
   const auto mount = find_mount(read_mounts(), path);
@@ -105,7 +105,7 @@ void detach_from_users(const std::string& path, const MountEntry& mount,
       fail_busy(path, find_mount_users(mount));
     }
     progress.update("waiting for the users of the mount", 0, 0);
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kUnmountPoll);
   }
 }
 
@@ -121,7 +121,7 @@ void detach_from_users(const std::string& path, const MountEntry& mount,
 void wait_for_daemon(const std::string& path, const MountEntry& mount, const DaemonEnd& daemon) {
   const auto deadline = Progress::Clock::now() + kDaemonDeadline;
   Progress progress;
-  while (!daemon.wait(kPoll)) {
+  while (!daemon.wait(kUnmountPoll)) {
     if (Progress::Clock::now() > deadline) {
       progress.finish();
       fail_still_served(path, mount);

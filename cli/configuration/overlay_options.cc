@@ -24,7 +24,7 @@ constexpr std::string_view kIgnored[] = {
     "redirect_dir", "index",    "metacopy",    "nfs_export",   "xino",
     "userxattr",    "uuid",     "max_threads", "allow_root",   "max_idle_threads"};
 
-[[noreturn]] void refuse(const std::string& why) { throw Failure(kExitUsage, why); }
+[[noreturn]] void refuse_options(const std::string& why) { throw Failure(kExitUsage, why); }
 
 // Splits at `separator`; "\x" stands for x.
 std::vector<std::string> split_paths(std::string_view text, char separator) {
@@ -44,7 +44,7 @@ std::vector<std::string> split_paths(std::string_view text, char separator) {
 std::vector<std::string> lower_paths(std::string_view value) {
   std::vector<std::string> paths = split_paths(value, ':');
   if (std::find(paths.begin(), paths.end(), "") != paths.end()) {
-    refuse(fmt::format("option 'lowerdir={}' names an empty path", value));
+    refuse_options(fmt::format("option 'lowerdir={}' names an empty path", value));
   }
   return paths;
 }
@@ -66,7 +66,7 @@ bool apply_squash(std::string_view key, std::string_view value, OwnerMode& owner
   }
   if (key != "squash_to_uid" && key != "squash_to_gid") return false;
   const auto id = parse_id(value);
-  if (!id) refuse(fmt::format("option '{}' needs a number, not '{}'", key, value));
+  if (!id) refuse_options(fmt::format("option '{}' needs a number, not '{}'", key, value));
   (key == "squash_to_uid" ? owners.shown_uid : owners.shown_gid) = *id;
   return true;
 }
@@ -106,7 +106,7 @@ void apply(const std::string& word, OverlayOptions& options, bool is_root) {
     return;
   }
   if (std::find(std::begin(kIgnored), std::end(kIgnored), key) == std::end(kIgnored)) {
-    refuse(
+    refuse_options(
         fmt::format("unknown overlay option '{}'; known are lowerdir=, upperdir=, workdir=, "
                     "squash_to_root, squash_to_uid=, squash_to_gid=, suid, dev, {}",
                     word, known_mount_options()));
@@ -115,11 +115,13 @@ void apply(const std::string& word, OverlayOptions& options, bool is_root) {
 }
 
 void check_directories(const OverlayDirectories& directories) {
-  if (directories.lowers.empty()) refuse("option 'lowerdir=' is missing: what is to be overlaid");
+  if (directories.lowers.empty())
+    refuse_options("option 'lowerdir=' is missing: what is to be overlaid");
   if (directories.upper.empty() == directories.work.empty()) return;
-  refuse(directories.upper.empty()
-             ? "option 'workdir=' needs 'upperdir=' too: where changes go"
-             : "option 'upperdir=' needs 'workdir=' too: an empty directory on its file system");
+  refuse_options(
+      directories.upper.empty()
+          ? "option 'workdir=' needs 'upperdir=' too: where changes go"
+          : "option 'upperdir=' needs 'workdir=' too: an empty directory on its file system");
 }
 
 }  // namespace

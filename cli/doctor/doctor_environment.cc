@@ -22,7 +22,7 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr const char* kCheck = "environment";
+constexpr const char* kEnvironmentCheck = "environment";
 constexpr std::string_view kOurPrefix = "CACHESHIM_";
 // All variables that users may set, and those that the library sets for child processes.
 constexpr std::array<std::string_view, 16> kKnown = {
@@ -45,7 +45,7 @@ void check_names(Findings& findings) {
     const std::string_view name = variable.substr(0, variable.find('='));
     if (!name.starts_with(kOurPrefix)) continue;
     if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
-    findings.warn(kCheck, name, "is no variable of cacheshim, and has no effect",
+    findings.warn(kEnvironmentCheck, name, "is no variable of cacheshim, and has no effect",
                   "'cacheshim --help' names them");
   }
 }
@@ -56,7 +56,7 @@ void check_ids(Findings& findings) {
     const std::string used(JobId::from_text(given).view());
     if (given == used) continue;
     findings.warn(
-        kCheck, setting(name),
+        kEnvironmentCheck, setting(name),
         fmt::format("is used as '{}': only letters, digits and ._-, at most {}", used, kMaxJobId),
         "choose one that is used unchanged: two ids may become equal");
   }
@@ -65,7 +65,7 @@ void check_ids(Findings& findings) {
 void check_switches(Findings& findings) {
   if (is_switched_on(kDisableVariable)) {
     const bool is_required = is_switched_on(kStrictVariable);
-    findings.warn(kCheck, setting(kDisableVariable),
+    findings.warn(kEnvironmentCheck, setting(kDisableVariable),
                   is_required ? fmt::format("the library does nothing, although {} requires it",
                                             setting(kStrictVariable))
                               : "the library does nothing in jobs that are started from here",
@@ -74,19 +74,19 @@ void check_switches(Findings& findings) {
   for (const std::string_view name : {kDisableVariable, kStrictVariable}) {
     const auto value = find_variable(name);
     if (!value || *value == "1" || *value == "0") continue;
-    findings.warn(kCheck, setting(name), "counts as 1: only 0 and an empty value mean off",
-                  "set it to 1, or unset it");
+    findings.warn(kEnvironmentCheck, setting(name),
+                  "counts as 1: only 0 and an empty value mean off", "set it to 1, or unset it");
   }
   const auto publish = find_variable(kPublishVariable);
   if (publish && !parse_publish_policy(*publish)) {
-    findings.warn(kCheck, setting(kPublishVariable),
+    findings.warn(kEnvironmentCheck, setting(kPublishVariable),
                   "is none of never, end, complete, and has no effect", "correct it");
   }
   const auto eager = find_variable(kCudaEagerVariable);
   CudaPolicy policy;
   if (eager && !parse_cuda_policy(*eager, policy)) {
-    findings.warn(kCheck, setting(kCudaEagerVariable), "is none of off, auto, force, select",
-                  "correct it");
+    findings.warn(kEnvironmentCheck, setting(kCudaEagerVariable),
+                  "is none of off, auto, force, select", "correct it");
   }
 }
 
@@ -98,7 +98,7 @@ void check_log(Findings& findings) {
       slash == log->npos ? "." : log->substr(0, std::max<std::size_t>(slash, 1));
   const bool is_there = ::access(log->c_str(), F_OK) == 0;
   if (::access(is_there ? log->c_str() : directory.c_str(), W_OK) == 0) return;
-  findings.warn(kCheck, setting(kLogVariable),
+  findings.warn(kEnvironmentCheck, setting(kLogVariable),
                 "cannot be written to: " + std::generic_category().message(errno),
                 "name a file that this user may write");
 }
@@ -109,10 +109,11 @@ void check_umask(Findings& findings) {
   const mode_t mask = ::umask(022);
   (void)::umask(mask);
   if ((mask & S_IROTH) == 0) return;
-  findings.warn(kCheck, fmt::format("umask {:04o}", mask),
-                "others may not read what jobs that are started from here build, so a mount of several users does "
-                "not publish it",
-                "'umask 022' in the job script, or open_files in the section [publish] of the configuration");
+  findings.warn(
+      kEnvironmentCheck, fmt::format("umask {:04o}", mask),
+      "others may not read what jobs that are started from here build, so a mount of several users does "
+      "not publish it",
+      "'umask 022' in the job script, or open_files in the section [publish] of the configuration");
 }
 
 void check_mount_variable(const DoctorContext& context, Findings& findings) {
@@ -120,7 +121,7 @@ void check_mount_variable(const DoctorContext& context, Findings& findings) {
   if (!mount) {
     if (context.mount.empty() || context.mount == kDefaultMountPoint) return;
     return findings.warn(
-        kCheck, kMountVariable,
+        kEnvironmentCheck, kMountVariable,
         fmt::format("is not set: jobs that are started from here look for {}, not for {}",
                     kDefaultMountPoint, context.mount),
         fmt::format("'export {}={}', or use 'cacheshim run --mount'", kMountVariable,
@@ -129,7 +130,7 @@ void check_mount_variable(const DoctorContext& context, Findings& findings) {
   if (context.mount.empty() || !context.is_available || resolve_path(*mount) == context.mount)
     return;
   findings.warn(
-      kCheck, setting(kMountVariable),
+      kEnvironmentCheck, setting(kMountVariable),
       fmt::format("jobs that are started from here do not use the mount at '{}'", context.mount),
       "use one of the two everywhere");
 }
@@ -151,7 +152,7 @@ void check_cache_variables(const DoctorContext& context, const std::vector<Profi
     if (std::any_of(profile.default_paths.begin(), profile.default_paths.end(), is_default))
       continue;
     findings.warn(
-        kCheck, fmt::format("{}={}", profile.variable, *value),
+        kEnvironmentCheck, fmt::format("{}={}", profile.variable, *value),
         fmt::format("the {} cache of jobs that are started from here is there, not in the mount",
                     profile.name),
         fmt::format("unset it, or set it to {}/{}", mount, profile.name));
@@ -222,7 +223,7 @@ void check_environment(const DoctorContext& context, Findings& findings) {
   const ProfileSet set =
       load_profiles(profile_directories(find_installation().profiles, context.config));
   check_cache_variables(context, set.profiles, findings);
-  if (findings.all().size() == before) findings.ok(kCheck, "", "no contradictions");
+  if (findings.all().size() == before) findings.ok(kEnvironmentCheck, "", "no contradictions");
   check_default_directories(set.profiles, findings);
 }
 

@@ -17,7 +17,7 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kHandOver{300};
-constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::chrono::milliseconds kDeadMountPoll{20};
 
 bool is_owned_by(pid_t process, uid_t uid) {
   struct stat st {};
@@ -59,7 +59,7 @@ pid_t find_successor(const std::string& mount_point) {
   const auto deadline = std::chrono::steady_clock::now() + kHandOver;
   pid_t process = find_process(mount_point, false);
   while (process == 0 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kDeadMountPoll);
     process = find_process(mount_point, false);
   }
   return process;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_mount_point(const std::string& why) {
   throw Failure(kExitUnavailable, why + "; nothing was mounted");
 }
 
@@ -29,12 +29,12 @@ void free_dead_mount(const std::string& path) {
   const auto mount = find_mount(read_mounts(), path);
   if (!mount) return;
   if (mount->type != kFilesystemType || !is_dead_mount(path)) {
-    refuse(fmt::format("mount point '{}' is busy: a {} file system is mounted there", path,
-                       mount->type));
+    refuse_mount_point(fmt::format("mount point '{}' is busy: a {} file system is mounted there",
+                                   path, mount->type));
   }
   if (::umount2(path.c_str(), MNT_DETACH) != 0) {
-    refuse(fmt::format("cannot free the dead mount at '{}': {}", path,
-                       std::generic_category().message(errno)));
+    refuse_mount_point(fmt::format("cannot free the dead mount at '{}': {}", path,
+                                   std::generic_category().message(errno)));
   }
   print_line(fmt::format("freed the mount at '{}', whose daemon was dead; mounting anew", path));
   free_dead_mount(path);  // several dead mounts may cover each other
@@ -54,14 +54,15 @@ std::string check_mount_point(const std::string& given, bool may_be_nonempty) {
   free_dead_mount(path);
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    refuse(fmt::format("mount point '{}' cannot be used: {}{}", given,
-                       std::generic_category().message(errno),
-                       errno == ENOENT ? "; make the directory first" : ""));
+    refuse_mount_point(fmt::format("mount point '{}' cannot be used: {}{}", given,
+                                   std::generic_category().message(errno),
+                                   errno == ENOENT ? "; make the directory first" : ""));
   }
-  if (!S_ISDIR(status.st_mode)) refuse(fmt::format("mount point '{}' is not a directory", given));
+  if (!S_ISDIR(status.st_mode))
+    refuse_mount_point(fmt::format("mount point '{}' is not a directory", given));
   if (may_be_nonempty) return path;
   if (const std::string held = find_any_entry(path); !held.empty()) {
-    refuse(
+    refuse_mount_point(
         fmt::format("mount point '{}' is not empty: the mount would hide '{}'; name an empty "
                     "directory, or mount with -o nonempty",
                     given, held));

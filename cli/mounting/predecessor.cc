@@ -26,7 +26,7 @@ namespace {
 constexpr std::chrono::seconds kDeadline{10};
 // Within this time, a daemon on a busy machine detects that its mount is gone.
 constexpr std::chrono::seconds kNoticed{2};
-constexpr std::chrono::milliseconds kPoll{10};
+constexpr std::chrono::milliseconds kPredecessorPoll{10};
 
 // Whether the process sees a cacheshim mount at `mount_point` in its own mount namespace. Also
 // returns true if /proc does not show the process's mounts, because the caller must not wait for a
@@ -45,7 +45,7 @@ void wait_for_run_dir(const DaemonOptions& options, Time start) {
   const DaemonEnd daemon(options.run_dir);
   if (daemon.holder() == 0 || still_has_mount(daemon.holder(), options.mount_point)) return;
   Progress progress;
-  while (!daemon.wait(kPoll) && Progress::Clock::now() < start + kDeadline) {
+  while (!daemon.wait(kPredecessorPoll) && Progress::Clock::now() < start + kDeadline) {
     progress.update("waiting for the daemon that was here before to end", 0, 0);
   }
 }
@@ -64,7 +64,7 @@ void wait_for_directories(const OverlayDirectories& directories, Time start) {
     const bool is_mounted = !is_free(directories.work + "/work");  // a mounted overlay locks it (PlainOverlay::served)
     if (waited > (is_mounted ? kNoticed : kDeadline)) return;
     progress.update("waiting for the overlay that had these directories before to end", 0, 0);
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kPredecessorPoll);
   }
 }
 

@@ -85,9 +85,9 @@ void bind_old_entry(const fs::directory_entry& entry) {
 }
 
 void replace_root_with(const std::string& new_directory) {
-  constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV;
+  constexpr unsigned long kMountFlags = MS_NOSUID | MS_NODEV;
   const char* scaffold = find_scaffold();
-  require(::mount("cacheshim-root", scaffold, "tmpfs", kFlags, "mode=0755") == 0,
+  require(::mount("cacheshim-root", scaffold, "tmpfs", kMountFlags, "mode=0755") == 0,
           "mounting a tmpfs");
   const std::string put_old = std::string(scaffold) + kOldRoot;
   require(::mkdir(put_old.c_str(), 0700) == 0, "making the old root's directory");
@@ -99,8 +99,9 @@ void replace_root_with(const std::string& new_directory) {
   if (error) fail(fmt::format("making '{}'", new_directory), error.value());
   require(::umount2(kOldRoot, MNT_DETACH) == 0, "leaving the old root directory");
   require(::rmdir(kOldRoot) == 0, "removing the old root's directory");
-  require(::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags, nullptr) == 0,
-          "closing the new root directory");
+  require(
+      ::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kMountFlags, nullptr) == 0,
+      "closing the new root directory");
 }
 
 void ensure_mount_point(const std::string& path) {

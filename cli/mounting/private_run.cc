@@ -39,16 +39,16 @@ namespace {
 constexpr int kLeftoverMs = 1000;    // for leftover processes to exit after SIGTERM
 constexpr int kDaemonMs = 30'000;    // for the daemon to exit after the unmount
 constexpr int kDaemonTermMs = 5000;  // for the daemon to exit after SIGTERM
-constexpr int kPollMs = 200;
+constexpr int kRunPollMs = 200;
 
 // Whether the process exits within `timeout_ms`. If the process is a child, does not reap it.
 bool is_gone_within(pid_t pid, int timeout_ms) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return true;
   Progress progress;
-  for (int waited = 0; waited < timeout_ms; waited += kPollMs) {
+  for (int waited = 0; waited < timeout_ms; waited += kRunPollMs) {
     struct pollfd poll = {process.get(), POLLIN, 0};
-    if (::poll(&poll, 1, std::min(kPollMs, timeout_ms - waited)) > 0) return true;
+    if (::poll(&poll, 1, std::min(kRunPollMs, timeout_ms - waited)) > 0) return true;
     progress.update("waiting for processes of the private mount to end", 0, 0);
   }
   return false;

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = EventLoop::Clock;
 
-constexpr std::chrono::milliseconds kTick{100};  // a read waits for two ticks at most
+constexpr std::chrono::milliseconds kProgressTick{100};  // a read waits for two ticks at most
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void Ticker::stop() {
 void Ticker::watch(std::shared_ptr<ControlSession> session) {
   {
     const MutexLock lock(mutex_);
-    if (watched_.empty()) next_tick_ = Clock::now() + kTick;
+    if (watched_.empty()) next_tick_ = Clock::now() + kProgressTick;
     watched_.push_back(std::move(session));
   }
   task_.wake();
@@ -66,14 +66,14 @@ Clock::time_point Ticker::tick() {
     if (watched_.empty()) return EventLoop::kNever;
     if (Clock::now() < next_tick_) return next_tick_;
     watched = watched_;
-    next_tick_ = Clock::now() + kTick;
+    next_tick_ = Clock::now() + kProgressTick;
   }
   for (const auto& one : watched) {
     (void)run_guarded("a line of progress", [&] {
       if (const auto session = one.lock()) session->tick();
     });
   }
-  return Clock::now() + kTick;
+  return Clock::now() + kProgressTick;
 }
 
 }  // namespace cacheshim

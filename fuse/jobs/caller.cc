@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostAncestors = 32;
 constexpr std::chrono::seconds kSlurmPollInterval{1};
-constexpr std::size_t kMostKnown = 16384;  // threads; a full table is cleared
+constexpr std::size_t kMostCachedThreads = 16384;  // threads; a full table is cleared
 
 std::string read_proc_text(pid_t pid, const char* file) {
   auto text = read_proc(pid, file);
@@ -156,7 +156,7 @@ std::optional<JobClaim> CallerJobs::claim_of_main_thread(const Caller& caller,
 
 void CallerJobs::remember(pid_t tid, const Image& image, const JobClaim& claim) {
   const MutexLock lock(mutex_);
-  if (known_.size() >= kMostKnown) known_.clear();
+  if (known_.size() >= kMostCachedThreads) known_.clear();
   known_.insert_or_assign(tid, Known{image, claim});
 }
 

@@ -9,10 +9,10 @@
 namespace cacheshim {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(1);
+constexpr auto kDrainTick = std::chrono::milliseconds(1);
 constexpr unsigned kPatience = 50;  // ticks, while a receiver is blocked
 constexpr std::size_t kMostProbes = 16;
-constexpr unsigned kPause = 4;  // ticks per unanswered probe
+constexpr unsigned kPauseTicks = 4;  // ticks per unanswered probe
 
 }  // namespace
 
@@ -48,7 +48,7 @@ void QueueDrain::run() {
       while (!stopping_ && noted_.empty()) news_.wait(mutex_);
     } else {
       // check_once() handles the cores that are noted during the tick.
-      const auto tick = std::chrono::steady_clock::now() + kTick;
+      const auto tick = std::chrono::steady_clock::now() + kDrainTick;
       while (!stopping_ && news_.wait_until(mutex_, tick)) continue;
     }
     if (stopping_) return;
@@ -97,7 +97,7 @@ bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
       queue.arrivals_at_probe && arrivals <= *queue.arrivals_at_probe + 1 && held == queue.held;
   if (nothing_came && queue.probes.empty()) return true;
   queue.patience = kPatience;
-  queue.pause = kPause * static_cast<unsigned>(queue.probes.size());
+  queue.pause = kPauseTicks * static_cast<unsigned>(queue.probes.size());
   queue.arrivals_at_probe = arrivals;
   queue.held = held;
   if (queue.probes.size() == kMostProbes) queue.probes.pop_back();  // withdraws it

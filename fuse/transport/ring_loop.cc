@@ -30,10 +30,10 @@ namespace cacheshim {
 namespace {
 
 constexpr unsigned kLeastOfCore = 2;
-constexpr auto kWatchTick = std::chrono::milliseconds(2);
+constexpr auto kRingWatchTick = std::chrono::milliseconds(2);
 constexpr auto kSignalRecheckDelay = std::chrono::milliseconds(1);
 // After this many ticks without progress, the watcher ends the guests' stays (ClientCore::rest()) and sleeps.
-constexpr unsigned kIdleTicks = 50;
+constexpr unsigned kRingIdleTicks = 50;
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
 
 // The request that this thread is handling, if it came through a ring.
@@ -399,12 +399,12 @@ void RingLoop::wake_watcher() {
 void RingLoop::watch() {
   const MutexLock lock(mutex_);
   for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {
-    (void)watcher_call_.wait_for(mutex_, kWatchTick);
+    (void)watcher_call_.wait_for(mutex_, kRingWatchTick);
     ++idle_ticks;
     for (Receiver* const receiver : receivers_) {
       if (check_progress(*receiver)) idle_ticks = 0;
     }
-    if (has_guests() && idle_ticks < kIdleTicks) continue;
+    if (has_guests() && idle_ticks < kRingIdleTicks) continue;
     for (Receiver* const receiver : receivers_) receiver->client_core->rest();
     idle_ticks = 0;
     watcher_sleeps_ = true;

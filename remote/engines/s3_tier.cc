@@ -31,8 +31,8 @@ constexpr std::size_t kMostMessageBytes = 200;
 
 constexpr std::size_t kMostKeysOfPage = 1000;
 constexpr std::chrono::milliseconds kLongestTimeout = 1h;
-constexpr std::chrono::milliseconds kLongestWait = 24h;
-constexpr std::chrono::milliseconds kFirstPause = 100ms;
+constexpr std::chrono::milliseconds kLongestS3Wait = 24h;
+constexpr std::chrono::milliseconds kFirstS3Pause = 100ms;
 constexpr std::chrono::milliseconds kLongestPause = 1s;
 
 bool consists_of(std::string_view text, std::string_view others) {
@@ -51,7 +51,7 @@ struct Request {
   std::string_view body = {};
 };
 
-struct Reply {
+struct HttpReply {
   long status = 0;
   std::string body;
   std::string code;  // of the error, for example "NoSuchKey"; "" if the reply contains none
@@ -59,7 +59,7 @@ struct Reply {
 };
 
 // Sources: "Error Responses" of the Amazon S3 API Reference; MinIO's and Ceph's codes for a full disk and a full quota.
-Kind kind_of(const Reply& reply) {
+Kind kind_of(const HttpReply& reply) {
   constexpr std::array<std::string_view, 3> kFullCodes{"XMinioStorageFull", "InsufficientStorage",
                                                        "QuotaExceeded"};
   const long status = reply.status;
@@ -200,12 +200,12 @@ class S3Tier::Connection {
   }
 
   // Returns the reply, whatever its status. Throws TierError if no complete reply came.
-  Reply send(const Request& request);
+  HttpReply send(const Request& request);
   [[noreturn]] void fail(const Request& request, Kind kind, const std::string& why) const {
     throw TierError(kind, fmt::format("cannot {} in the bucket '{}' at {}: {}", request.action,
                                       options_.bucket, options_.endpoint, why));
   }
-  [[noreturn]] void fail(const Request& request, const Reply& reply) const;
+  [[noreturn]] void fail(const Request& request, const HttpReply& reply) const;
 
  private:
   template <class Value>
@@ -284,7 +284,7 @@ bool S3Tier::Connection::has_length() const {
                                          &chunked) == CURLHE_OK;
 }
 
-Reply S3Tier::Connection::send(const Request& request) {
+HttpReply S3Tier::Connection::send(const Request& request) {
   const Headers headers = headers_of(request);
   Transfer transfer{easy_.get(), request.most_bytes};
   set_policy();
@@ -294,7 +294,7 @@ Reply S3Tier::Connection::send(const Request& request) {
   set(CURLOPT_HEADERDATA, &transfer);
   error_[0] = '\0';
   const CURLcode code = curl_easy_perform(easy_.get());
-  Reply reply;
+  HttpReply reply;
   (void)curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &reply.status);
   if (transfer.is_too_long && reply.status == 200)
     fail(request, Kind::kRefused,
@@ -314,7 +314,7 @@ Reply S3Tier::Connection::send(const Request& request) {
   return reply;
 }
 
-void S3Tier::Connection::fail(const Request& request, const Reply& reply) const {
+void S3Tier::Connection::fail(const Request& request, const HttpReply& reply) const {
   std::string why = fmt::format("the server answered {}", reply.status);
   if (reply.status / 100 == 3) why += ", a redirect, which is not followed";
   if (!reply.code.empty()) why += " " + printable(reply.code);
@@ -343,7 +343,7 @@ std::string S3Tier::target_of(const std::string& key) const {
 std::optional<std::string> S3Tier::get(const std::string& key, std::size_t most_bytes) {
   const Request request{fmt::format("read '{}'", printable(key)), "GET", target_of(key), deadline(),
                         most_bytes};
-  Reply reply = connection_->send(request);
+  HttpReply reply = connection_->send(request);
   if (reply.status == 200) return std::move(reply.body);
   if (reply.status == 404 && (reply.code == "NoSuchKey" || reply.body.empty())) return std::nullopt;
   connection_->fail(request, reply);
@@ -353,7 +353,7 @@ std::optional<std::string> S3Tier::get(const std::string& key, std::size_t most_
 bool S3Tier::exists(const std::string& key, Clock::time_point deadline) {
   const Request request{fmt::format("look for '{}'", printable(key)), "HEAD", target_of(key),
                         deadline};
-  const Reply reply = connection_->send(request);
+  const HttpReply reply = connection_->send(request);
   if (reply.status != 200 && reply.status != 404) connection_->fail(request, reply);
   return reply.status == 200;
 }
@@ -363,7 +363,7 @@ PutOutcome S3Tier::put_if_absent(const std::string& key, std::string_view object
   Request request{fmt::format("store '{}'", printable(key)), "PUT", target_of(key), deadline()};
   request.body = object;
   for (int tries = 0; tries < 2; ++tries) {
-    const Reply reply = connection_->send(request);
+    const HttpReply reply = connection_->send(request);
     if (reply.status == 200) return PutOutcome::kStored;
     if (reply.status == 412) return PutOutcome::kExists;
     if (reply.status != 409) connection_->fail(request, reply);
@@ -376,7 +376,7 @@ bool S3Tier::remove(const std::string& key) {
   const Request request{fmt::format("remove '{}'", printable(key)), "DELETE", target_of(key),
                         deadline()};
   if (!exists(key, request.deadline)) return false;
-  const Reply reply = connection_->send(request);
+  const HttpReply reply = connection_->send(request);
   if (reply.status != 200 && reply.status != 204 && reply.status != 404)
     connection_->fail(request, reply);
   return reply.status != 404;
@@ -400,8 +400,8 @@ bool S3Tier::renew(const std::string& /*key*/, const std::string& /*owner*/,
 void S3Tier::release(const std::string& /*key*/, const std::string& /*owner*/) { refuse_lease(); }
 
 void S3Tier::wait(const std::string& key, std::chrono::milliseconds timeout) {
-  const auto end = Clock::now() + std::min(timeout, kLongestWait);
-  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+  const auto end = Clock::now() + std::min(timeout, kLongestS3Wait);
+  for (auto pause = kFirstS3Pause;; pause = std::min(2 * pause, kLongestPause)) {
     std::this_thread::sleep_until(std::min(end, Clock::now() + pause));
     if (Clock::now() >= end) return;
     try {
@@ -421,7 +421,7 @@ CataloguePage S3Tier::keys_since(const std::string& position, std::size_t most) 
                        std::clamp<std::size_t>(most, 1, kMostKeysOfPage), percent_encode(prefix));
   const Request request{"list the keys", "GET", fmt::format("/{}?{}", options_.bucket, query),
                         deadline(), kMostPageBytes};
-  const Reply reply = connection_->send(request);
+  const HttpReply reply = connection_->send(request);
   if (reply.status == 400 && !position.empty()) return {};  // the server rejects the cursor
   if (reply.status != 200) connection_->fail(request, reply);
   auto listing = parse_s3_listing(reply.body);

@@ -2,21 +2,11 @@
 #include "shim/start/start_plan.h"
 
 #include "common/names.h"
+#include "common/text_scan.h"
 #include "shim/routing/path_match.h"
 
 namespace cacheshim {
 namespace {
-
-std::string_view take_until(std::string_view& text, char delimiter) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  const char* const begin = at;
-  while (at != end && *at != delimiter) ++at;
-  const std::string_view part(begin, static_cast<std::size_t>(at - begin));
-  if (at != end) ++at;
-  text = {at, static_cast<std::size_t>(end - at)};
-  return part;
-}
 
 // Returns `path` or, if it begins with ~, a copy in `out` with HOME in place of the ~. Returns an empty text if HOME is
 // not an absolute path, or if the copy does not fit.

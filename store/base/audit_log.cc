@@ -18,8 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kEvents = {AuditRecord::Event::kPublish, AuditRecord::Event::kEvict,
-                                AuditRecord::Event::kRepair};
+constexpr std::array kAuditEvents = {AuditRecord::Event::kPublish, AuditRecord::Event::kEvict,
+                                     AuditRecord::Event::kRepair};
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
 // JSON must be UTF-8, but a file name may contain any bytes. A name that is not UTF-8 is stored in hex, under the key
@@ -35,7 +35,7 @@ void add_path(Json& json, const std::string& key, const std::string& path) {
 AuditRecord record_in(const nlohmann::json& json) {
   AuditRecord record;
   const std::string event = json.at("event").get<std::string>();
-  for (const AuditRecord::Event known : kEvents) {
+  for (const AuditRecord::Event known : kAuditEvents) {
     if (to_string(known) == event) record.event = known;
   }
   record.time = json.value("time", 0.0);

@@ -21,14 +21,14 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
+constexpr std::uint64_t kStatBlockBytes = 512;  // the unit of st_blocks
 
-class Lister {
+class BaseLister {
  public:
   // `accepts`: if not empty, list() returns only units with a path that it accepts, and does not measure them.
-  Lister(int base, const EntryMap& entries,
-         const std::function<bool(std::string_view path)>& accepts = {},
-         const IsWanted& is_wanted = {})
+  BaseLister(int base, const EntryMap& entries,
+             const std::function<bool(std::string_view path)>& accepts = {},
+             const IsWanted& is_wanted = {})
       : base_(base), entries_(entries), accepts_(accepts), is_wanted_(is_wanted) {}
 
   std::vector<BaseUnit> list() {
@@ -95,7 +95,7 @@ class Lister {
     const auto st = sys::stat_at(directory, name);
     if (!st) return;
     ++unit.files;
-    unit.bytes += static_cast<std::uint64_t>(st->st_blocks) * kBlockBytes;
+    unit.bytes += static_cast<std::uint64_t>(st->st_blocks) * kStatBlockBytes;
     if (!S_ISDIR(st->st_mode)) {
       unit.last_use = std::max({unit.last_use, st->st_atime, st->st_mtime});
     }
@@ -118,14 +118,14 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit) {
 }
 
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries) {
-  return Lister(store.base(), entries).list();
+  return BaseLister(store.base(), entries).list();
 }
 
 Result<std::vector<std::string>> find_base_units(
     const Store& store, const EntryMap& entries,
     const std::function<bool(std::string_view path)>& accepts, const IsWanted& is_wanted) {
   std::vector<std::string> names;
-  for (BaseUnit& unit : Lister(store.base(), entries, accepts, is_wanted).list())
+  for (BaseUnit& unit : BaseLister(store.base(), entries, accepts, is_wanted).list())
     names.push_back(std::move(unit.unit));
   if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
   std::ranges::sort(names);

@@ -22,11 +22,12 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint64_t kEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO |
-                                  FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
+constexpr std::uint64_t kMarkEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO |
+                                      FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
 constexpr std::uint64_t kMoves = FAN_MOVED_FROM | FAN_MOVED_TO;
-constexpr std::uint64_t kNames = FAN_CREATE | FAN_DELETE | kMoves;
-constexpr std::size_t kMostRemembered = 65536;  // the maximum number of directories whose paths are cached
+constexpr std::uint64_t kNameEvents = FAN_CREATE | FAN_DELETE | kMoves;
+constexpr std::size_t kMostDirectories =
+    65536;  // the maximum number of directories whose paths are cached
 
 // Returns the path of an open object according to /proc/self/fd; "" if it cannot be read.
 std::string path_of(int fd) {
@@ -116,13 +117,13 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
   const bool moved = (event.mask & FAN_ONDIR) != 0 && (event.mask & kMoves) != 0;
   const Paths& directories = paths_of(*info, handle);
   for (const std::string& directory : directories) {
-    if ((event.mask & kNames) != 0) {
+    if ((event.mask & kNameEvents) != 0) {
       const auto kind = moved ? BaseChange::Kind::kDirectoryName : BaseChange::Kind::kName;
       add_change(changes, {kind, directory, name});
     }
     // The kernel merges events of one object, so one event may report both its creation and a
     // write.
-    if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
+    if ((event.mask & ~(kNameEvents | FAN_ONDIR)) != 0) {
       add_change(changes, {BaseChange::Kind::kContent, directory, name});
     }
   }
@@ -136,7 +137,7 @@ const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fi
   std::string key(reinterpret_cast<const char*>(&info.fsid), sizeof info.fsid);
   key.append(reinterpret_cast<const char*>(&handle), sizeof handle + handle.handle_bytes);
   if (const auto known = directories_.find(key); known != directories_.end()) return known->second;
-  if (directories_.size() >= kMostRemembered) directories_.clear();
+  if (directories_.size() >= kMostDirectories) directories_.clear();
   return directories_[key] = resolve(info, handle);
 }
 
@@ -185,8 +186,8 @@ std::unique_ptr<BaseWatch> start_fanotify(EventLoop& loop, const std::vector<int
       FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME, O_RDONLY));
   if (mounts.empty() || !group) return nullptr;
   for (const WatchedMount& mount : mounts) {
-    if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, kEvents, mount.fd.get(),
-                        nullptr) == -1) {
+    if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, kMarkEvents,
+                        mount.fd.get(), nullptr) == -1) {
       return nullptr;
     }
   }

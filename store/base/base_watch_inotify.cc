@@ -22,16 +22,16 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint32_t kNames = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
+constexpr std::uint32_t kNameBits = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
 constexpr std::uint32_t kContent = IN_ATTRIB | IN_CLOSE_WRITE;
-constexpr std::uint32_t kEvents =
-    kNames | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
+constexpr std::uint32_t kWatchBits =
+    kNameBits | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
 // Stands for a missing watch: the directory was looked up, but does not exist below this root.
 constexpr int kAbsent = -1;
 // The maximum number of recorded paths, including absent ones. It equals the highest default of
 // fs.inotify.max_user_watches (Linux 5.11).
-constexpr std::size_t kMostRemembered = 1 << 20;
+constexpr std::size_t kMostWatches = 1 << 20;
 // The maximum number of paths that were absent when they were recorded. There is a limit because a
 // client may look up any number of directories that exist only in its job's layer.
 constexpr std::size_t kMostAbsent = 1 << 16;
@@ -121,7 +121,7 @@ Result<int> InotifyWatch::watch(const Place& place) {
   if (!opened) return opened.error();
   const std::string path = "/proc/self/fd/" + std::to_string(opened->get());
   // `path` is a symlink in /proc, which the call must follow
-  const std::uint32_t events = kEvents & ~std::uint32_t{IN_DONT_FOLLOW};
+  const std::uint32_t events = kWatchBits & ~std::uint32_t{IN_DONT_FOLLOW};
   const int added = ::inotify_add_watch(events_.get(), path.c_str(), events);
   if (added == -1) return Errno::last();
   std::vector<Place>& places = places_[added];
@@ -162,7 +162,7 @@ void InotifyWatch::read_events() {
   }
   {
     const MutexLock lock(mutex_);
-    if (watches_.size() > kMostRemembered) drop_all(changes);
+    if (watches_.size() > kMostWatches) drop_all(changes);
   }
   if (!changes.empty()) changed_(changes);
 }
@@ -200,7 +200,7 @@ void InotifyWatch::take_at(const Place& place, const inotify_event& event,
     forget_below(child);
     changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
   }
-  if ((event.mask & kNames) != 0) {
+  if ((event.mask & kNameBits) != 0) {
     add_change(changes, {BaseChange::Kind::kName, place.directory, name});
   }
   if ((event.mask & kContent) != 0) {

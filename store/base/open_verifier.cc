@@ -96,7 +96,7 @@ Result<std::string> OpenVerifier::fault_in(const std::string& unit) {
       if (has_seen(file.path, stamp_of(*st))) continue;
     }
     CACHESHIM_TRY(fault, fault_of(store_.base(), file));
-    if (!fault.empty() && fault != kMissing) return "'" + file.path + "': " + fault;
+    if (!fault.empty() && fault != kMissingFile) return "'" + file.path + "': " + fault;
     const MutexLock lock(mutex_);
     if (st) seen_[file.path] = stamp_of(*st);
   }

@@ -10,7 +10,7 @@ namespace {
 
 // Refuses larger files: a job can create a sparse file of any size, and reading it would exhaust the daemon's memory.
 // For comparison, a Triton group file has 1 KiB.
-constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+constexpr std::size_t kMostFileBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 
 // Checks each string as the parser reads it, and stores only the last key. Does not check keys, because they are not
@@ -68,7 +68,7 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Result<bool> names_path_outside(int fd, const std::string& directory) {
-  CACHESHIM_TRY(text, sys::read_all(fd, kMostBytes));
+  CACHESHIM_TRY(text, sys::read_all(fd, kMostFileBytes));
   PathFinder finder(directory);
   const bool is_json = nlohmann::json::sax_parse(text, &finder);
   if (finder.is_too_deep()) return Errno(EFBIG);

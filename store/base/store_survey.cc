@@ -21,7 +21,7 @@ namespace cacheshim {
 namespace {
 
 constexpr const char* kOwnerLock = "owner.lock";
-constexpr std::size_t kBlock = 4096;
+constexpr std::size_t kProbeBytes = 4096;
 
 bool is_locked_at(int directory, const std::string& path) {
   const auto lock = sys::open_beneath(directory, path, O_PATH | O_NOFOLLOW);
@@ -99,7 +99,7 @@ LockSupport probe_locks(int file) {
 Result<bool> probe_reflink(int directory) {
   CACHESHIM_TRY(source, sys::open_beneath(directory, "", O_TMPFILE | O_RDWR, 0600));
   CACHESHIM_TRY(target, sys::open_beneath(directory, "", O_TMPFILE | O_RDWR, 0600));
-  CACHESHIM_CHECK(sys::write_all(source.get(), std::string(kBlock, 'x')));
+  CACHESHIM_CHECK(sys::write_all(source.get(), std::string(kProbeBytes, 'x')));
   return ::ioctl(target.get(), FICLONE, source.get()) == 0;
 }
 

@@ -57,7 +57,7 @@ bool is_transient(int error) {
 // transient.
 Result<std::string> fault_by(Errno error) {
   if (is_transient(error.code())) return error;
-  return std::string(error == ENOENT ? kMissing : std::strerror(error.code()));
+  return std::string(error == ENOENT ? kMissingFile : std::strerror(error.code()));
 }
 
 bool is_wholly_gone(int base, const Files& files) {
@@ -145,7 +145,7 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
       if (fault.empty()) {
         ++report.files;
         report.bytes += file.size;
-      } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {
+      } else if (fault != kMissingFile || !is_wholly_gone(store.base(), files)) {
         // A missing file is not damage if the whole unit has been evicted in the meantime.
         report.damaged.push_back({path, unit, std::move(fault)});
       }

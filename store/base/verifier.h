@@ -29,7 +29,7 @@ struct VerifyReport {
   std::vector<std::string> trashed_paths;
 };
 
-inline constexpr const char* kMissing = "missing";
+inline constexpr const char* kMissingFile = "missing";
 // Returns what is wrong with a recorded file of the base; "" if the file agrees with its record. For a symlink, only
 // checks that it exists. Errors: ECANCELED (slices.h), and errors that say nothing about the file, such as EMFILE.
 Result<std::string> fault_of(int base, const AuditFile& file, const IsWanted& is_wanted = {});

@@ -15,11 +15,11 @@
 namespace cacheshim {
 namespace {
 
-constexpr mode_t kPrivateMode = 0700;
-constexpr const char* kLockFile = "owner.lock";
+constexpr mode_t kLayerMode = 0700;
+constexpr const char* kLayerLock = "owner.lock";
 // The maximum number of layers of the same job, cycle and node.
 constexpr unsigned kMostLayersPerCycle = 64;
-constexpr int kMostAttempts = 16;
+constexpr int kMostLayerAttempts = 16;
 
 Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
@@ -38,10 +38,10 @@ Status check_own_dir(int layers, const std::string& path) {
 // disappears meanwhile: a thread that has removed the job's last layer also removes the job's directory, if
 // it is still empty.
 Status ensure_layer_dir(int layers, const std::string& job, const std::string& path) {
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    CACHESHIM_CHECK(sys::ensure_dir_at(layers, job, kPrivateMode));
+  for (int attempt = 0; attempt < kMostLayerAttempts; ++attempt) {
+    CACHESHIM_CHECK(sys::ensure_dir_at(layers, job, kLayerMode));
     Status made = check_own_dir(layers, job);
-    if (made) made = sys::ensure_dir_at(layers, path, kPrivateMode);
+    if (made) made = sys::ensure_dir_at(layers, path, kLayerMode);
     if (!made.failed_with(ENOENT)) return made;
   }
   return Errno(ENOENT);
@@ -49,7 +49,7 @@ Status ensure_layer_dir(int layers, const std::string& job, const std::string& p
 
 // Whether another process or thread holds the layer, for example in order to remove it.
 bool is_held(int layers, const std::string& path) {
-  const auto lock = sys::open_beneath(layers, join_path(path, kLockFile), O_RDWR);
+  const auto lock = sys::open_beneath(layers, join_path(path, kLayerLock), O_RDWR);
   return lock && sys::lock_file(lock->get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK);
 }
 
@@ -142,7 +142,7 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   CACHESHIM_CHECK(check_own_dir(layers, job));
   CACHESHIM_CHECK(check_own_dir(layers, path));
   CACHESHIM_TRY(directory, open_dir(layers, path));
-  CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+  CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLayerLock, O_RDWR | O_CREAT, 0600));
   CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
   Layer layer(std::move(directory), std::move(lock), path);
   CACHESHIM_TRY(text, sys::read_file(layer.directory_.get(), kLayerRecordFile));
@@ -184,7 +184,7 @@ Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
     CACHESHIM_CHECK(ensure_layer_dir(layers, wanted.job, path));
     CACHESHIM_CHECK(check_own_dir(layers, path));
     CACHESHIM_TRY(directory, open_dir(layers, path));
-    CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+    CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLayerLock, O_RDWR | O_CREAT, 0600));
     const Status locked = sys::lock_file(lock.get(), LOCK_EX | LOCK_NB);
     if (locked.failed_with(EWOULDBLOCK)) continue;
     if (!locked) return locked.error();
@@ -199,7 +199,7 @@ Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
 
 Status Layer::prepare(const LayerRecord& wanted) {
   CACHESHIM_CHECK(sys::ensure_dir_at(directory_.get(), "upper", 0755));
-  CACHESHIM_CHECK(sys::ensure_dir_at(directory_.get(), "work", kPrivateMode));
+  CACHESHIM_CHECK(sys::ensure_dir_at(directory_.get(), "work", kLayerMode));
   record_ = wanted;
   if (const auto text = sys::read_file(directory_.get(), kLayerRecordFile)) {
     const auto old = parse_layer_record(*text);

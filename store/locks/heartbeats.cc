@@ -14,7 +14,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kMostBytes = 64;
+constexpr std::size_t kMostHeartbeatBytes = 64;
 
 std::string file_of(const std::string& name) { return "alive-" + name; }
 
@@ -51,7 +51,7 @@ Status Heartbeats::beat() {
 // A missing file counts as empty. Opening the file makes an NFS client revalidate its cached pages.
 std::string Heartbeats::content_of(const std::string& name) const {
   const auto file = sys::open_beneath(directory_, file_of(name), O_RDONLY | O_NOFOLLOW);
-  const auto text = file ? sys::read_all(file->get(), kMostBytes) : file.error();
+  const auto text = file ? sys::read_all(file->get(), kMostHeartbeatBytes) : file.error();
   return text ? *text : "";
 }
 

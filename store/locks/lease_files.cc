@@ -22,7 +22,8 @@ namespace cacheshim {
 namespace {
 
 constexpr std::size_t kMostRecordBytes = 512;
-constexpr int kMostTries = 16;  // a try fails if another daemon releases the lease at the same time
+constexpr int kMostLeaseTries =
+    16;  // a try fails if another daemon releases the lease at the same time
 
 // A daemon holds the lease of this name while it frees a dead daemon's lease. This prevents the following race:
 // 1. Daemons A and B find that the name of a lease leads to a dead daemon's file.
@@ -66,7 +67,7 @@ Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
 }
 
 Result<UniqueFd> LeaseFiles::take(const std::string& name) const {
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostLeaseTries; ++tries) {
     auto taken = options_.has_locks ? take_by_lock(name) : take_by_name(name);
     if (!taken.failed_with(ESTALE)) return taken;
   }

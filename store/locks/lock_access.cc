@@ -13,13 +13,13 @@ namespace cacheshim {
 namespace {
 
 constexpr mode_t kClosed = S_ISVTX | 0600;
-constexpr std::uint32_t kNobody = 0xffffffff;
+constexpr std::uint32_t kNoId = 0xffffffff;
 
 // Source: linux/posix_acl_xattr.h. Entries are sorted by tag, and entries of one tag by id.
 enum Tag : std::uint16_t { kUserObj = 1, kUser = 2, kGroupObj = 4, kGroup = 8, kMask = 16, kOther = 32 };
 constexpr std::uint16_t kReadWrite = 6;
 
-void append_entry(std::string& acl, Tag tag, std::uint16_t permissions, std::uint32_t id = kNobody) {
+void append_entry(std::string& acl, Tag tag, std::uint16_t permissions, std::uint32_t id = kNoId) {
   const std::uint16_t head[] = {htole16(tag), htole16(permissions)};
   const std::uint32_t tail = htole32(id);
   acl.append(reinterpret_cast<const char*>(head), sizeof head);

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kMostTries = 1000;  // other processes may create and remove the file in between
+constexpr int kMostOpenTries = 1000;  // other processes may create and remove the file in between
 constexpr mode_t kSharedMode = 0644;  // outside the mount, only the service account may write
 
 }  // namespace
@@ -47,7 +47,7 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
   }
   const bool is_lock = entries_.is_lock(path);
   const mode_t mode = is_lock ? base_.access().mode() : kSharedMode;
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostOpenTries; ++tries) {
     CACHESHIM_CHECK(base_.ensure_directory(std::string(parent_path(path))));
     auto made = base_.open(path, plain_flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (made) {

@@ -21,9 +21,9 @@ std::string unit_of(const EntryMap& entries, const std::string& path) {
   return join_path(family, take_component(rest));
 }
 
-class Lister {
+class LayerLister {
  public:
-  Lister(int upper, const EntryMap& entries) : upper_(upper), entries_(entries) {}
+  LayerLister(int upper, const EntryMap& entries) : upper_(upper), entries_(entries) {}
 
   LayerContent list() {
     // If an object cannot be read, it is not counted.
@@ -69,7 +69,7 @@ class Lister {
 LayerContent list_layer(const Overlay& overlay, const EntryMap& entries) {
   const ReaderLock lock(overlay.mutex());
   if (!overlay.has_layer()) return {};
-  return Lister(overlay.upper(), entries).list();
+  return LayerLister(overlay.upper(), entries).list();
 }
 
 }  // namespace cacheshim

@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::string_view kAnyDepth = "**";
+constexpr std::string_view kDoubleStar = "**";
 
 }  // namespace
 
@@ -35,7 +35,7 @@ PathPattern::PathPattern(std::string_view text) : text_(text) {
   }
   while (!text.empty()) {
     const std::string_view part = take_component(text);
-    if (part == kAnyDepth) any_depth_ |= Parts{1} << parts_.size();
+    if (part == kDoubleStar) any_depth_ |= Parts{1} << parts_.size();
     parts_.emplace_back(part);
   }
 }

@@ -265,9 +265,9 @@ class ProfileCheck {
 
   // Returns the pattern of the build locks' paths, relative to the cache's directory.
   static std::string place_of_lock(const EntryRule& entry) {
-    constexpr std::string_view kBesideEntry = "./";
-    if (!entry.built_under.starts_with(kBesideEntry)) return entry.built_under;
-    return join_path(parent_path(entry.path.text()), entry.built_under.substr(kBesideEntry.size()));
+    constexpr std::string_view kBeside = "./";
+    if (!entry.built_under.starts_with(kBeside)) return entry.built_under;
+    return join_path(parent_path(entry.path.text()), entry.built_under.substr(kBeside.size()));
   }
 
   void check_lock(std::size_t rule) {

@@ -11,8 +11,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Strings = std::vector<std::string>;
 
-constexpr std::array kEvidence = {Evidence::kGuess, Evidence::kDoc, Evidence::kRead,
-                                  Evidence::kRun};
+constexpr std::array kEvidenceWritten = {Evidence::kGuess, Evidence::kDoc, Evidence::kRead,
+                                         Evidence::kRun};
 
 Json to_json(const EntryRule& rule) {
   return {{"path", rule.path.text()},
@@ -69,7 +69,7 @@ Profile profile_from(const Json& json) {
   profile.unless = json.value("unless", Strings());
   profile.default_paths = json.value("default_paths", Strings());
   profile.mkstemp = json.value("mkstemp", false);
-  for (const Evidence evidence : kEvidence) {
+  for (const Evidence evidence : kEvidenceWritten) {
     if (json.value("evidence", "") == to_string(evidence)) profile.evidence = evidence;
   }
   for (const Json& rule : json.value("entry", Json::array())) {

@@ -19,8 +19,8 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::array kEvidence = {Evidence::kRun, Evidence::kRead, Evidence::kDoc,
-                                  Evidence::kGuess};
+constexpr std::array kEvidenceRead = {Evidence::kRun, Evidence::kRead, Evidence::kDoc,
+                                      Evidence::kGuess};
 
 bool is_variable_name(std::string_view text) {
   constexpr std::string_view kFirst = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
@@ -91,9 +91,9 @@ void read_default_paths(TomlReader& reader, Profile& profile) {
 
 void read_evidence(TomlReader& reader, Profile& profile) {
   const std::string text = reader.find_string("evidence").value_or("");
-  const auto known = std::find_if(kEvidence.begin(), kEvidence.end(),
+  const auto known = std::find_if(kEvidenceRead.begin(), kEvidenceRead.end(),
                                   [&](Evidence evidence) { return to_string(evidence) == text; });
-  if (known != kEvidence.end()) {
+  if (known != kEvidenceRead.end()) {
     profile.evidence = *known;
   } else {
     reader.report("evidence", "must be one of run, read, doc, guess");

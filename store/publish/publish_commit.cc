@@ -19,7 +19,7 @@ namespace {
 
 // The maximum size of the files' list in one record; a larger entry gets several records. JSON escapes can make the
 // list up to six times as long, and readers skip a line that exceeds kRecordLimits (16 MiB).
-constexpr std::size_t kMostRecordBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostAppendedBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostFieldBytes = 128;  // for a file's size and digest
 
 bool is_same_file(const struct stat& left, const struct stat& right) {
@@ -157,7 +157,7 @@ void Publisher::record(const Stage& stage, const std::string& unit,
     record.files.push_back(
         {stage.path_of(file), static_cast<std::uint64_t>(file.source.st_size), file.digest});
     bytes += record.files.back().path.size() + kMostFieldBytes;
-    if (bytes > kMostRecordBytes) append();
+    if (bytes > kMostAppendedBytes) append();
   }
   append();
   if (!kept) {

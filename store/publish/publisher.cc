@@ -23,7 +23,7 @@ namespace {
 
 // The maximum number of attempts to publish a unit that changes during each attempt. After the last
 // one, the unit stays in the layer.
-constexpr int kMostAttempts = 3;
+constexpr int kMostPublishAttempts = 3;
 
 // The longest time that a job waits for another job that publishes the same unit. Most jobs publish a
 // unit in a few ms.
@@ -103,7 +103,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   bool busy = false;
   bool is_full = false;
   bool is_rejected = false;
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kMostPublishAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks, is_wanted, is_rejected);
     if (report) {
       if (report->conflicts == 0) (void)hooks.note_why_unpublished(unit, "");

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 constexpr off_t kSliceBytes = off_t{64} << 20;
 constexpr off_t kSmallBytes = 256 * 1024;
-constexpr off_t kBlock = 512;  // st_blocks' unit (inode(7))
+constexpr off_t kStatBlock = 512;  // st_blocks' unit (inode(7))
 
 Status copy_by_hand(int source, int target, off_t begin, off_t end) {
   const auto buffer = std::make_unique<char[]>(kBufferBytes);
@@ -66,7 +66,7 @@ Status copy_data(int source, const struct stat& st, int target, off_t size,
   if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
   // The number of blocks does not always show that a file has holes, because fallocate(2) can allocate blocks beyond
   // its end. For a small file, this is harmless: the holes are copied as data.
-  const bool may_have_holes = size > kSmallBytes || st.st_blocks * kBlock < st.st_size;
+  const bool may_have_holes = size > kSmallBytes || st.st_blocks * kStatBlock < st.st_size;
   bool ends_in_hole = false;
   for (off_t at = 0; at < size;) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
@@ -152,7 +152,7 @@ Result<bool> copy_owner(int target, const struct stat& st) {
 }
 
 std::uint64_t size_of_copy(const struct stat& st, off_t keep_bytes) {
-  return static_cast<std::uint64_t>(std::min({st.st_size, keep_bytes, st.st_blocks * kBlock}));
+  return static_cast<std::uint64_t>(std::min({st.st_size, keep_bytes, st.st_blocks * kStatBlock}));
 }
 
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {

@@ -27,8 +27,8 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
-constexpr std::size_t kBlockBytes = 1024;  // the block size of XXH3 with its default secret
+constexpr std::size_t kReadBytes = std::size_t{256} * 1024;
+constexpr std::size_t kHashBlockBytes = 1024;  // the block size of XXH3 with its default secret
 constexpr std::size_t kLanes = XXH_ACC_NB;
 constexpr std::uint64_t kLargeBlocks = std::uint64_t{1} << 16;  // 64 MiB of a hole, about 0.3 ms
 constexpr std::uint64_t kSliceBlocks = std::uint64_t{1} << 14;  // 16 MiB of a hole, about 0.1 ms
@@ -57,7 +57,7 @@ Lanes added_by_zeros(const XXH3_state_t& state, std::size_t begin, std::size_t e
   return sums;
 }
 
-// Changes the state as if `blocks` blocks of zeros had been hashed. Requires: the last kBlockBytes of the input so far
+// Changes the state as if `blocks` blocks of zeros had been hashed. Requires: the last kHashBlockBytes of the input so far
 // are zero, because the state's buffer, which holds the end of the input, does not change.
 void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   const Lanes to_end = added_by_zeros(state, state.nbStripesSoFar, state.nbStripesPerBlock);
@@ -77,19 +77,19 @@ void skip_zero_blocks(XXH3_state_t& state, std::uint64_t blocks) {
   }
   for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] -= to_end[lane];
   std::memcpy(state.acc, sums.data(), sizeof sums);
-  state.totalLen += blocks * kBlockBytes;
+  state.totalLen += blocks * kHashBlockBytes;
 }
 
 // No program needs large holes, but any user can make them instantly. So while a large hole is hashed, the thread uses
 // only CPU time that no other thread needs.
 Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wanted) {
-  static constexpr std::array<char, kBlockBytes> kZeros{};
-  const std::size_t first = std::min<std::uint64_t>(count, kBlockBytes);
+  static constexpr std::array<char, kHashBlockBytes> kZeros{};
+  const std::size_t first = std::min<std::uint64_t>(count, kHashBlockBytes);
   add_bytes(state, kZeros.data(), first);
   count -= first;
   std::optional<IdlePolicy> polite;
-  if (count / kBlockBytes > kLargeBlocks) polite.emplace();
-  for (std::uint64_t blocks = count / kBlockBytes; blocks > 0;) {
+  if (count / kHashBlockBytes > kLargeBlocks) polite.emplace();
+  for (std::uint64_t blocks = count / kHashBlockBytes; blocks > 0;) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
     const std::uint64_t slice = std::min(blocks, kSliceBlocks);
     skip_zero_blocks(state, slice);
@@ -97,15 +97,15 @@ Status add_hole(XXH3_state_t& state, std::uint64_t count, const IsWanted& is_wan
     blocks -= slice;
   }
   polite.reset();
-  add_bytes(state, kZeros.data(), count % kBlockBytes);
+  add_bytes(state, kZeros.data(), count % kHashBlockBytes);
   return {};
 }
 
 Status add_data(XXH3_state_t& state, int fd, const DataRange& range, const IsWanted& is_wanted) {
-  const auto buffer = std::make_unique<char[]>(kBufferBytes);
+  const auto buffer = std::make_unique<char[]>(kReadBytes);
   for (off_t at = range.begin; at < range.end;) {
     if (!is_still_wanted(is_wanted)) return Errno(ECANCELED);
-    const auto want = std::min<std::size_t>(kBufferBytes, static_cast<std::size_t>(range.end - at));
+    const auto want = std::min<std::size_t>(kReadBytes, static_cast<std::size_t>(range.end - at));
     const ssize_t count = ::pread(fd, buffer.get(), want, at);
     if (count == -1) return Errno::last();
     if (count == 0) return {};  // the file has shrunk

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::array kNames = {
+constexpr std::array kRankNames = {
     "a pack",
     "the end of a job",
     "a listing",
@@ -42,9 +42,9 @@ constexpr std::array kNames = {
     "RemoteExchange",
     "a leaf",
 };
-static_assert(kNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);
+static_assert(kRankNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);
 
-const char* name_of(LockRank rank) { return kNames[static_cast<std::size_t>(rank)]; }
+const char* name_of(LockRank rank) { return kRankNames[static_cast<std::size_t>(rank)]; }
 
 struct Held {
   const void* lock;

@@ -47,22 +47,23 @@ def annotated_outputs(build: pathlib.Path) -> set[str]:
 
 
 def sources(top: pathlib.Path, build: pathlib.Path) -> dict[str, list[str]]:
-    """Returns the sources to check, with their options."""
+    """Returns the sources to check, with their options. In a unity build, these are the files that include the sources."""
     outputs = annotated_outputs(build)
     found: dict[str, list[str]] = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        file = (build / entry["file"]).resolve().relative_to(top).as_posix()
-        if not file.startswith(CHECKED) or entry["output"] not in outputs:
+        file = (build / entry["file"]).resolve()
+        name = file.relative_to(build if file.is_relative_to(build) else top).as_posix()
+        if not name.startswith(CHECKED) or entry["output"] not in outputs:
             continue
-        found[file] = [word for word in shlex.split(entry["command"]) if word.startswith(KEPT)]
+        found[str(file)] = [word for word in shlex.split(entry["command"]) if word.startswith(KEPT)]
     return found
 
 
-def ninja_file(top: pathlib.Path, checked: dict[str, list[str]]) -> str:
+def ninja_file(checked: dict[str, list[str]]) -> str:
     command = f"clang++ $options {' '.join(OPTIONS)} -MD -MF $out.d -MT $out $in && touch $out"
     lines = ["rule check", f"  command = {command}", "  description = $in", "  depfile = $out.d", "  deps = gcc"]
     for file, options in sorted(checked.items()):
-        lines.append(f"build lock-check/{re.sub('[^a-z0-9_]', '-', file)}.checked: check {top / file}")
+        lines.append(f"build lock-check/{re.sub('[^a-z0-9_]', '-', file)}.checked: check {file}")
         lines.append(f"  options = {shlex.join(options)}")
     return "\n".join(lines) + "\n"
 
@@ -75,12 +76,12 @@ def main(top: pathlib.Path, build: pathlib.Path) -> int:
         print("clang does not find a member that is read without its lock")
         return 1
     checked = sources(top, build)
-    if len(checked) < 50:
-        print(f"only {len(checked)} sources include {ANNOTATIONS}: is the build up to date?")
+    if len(checked) < 20:
+        print(f"only {len(checked)} files include {ANNOTATIONS}: is the build up to date?")
         return 1
     rules = build / "lock-check" / "build.ninja"
     rules.parent.mkdir(exist_ok=True)
-    rules.write_text(f"builddir = lock-check\n{ninja_file(top, checked)}")
+    rules.write_text(f"builddir = lock-check\n{ninja_file(checked)}")
     # ninja runs clang in the build directory, because the paths in the options are relative to that directory.
     return subprocess.run(["ninja", "-C", build, "-f", rules, "-k", "0"], check=False).returncode
 

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kOrphanPoll{100};
 
 // Returns a pidfd of the creator; an empty descriptor if the creator has exited, even if another process now has its
 // id.
-UniqueFd watch_process(const ProcessOrigin& maker) {
+UniqueFd watch_maker(const ProcessOrigin& maker) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, maker.process, 0)));
   return is_alive(maker) ? std::move(pidfd) : UniqueFd();
 }
@@ -34,7 +34,7 @@ bool has_descendant_in(const ProcessOrigin& maker, const std::string& directory)
 
 }  // namespace
 
-BatonSystem BatonSystem::real() { return {watch_process, cacheshim::is_alive, has_descendant_in}; }
+BatonSystem BatonSystem::real() { return {watch_maker, cacheshim::is_alive, has_descendant_in}; }
 
 Batons::Batons(EventLoop& loop, std::function<void(const Baton&)> reap, BatonSystem system)
     : reap_(std::move(reap)),

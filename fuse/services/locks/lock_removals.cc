@@ -16,7 +16,7 @@ namespace cacheshim {
 namespace {
 
 // The polling interval for a lock file that a process outside the mount has locked.
-constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::chrono::milliseconds kRemovalPoll{200};
 // The shortest interval between two checks. Without it, each release of a lock would cause an immediate check.
 constexpr std::chrono::milliseconds kShortest{5};
 
@@ -80,7 +80,7 @@ EventLoop::Clock::time_point LockRemovals::tend() {
   next_check_ = now + kShortest;
   const MutexLock lock(mutex_);
   has_removals_ = !removals_.empty();
-  return has_removals_ ? now + kPoll : EventLoop::kNever;
+  return has_removals_ ? now + kRemovalPoll : EventLoop::kNever;
 }
 
 // Removes the file, unless a process has a lock on it or waits for one. Holds the mutex throughout: a job that creates

@@ -18,7 +18,7 @@ namespace {
 
 // The interval at which the loop checks for waits that have ended and conflicting locks that were released, if no event
 // reports this.
-constexpr std::chrono::milliseconds kPoll{5};
+constexpr std::chrono::milliseconds kLockPoll{5};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
 
@@ -380,7 +380,7 @@ EventLoop::Clock::time_point LockTable::tend() {
   lock.unlock();
   bool polls = false;
   for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
-  return polls ? EventLoop::Clock::now() + kPoll : EventLoop::kNever;
+  return polls ? EventLoop::Clock::now() + kLockPoll : EventLoop::kNever;
 }
 
 }  // namespace cacheshim

@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint64_t kBlock = 512;  // the unit of st_blocks
+constexpr std::uint64_t kStatBlock = 512;  // the unit of st_blocks
 
 std::uint64_t blocks_of(const struct stat& st) { return static_cast<std::uint64_t>(st.st_blocks); }
 
@@ -29,8 +29,9 @@ bool SilentGrowth::measure(int fd, File& file) {
   if (!st) return false;
   const std::uint64_t before = std::exchange(file.blocks, blocks_of(*st));
   if (file.blocks <= before) return false;
-  return file.job->layer_use.note_grown(file.job->views.owner().value_or(0),
-                                        {.bytes = (file.blocks - before) * kBlock, .files = 0});
+  return file.job->layer_use.note_grown(
+      file.job->views.owner().value_or(0),
+      {.bytes = (file.blocks - before) * kStatBlock, .files = 0});
 }
 
 void SilentGrowth::remove(const FileHandle& handle) {

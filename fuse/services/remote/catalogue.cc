@@ -17,7 +17,7 @@ constexpr JsonLimits kPageLimits{std::size_t{16} << 20, 1};
 constexpr std::size_t kMostPositionBytes = 8192;
 // In one update, because a broken engine's list may be endless.
 constexpr std::size_t kMostPages = 2000;
-constexpr std::size_t kMostKnown = 10'000'000;  // 80 to 160 MB
+constexpr std::size_t kMostKnownKeys = 10'000'000;  // 80 to 160 MB
 
 }  // namespace
 
@@ -46,7 +46,7 @@ json Catalogue::request() const { return {{"op", "keys"}, {"since", position_}, 
 
 bool Catalogue::add(const Page& page) {
   for (const std::string& unit : page.units) {
-    if (known_.size() < kMostKnown) known_.add(unit);
+    if (known_.size() < kMostKnownKeys) known_.add(unit);
   }
   position_ = page.position;
   if (!page.is_last && ++pages_ < kMostPages) return false;

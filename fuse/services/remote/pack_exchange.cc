@@ -22,7 +22,7 @@ using remote::RemoteError;
 
 // Each takes one of the mount's 32 threads for control requests.
 constexpr unsigned kMostFetches = 8;
-constexpr std::size_t kMostUnsent = 64;
+constexpr std::size_t kMostUnsentPacks = 64;
 constexpr std::size_t kMostLogged = 3;  // unusable entries of one pack
 
 // Counts a call while the call is in progress.
@@ -61,8 +61,8 @@ std::optional<std::vector<std::string>> choose_packed(const std::vector<std::str
 PackExchange::PackExchange(Exchange exchange, remote::AsyncClient& client, Engine engine)
     : exchange_(exchange), client_(client), engine_(std::move(engine)) {
   if (!exchange_.keys.signing) return;
-  queue_ = std::make_unique<PushQueue>(kMostUnsent, exchange_.parts.counters, exchange_.settings,
-                                       client_, engine_.on_failed);
+  queue_ = std::make_unique<PushQueue>(kMostUnsentPacks, exchange_.parts.counters,
+                                       exchange_.settings, client_, engine_.on_failed);
 }
 
 void PackExchange::set_usable(bool is_usable) {

@@ -19,7 +19,7 @@ using remote::RemoteError;
 
 constexpr int kMostAttempts = 3;
 // How long the queue sends nothing after the engine has refused an object, for example because the engine is full.
-constexpr std::chrono::seconds kPause{10};
+constexpr std::chrono::seconds kPushPause{10};
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void PushQueue::push(const Item& item) {
   --unsent_;
 }
 
-// Blocks until the engine is usable and no pause (kPause) is in progress, then returns true. After finish_within(),
+// Blocks until the engine is usable and no pause (kPushPause) is in progress, then returns true. After finish_within(),
 // does not block: returns false if the queue may not send now, or if the time has run out.
 bool PushQueue::may_send() {
   const MutexLock lock(mutex_);
@@ -96,7 +96,7 @@ PushQueue::Sent PushQueue::send(const Item& item, const UniqueFd& object) {
     counters_.remote_errors.fetch_add(1, std::memory_order_relaxed);
     spdlog::warn("{} is not sent to the remote tier: {}", item.name, error->text);
     const MutexLock lock(mutex_);
-    send_after_ = Clock::now() + kPause;
+    send_after_ = Clock::now() + kPushPause;
     return Sent::kDropped;
   }
   if (!std::get<Message>(outcome).json.value("stored", false)) return Sent::kPresent;

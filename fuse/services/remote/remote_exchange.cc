@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kUpdateOfList{60};
 // The objects that are being added to the base at the same time have, in total, at most this many times the size of the
 // largest permitted object.
 constexpr std::size_t kMostAdoptedAtOnce = 2;
-constexpr std::size_t kMostUnsent = 4096;
+constexpr std::size_t kMostUnsentEntries = 4096;
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -65,7 +65,7 @@ RemoteExchange::RemoteExchange(EventLoop& loop, remote::Settings settings,
       most_object_bytes_(remote::most_object_bytes({.content_bytes = settings_.most_bytes})),
       pushes_(!keys_.signing ? nullptr
                              : std::make_unique<PushQueue>(
-                                   kMostUnsent, parts_.counters, settings_, client_,
+                                   kMostUnsentEntries, parts_.counters, settings_, client_,
                                    [this](const RemoteError& error) { note_error(error); })),
       packs_(exchange(), client_,
              {.why_unused = [this] { return state().why; },

@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 // The poll interval for changes that the daemon is not notified of: a builder has been stopped; another daemon or a
 // process outside the mount has created a name; another daemon has released a lease; a builder has removed its entry.
-constexpr milliseconds kTick(50);
+constexpr milliseconds kFlightTick(50);
 
 // The interval at which the daemon reads a builder's work from /proc.
 constexpr milliseconds kBuilderTick(100);
@@ -22,7 +22,7 @@ milliseconds FlightTender::time_to_next_check() const {
   const MutexLock lock(table_.mutex);
   for (const auto& [key, lease] : table_.leases) {
     if (lease.waits.empty() && !(lease.is_entry && lease.builder)) continue;
-    return kTick;
+    return kFlightTick;
   }
   return milliseconds(-1);
 }

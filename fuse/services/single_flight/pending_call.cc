@@ -18,7 +18,7 @@ namespace cacheshim {
 namespace {
 
 constexpr int kMostTries = 20;
-constexpr auto kPause = std::chrono::microseconds(100);
+constexpr auto kReplyPause = std::chrono::microseconds(100);
 
 struct Call {
   long number = -1;
@@ -44,7 +44,7 @@ std::optional<Call> call_of(pid_t thread) {
 std::optional<Call> pending_call_of(pid_t thread) {
   for (int tries = 0; tries < kMostTries; ++tries) {
     if (const auto call = call_of(thread)) return call;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kReplyPause);
   }
   return std::nullopt;
 }

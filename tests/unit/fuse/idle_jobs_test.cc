@@ -15,15 +15,15 @@
 namespace cacheshim {
 namespace {
 
-constexpr uid_t kUser = 31001;
-constexpr uid_t kOther = 31002;
+constexpr uid_t kJobUser = 31001;
+constexpr uid_t kOtherUser = 31002;
 
 class JobProcesses : public ::testing::Test {
  protected:
   LivingProcesses find(const std::vector<JobUsers>& jobs) {
     return find_living_processes(jobs, environments_, proc_.path());
   }
-  pid_t find_one(const std::string& job, const std::vector<uid_t>& uids = {kUser}) {
+  pid_t find_one(const std::string& job, const std::vector<uid_t>& uids = {kJobUser}) {
     const auto found = find({{job, uids}});
     return found.empty() ? 0 : found.at(job).pid;
   }
@@ -46,25 +46,25 @@ TEST_F(JobProcesses, AreFoundByTheCgroupOfASlurmJob) {
 
 TEST_F(JobProcesses, MayNameTheJobOfAnotherUser) {
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16)});
-  const std::string own = "uid-" + std::to_string(kUser) + ".j";
+  const std::string own = "uid-" + std::to_string(kJobUser) + ".j";
   EXPECT_EQ(find_one(own), 10);
-  EXPECT_EQ(find_one(own, {kUser + 1}), 0);
+  EXPECT_EQ(find_one(own, {kJobUser + 1}), 0);
   EXPECT_EQ(find_one(own + "j"), 0);
 }
 
 TEST_F(JobProcesses, MayNameAnIdThatIsTruncatedInTheirOwnJob) {
   const std::string named(kMaxJobId, 'x');
   proc_.add(10, {.environment = "CACHESHIM_JOB=" + named + std::string(1, '\0')});
-  EXPECT_EQ(find_one(std::string(JobId::for_uid(kUser, named).view())), 10);
+  EXPECT_EQ(find_one(std::string(JobId::for_uid(kJobUser, named).view())), 10);
 }
 
 TEST_F(JobProcesses, OfASlurmJobMayNameAnotherJob) {
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=own\0", 18), .cgroup = "0::/job_5/x\n"});
-  EXPECT_EQ(find({{"own", {kUser}}, {"5", {kUser}}}).size(), 2U);
+  EXPECT_EQ(find({{"own", {kJobUser}}, {"5", {kJobUser}}}).size(), 2U);
 }
 
 TEST_F(JobProcesses, AreFoundByAnAncestorsEnvironment) {
-  proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOther});
+  proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOtherUser});
   proc_.add(11, {.parent = 10});
   proc_.add(12, {.parent = 11});
   EXPECT_TRUE(find_one("j") == 11 || find_one("j") == 12);
@@ -73,9 +73,9 @@ TEST_F(JobProcesses, AreFoundByAnAncestorsEnvironment) {
 }
 
 TEST_F(JobProcesses, OfOtherUsersDoNotCount) {
-  proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOther});
+  proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOtherUser});
   EXPECT_EQ(find_one("j"), 0);
-  EXPECT_EQ(find_one("j", {kUser, kOther}), 10);
+  EXPECT_EQ(find_one("j", {kJobUser, kOtherUser}), 10);
   EXPECT_EQ(find_one("j", {}), 10) << "nobody has used the job yet";
   proc_.add(11, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = 0});
   EXPECT_EQ(find_one("j"), 11);
@@ -84,8 +84,8 @@ TEST_F(JobProcesses, OfOtherUsersDoNotCount) {
 TEST_F(JobProcesses, CountForAllJobsOfTheirUserIfTheirEnvironmentCannotBeRead) {
   EnvironmentReader environments([](pid_t, const std::string&) { return Errno(ETIMEDOUT); }, {});
   proc_.add(10, {});
-  const auto found =
-      find_living_processes({{"j", {kUser}}, {"other", {kOther}}}, environments, proc_.path());
+  const auto found = find_living_processes({{"j", {kJobUser}}, {"other", {kOtherUser}}},
+                                           environments, proc_.path());
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found.at("j").pid, 10);
 }
@@ -109,8 +109,8 @@ TEST_F(JobProcesses, WithParentsInACycleAreReadOnce) {
 }
 
 TEST_F(JobProcesses, WithALongLineOfAncestorsAreFound) {
-  proc_.add(2, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOther});
-  for (pid_t pid = 3; pid < 63; ++pid) proc_.add(pid, {.parent = pid - 1, .uid = kOther});
+  proc_.add(2, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOtherUser});
+  for (pid_t pid = 3; pid < 63; ++pid) proc_.add(pid, {.parent = pid - 1, .uid = kOtherUser});
   proc_.add(63, {.parent = 62});
   EXPECT_EQ(find_one("j"), 63);
 }
@@ -126,7 +126,7 @@ class IdleJobsTest : public OverlayTest {
  protected:
   Job& begin(const std::string& id) {
     Job& job = **table_.ensure_active(id, {}, limits_.account(0));
-    (void)job.views.enter({kUser, kUser, 0});
+    (void)job.views.enter({kJobUser, kJobUser, 0});
     return job;
   }
   // Calls tick() every 10 ms until `is_over` returns true, for at most one second. One call does not suffice, because
@@ -189,7 +189,7 @@ TEST_F(IdleJobsTest, AJobWithAnOpenFileOrARunOrOfAUserAloneDoesNotEnd) {
 
 TEST_F(IdleJobsTest, AJobWithAKnownProcessDoesNotEnd) {
   proc_.add(::getpid(), {});  // a process that names no job
-  (void)begin("j").views.enter({kUser, kUser, ::getpid()});
+  (void)begin("j").views.enter({kJobUser, kJobUser, ::getpid()});
   begin("last");
   tick_until([&] { return !ended_.empty(); });
   EXPECT_EQ(ended_, std::vector<std::string>{"last"});

@@ -158,17 +158,18 @@ TEST(PendingEntries, NamesBeyondTheLimitAreDropped) {
 
 // ---- JobLife
 
-const auto waiter = std::make_shared<int>();
+const auto end_waiter = std::make_shared<int>();
 
 TEST(JobLife, WaitersAreCalledOnce) {
   JobLife life;
   life.begin("1", 0);
   int calls = 0;
-  life.on_end(waiter, [&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
+  life.on_end(end_waiter,
+              [&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
   PendingReplies replies = life.end(Outcome::kSuccess);
   EXPECT_EQ(calls, 0);
   replies.give();
-  life.on_end(waiter, [&](std::optional<Outcome>) { calls += 10; });
+  life.on_end(end_waiter, [&](std::optional<Outcome>) { calls += 10; });
   EXPECT_EQ(calls, 11);
 }
 
@@ -178,7 +179,7 @@ TEST(JobLife, CallbacksOfDestroyedWaitersAreDropped) {
   const auto held = std::make_shared<int>();  // the callback is its second owner
   life.on_end(std::make_shared<int>(), [held](std::optional<Outcome>) {});
   EXPECT_EQ(held.use_count(), 2);
-  life.on_end(waiter, [](std::optional<Outcome>) {});
+  life.on_end(end_waiter, [](std::optional<Outcome>) {});
   EXPECT_EQ(held.use_count(), 1);
 }
 
@@ -186,7 +187,7 @@ TEST(JobLife, WaitersAreReleasedWithoutAnOutcomeWhileTheJobContinues) {
   JobLife life;
   life.begin("1", 0);
   int refused = 0;
-  life.on_end(waiter, [&](std::optional<Outcome> outcome) { refused += !outcome; });
+  life.on_end(end_waiter, [&](std::optional<Outcome> outcome) { refused += !outcome; });
   PendingReplies replies = life.end_waits();
   EXPECT_EQ(refused, 0);
   replies.give();

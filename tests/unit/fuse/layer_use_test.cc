@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr uid_t kUser = 1000, kOther = 1001, kRoot = 0;
+constexpr uid_t kLayerUser = 1000, kOtherUser = 1001, kRootUser = 0;
 constexpr std::uint64_t kMiB = 1 << 20;
 
 class LayerUseTest : public ::testing::Test {
@@ -21,7 +21,7 @@ class LayerUseTest : public ::testing::Test {
     value_of(made.most, Limit::kLayerFiles) = 10;
     return made;
   }
-  std::uint64_t used(Limit limit) { return limits_.account(kUser).used(limit); }
+  std::uint64_t used(Limit limit) { return limits_.account(kLayerUser).used(limit); }
 
   FreeSpace::State free_{.available = 1000 * kMiB, .total = 2000 * kMiB};
   FreeSpace space_{0, {.measure = [this](int) { return free_; }, .now = FreeSpace::Clock::now}};
@@ -32,57 +32,59 @@ class LayerUseTest : public ::testing::Test {
 };
 
 TEST_F(LayerUseTest, GrowthBeyondALimitFailsAndCountsNothing) {
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 100 * kMiB, .files = 1}));
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 1}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 100 * kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 1, .files = 1}).failed_with(EDQUOT));
   EXPECT_EQ(used(Limit::kLayerSize), 100 * kMiB);
   EXPECT_EQ(used(Limit::kLayerFiles), 1U);
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 0, .files = 9}));
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 0, .files = 1}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 0, .files = 9}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 0, .files = 1}).failed_with(EDQUOT));
 }
 
 TEST_F(LayerUseTest, AllLayersOfAUserShareTheLimit) {
   LayerUse second(&quota_);
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 60 * kMiB, .files = 1}));
-  EXPECT_TRUE(second.grow(kUser, {.bytes = 60 * kMiB, .files = 1}).failed_with(EDQUOT));
-  EXPECT_TRUE(second.grow(kOther, {.bytes = 60 * kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 60 * kMiB, .files = 1}));
+  EXPECT_TRUE(second.grow(kLayerUser, {.bytes = 60 * kMiB, .files = 1}).failed_with(EDQUOT));
+  EXPECT_TRUE(second.grow(kOtherUser, {.bytes = 60 * kMiB, .files = 1}));
   layer_.clear();
   EXPECT_EQ(used(Limit::kLayerSize), 0U);
 }
 
 TEST_F(LayerUseTest, RootAndLayersWithoutQuotaAreNotLimited) {
-  EXPECT_TRUE(layer_.grow(kRoot, {.bytes = 900 * kMiB, .files = 100}));
+  EXPECT_TRUE(layer_.grow(kRootUser, {.bytes = 900 * kMiB, .files = 100}));
   EXPECT_EQ(layer_.size().files, 0U);
   LayerUse plain(nullptr);
-  EXPECT_TRUE(plain.grow(kUser, {.bytes = 900 * kMiB, .files = 100}));
+  EXPECT_TRUE(plain.grow(kLayerUser, {.bytes = 900 * kMiB, .files = 100}));
   EXPECT_FALSE(plain.is_due());
 }
 
 TEST_F(LayerUseTest, ANewOwnerIsChargedForTheWholeLayer) {
-  EXPECT_TRUE(layer_.grow(kOther, {.bytes = kMiB, .files = 1}));
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
-  EXPECT_EQ(limits_.account(kOther).used(Limit::kLayerSize), 0U);
+  EXPECT_TRUE(layer_.grow(kOtherUser, {.bytes = kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = kMiB, .files = 1}));
+  EXPECT_EQ(limits_.account(kOtherUser).used(Limit::kLayerSize), 0U);
   EXPECT_EQ(used(Limit::kLayerSize), 2 * kMiB);
 }
 
 TEST_F(LayerUseTest, ALayerThatIsRemovedWhileItIsMeasuredIsNotCharged) {
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = kMiB, .files = 1}));
   layer_.begin_measuring();
   layer_.clear();
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 10, .files = 1}));  // a file of the job's next layer
-  layer_.end_measuring(kUser, {.bytes = kMiB, .files = 1});
+  EXPECT_TRUE(
+      layer_.grow(kLayerUser, {.bytes = 10, .files = 1}));  // a file of the job's next layer
+  layer_.end_measuring(kLayerUser, {.bytes = kMiB, .files = 1});
   EXPECT_EQ(layer_.size().bytes, 10U);
   EXPECT_EQ(used(Limit::kLayerSize), 10U);
 }
 
 TEST_F(LayerUseTest, IsDueNearALimitAndCorrectedByAMeasurement) {
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 75 * kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 75 * kMiB, .files = 1}));
   EXPECT_FALSE(layer_.is_due());
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = kMiB, .files = 1}));
   EXPECT_TRUE(layer_.is_due());
   EXPECT_EQ(wakes_, 1);
   layer_.begin_measuring();
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = kMiB, .files = 1}));  // the walk may have missed this growth
-  layer_.end_measuring(kUser, {.bytes = 10 * kMiB, .files = 2});
+  EXPECT_TRUE(layer_.grow(kLayerUser,
+                          {.bytes = kMiB, .files = 1}));  // the walk may have missed this growth
+  layer_.end_measuring(kLayerUser, {.bytes = 10 * kMiB, .files = 2});
   EXPECT_EQ(layer_.size().bytes, 11 * kMiB);
   EXPECT_EQ(layer_.size().files, 3U);
   EXPECT_FALSE(layer_.is_due());
@@ -92,21 +94,21 @@ TEST_F(LayerUseTest, ALayerOfAnEarlierDaemonIsDue) {
   layer_.adopt();
   EXPECT_TRUE(layer_.is_due());
   layer_.begin_measuring();
-  layer_.end_measuring(kUser, {.bytes = 150 * kMiB, .files = 1});
+  layer_.end_measuring(kLayerUser, {.bytes = 150 * kMiB, .files = 1});
   EXPECT_EQ(used(Limit::kLayerSize), 150 * kMiB);
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 0}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 1, .files = 0}).failed_with(EDQUOT));
 }
 
 TEST_F(LayerUseTest, GrowthThatTheKernelHasWrittenIsCountedBeyondTheLimit) {
-  EXPECT_FALSE(layer_.note_grown(kUser, {.bytes = 100 * kMiB, .files = 0}));
-  EXPECT_TRUE(layer_.note_grown(kUser, {.bytes = 1, .files = 0}));
+  EXPECT_FALSE(layer_.note_grown(kLayerUser, {.bytes = 100 * kMiB, .files = 0}));
+  EXPECT_TRUE(layer_.note_grown(kLayerUser, {.bytes = 1, .files = 0}));
   EXPECT_TRUE(layer_.is_near_limit());
 }
 
 TEST_F(LayerUseTest, BlocksThatAreKeptForRootAreNotGiven) {
   free_.available = 0;
-  EXPECT_TRUE(layer_.grow(kUser, {.bytes = 1, .files = 0}).failed_with(ENOSPC));
-  EXPECT_TRUE(layer_.grow(kRoot, {.bytes = 0, .files = 1}).failed_with(ENOSPC));
+  EXPECT_TRUE(layer_.grow(kLayerUser, {.bytes = 1, .files = 0}).failed_with(ENOSPC));
+  EXPECT_TRUE(layer_.grow(kRootUser, {.bytes = 0, .files = 1}).failed_with(ENOSPC));
   EXPECT_EQ(used(Limit::kLayerSize), 0U);
 }
 
@@ -118,12 +120,12 @@ TEST_F(LayerUseTest, LayersOfAUserLeaveAsMuchSpaceFreeAsTheyTake) {
   LayerQuota quota{limits, space_, [] {}};
   LayerUse layer(&quota);
   free_.available = 6 * kGiB;
-  EXPECT_TRUE(layer.grow(kUser, {.bytes = 4 * kGiB, .files = 1}));
+  EXPECT_TRUE(layer.grow(kLayerUser, {.bytes = 4 * kGiB, .files = 1}));
   free_.available = 2 * kGiB;
-  EXPECT_TRUE(layer.grow(kUser, {.bytes = kGiB + 1, .files = 1}).failed_with(EDQUOT));
+  EXPECT_TRUE(layer.grow(kLayerUser, {.bytes = kGiB + 1, .files = 1}).failed_with(EDQUOT));
   EXPECT_TRUE(layer.is_due());
   LayerUse small(&quota);
-  EXPECT_TRUE(small.grow(kOther, {.bytes = kGiB, .files = 1}));
+  EXPECT_TRUE(small.grow(kOtherUser, {.bytes = kGiB, .files = 1}));
 }
 
 }  // namespace

@@ -181,8 +181,8 @@ TEST_F(NotifierTest, StopsAlthoughTheKernelBlocksForgetting) {
 
 TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
   Notifier notifier(daemon_.get(), loop_);
-  using Kind = Notifier::Notification::Kind;
-  notifier.post({{3, "a"}, {5, {}, Kind::kNode}, {0, {}, Kind::kEpoch}}, {}, [] {});
+  using AnyKind = Notifier::Notification::Kind;
+  notifier.post({{3, "a"}, {5, {}, AnyKind::kNode}, {0, {}, AnyKind::kEpoch}}, {}, [] {});
   EXPECT_EQ(receive().name, "a");
   fuse_out_header header{};
   char message[64];

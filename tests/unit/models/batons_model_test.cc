@@ -14,11 +14,8 @@
 // Tests batons in random interleavings of processes that create, remove and lock batons, and that die
 // (batons_model.h). A failure prints the seed and the shortest sequence found that still fails.
 // CACHESHIM_BATON_SEEDS sets the number of interleavings, CACHESHIM_BATON_SEED the first seed.
-namespace cacheshim {
+namespace cacheshim::batons_model {
 namespace {
-
-using batons_model::Action;
-using batons_model::ActionKind;
 
 constexpr std::size_t kSteps = 80;
 constexpr std::array kLikely{ActionKind::kMake,   ActionKind::kMake, ActionKind::kMake,
@@ -36,8 +33,8 @@ std::vector<Action> random_actions(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Action> actions;
   for (std::size_t at = 0; at < kSteps; ++at) {
-    actions.push_back({kLikely.at(random() % kLikely.size()), random() % batons_model::kProcesses,
-                       random() % batons_model::kPaths});
+    actions.push_back(
+        {kLikely.at(random() % kLikely.size()), random() % kProcesses, random() % kPaths});
   }
   return actions;
 }
@@ -75,8 +72,8 @@ TEST(Batons, AJobHasALimit) {
 TEST(BatonsModel, OnlyBatonsOfDeadCreatorsAreReaped) {
   const Runs runs{number_from("CACHESHIM_BATON_SEED", 1),
                   number_from("CACHESHIM_BATON_SEEDS", 3000)};
-  EXPECT_EQ(first_failure<Action>(runs, random_actions, batons_model::run, describe), "");
+  EXPECT_EQ(first_failure<Action>(runs, random_actions, run, describe), "");
 }
 
 }  // namespace
-}  // namespace cacheshim
+}  // namespace cacheshim::batons_model

@@ -14,11 +14,8 @@
 // Tests locks in random interleavings of processes that lock, unlock, close, die and are
 // interrupted (locks_model.h). A failure prints the seed and the shortest sequence found that still
 // fails. CACHESHIM_LOCK_SEEDS sets the number of interleavings, CACHESHIM_LOCK_SEED the first seed.
-namespace cacheshim {
+namespace cacheshim::locks_model {
 namespace {
-
-using locks_model::Action;
-using locks_model::ActionKind;
 
 constexpr std::size_t kSteps = 120;
 constexpr std::array kLikely{
@@ -44,8 +41,8 @@ std::vector<Action> random_actions(std::uint64_t seed) {
     const bool closes = random() % 60 == 0;
     const ActionKind kind =
         closes ? ActionKind::kCloseTable : kLikely.at(random() % kLikely.size());
-    actions.push_back({kind, random() % locks_model::kProcesses, random() % locks_model::kFiles,
-                       static_cast<unsigned>(random() % 128)});
+    actions.push_back(
+        {kind, random() % kProcesses, random() % kFiles, static_cast<unsigned>(random() % 128)});
   }
   return actions;
 }
@@ -58,11 +55,11 @@ TEST(LocksModel, NoInterleavingGrantsConflictingLocksOrLeavesARequestWaiting) {
   EXPECT_EQ(first_failure<Action>(
                 runs, random_actions,
                 [&](const std::vector<Action>& actions) {
-                  return locks_model::run(scratch / "x.lock", counters, actions);
+                  return run(scratch / "x.lock", counters, actions);
                 },
                 describe),
             "");
 }
 
 }  // namespace
-}  // namespace cacheshim
+}  // namespace cacheshim::locks_model

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kMost = 1 << 20;
+constexpr std::size_t kMostBytes = 1 << 20;
 
 // One server for all tests, because it takes seconds to start. Each test has its own prefix.
 class S3Server : public ::testing::Test {
@@ -78,9 +78,9 @@ TEST_F(S3Server, RemovedObjectsAreAbsent) {
   EXPECT_EQ(tier.put_if_absent("a/b", "one"), PutOutcome::kStored);
   EXPECT_TRUE(tier.remove("a/b"));
   EXPECT_FALSE(tier.remove("a/b"));
-  EXPECT_EQ(tier.get("a/b", kMost), std::nullopt);
+  EXPECT_EQ(tier.get("a/b", kMostBytes), std::nullopt);
   EXPECT_EQ(tier.put_if_absent("a/b", "two"), PutOutcome::kStored);
-  EXPECT_EQ(tier.get("a/b", kMost), "two");
+  EXPECT_EQ(tier.get("a/b", kMostBytes), "two");
 }
 
 void expect_one_winner_of_eight(const std::string& key, const S3Options& options) {
@@ -94,7 +94,7 @@ void expect_one_winner_of_eight(const std::string& key, const S3Options& options
     const std::string object(50000, static_cast<char>('a' + i));
     barrier.arrive_and_wait();
     if (tier.put_if_absent(key, object) == PutOutcome::kStored && ++stored == 1) winner = object;
-    read[static_cast<std::size_t>(i)] = tier.get(key, kMost).value_or("absent");
+    read[static_cast<std::size_t>(i)] = tier.get(key, kMostBytes).value_or("absent");
   });
   EXPECT_EQ(stored, 1);
   for (const std::string& object : read) EXPECT_TRUE(object == winner) << key;
@@ -116,7 +116,7 @@ TEST_F(S3Server, KeysMayContainAllCharacters) {
                                    std::string(200, 'x') + "/" + std::string(200, 'y')};
   for (const std::string& key : keys) {
     EXPECT_EQ(tier.put_if_absent(key, key), PutOutcome::kStored);
-    EXPECT_EQ(tier.get(key, kMost), key);
+    EXPECT_EQ(tier.get(key, kMostBytes), key);
   }
   const CataloguePage page = tier.keys_since("", 1000);
   EXPECT_EQ(std::set<std::string>(page.keys.begin(), page.keys.end()), keys);
@@ -190,7 +190,7 @@ TEST_F(S3Server, WaitEndsWhenTheObjectIsStoredOrAtTheTimeout) {
   EXPECT_TRUE(is_stored);
   writer.join();
   EXPECT_LT(woken_at - stored_at, 9s);
-  EXPECT_EQ(tier.get("a/b", kMost), "x");
+  EXPECT_EQ(tier.get("a/b", kMostBytes), "x");
 }
 
 TEST_F(S3Server, RefusedRequestsAreNotUnavailable) {
@@ -198,7 +198,7 @@ TEST_F(S3Server, RefusedRequestsAreNotUnavailable) {
     S3Options changed = options();
     change(changed);
     S3Tier tier(changed);
-    return kind_of([&] { (void)tier.get("a", kMost); }) + " " +
+    return kind_of([&] { (void)tier.get("a", kMostBytes); }) + " " +
            kind_of([&] { (void)tier.put_if_absent("a", "x"); });
   };
   EXPECT_EQ(kinds_with([](S3Options& o) { o.secret_key = "wrong"; }), "refused refused");
@@ -216,10 +216,10 @@ TEST_F(S3Server, StoppedServerIsUnavailableUntilItContinues) {
   EXPECT_EQ(tier.put_if_absent("a", "x"), PutOutcome::kStored);
   weed_->stop();
   const std::vector<std::function<void(S3Tier&)>> calls{
-      [](S3Tier& t) { (void)t.get("a", kMost); },
+      [](S3Tier& t) { (void)t.get("a", kMostBytes); },
       [](S3Tier& t) { (void)t.put_if_absent("b", std::string(2 << 20, 'x')); },
       [](S3Tier& t) { (void)t.remove("other"); }, [](S3Tier& t) { (void)t.keys_since("", 10); },
-      [&tier](S3Tier&) { (void)tier.get("a", kMost); }};  // uses the open connection of `tier`
+      [&tier](S3Tier&) { (void)tier.get("a", kMostBytes); }};  // uses the open connection of `tier`
   std::vector<Failure> failures(calls.size());
   in_threads(static_cast<int>(calls.size()), [&](int i) {
     S3Tier other(options(2s));
@@ -232,19 +232,19 @@ TEST_F(S3Server, StoppedServerIsUnavailableUntilItContinues) {
     EXPECT_GE(failure.after, 1900ms);
     EXPECT_LE(failure.after, 9s) << failure.message;
   }
-  EXPECT_EQ(tier.get("a", kMost), "x");
+  EXPECT_EQ(tier.get("a", kMostBytes), "x");
 }
 
 TEST_F(S3Server, KilledServerIsUnavailableUntilItRestarts) {
   S3Tier tier(options(2s));
   EXPECT_EQ(tier.put_if_absent("a", "x"), PutOutcome::kStored);
   weed_->kill();
-  const Failure failure = failure_of([&] { (void)tier.get("a", kMost); });
+  const Failure failure = failure_of([&] { (void)tier.get("a", kMostBytes); });
   EXPECT_EQ(failure.kind, "unavailable");
   EXPECT_LE(failure.after, 9s);
   EXPECT_EQ(kind_of([&] { (void)tier.put_if_absent("b", "x"); }), "unavailable");
   ASSERT_TRUE(weed_->start()) << weed_->log();
-  EXPECT_EQ(tier.get("a", kMost), "x");
+  EXPECT_EQ(tier.get("a", kMostBytes), "x");
 }
 
 }  // namespace
