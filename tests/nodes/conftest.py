@@ -29,8 +29,10 @@ def nodes_lab(all_scratch):
 
 @pytest.fixture
 def two_nodes(nodes_lab):
-    """The nodes. If one does not answer after the test, prints its console and boots it again for the next test."""
+    """The nodes. If a node or the server does not answer after the test, prints its output and starts it again for the
+    next test."""
     yield nodes_lab.nodes
+    nodes_lab.server.start_again_after_a_crash()
     for node in nodes_lab.nodes:
         try:
             node.run("true", timeout=20, check=True)

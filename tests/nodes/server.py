@@ -48,14 +48,24 @@ class Server:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._accepts():
             if not self.machine.is_running() or time.monotonic() > deadline:
-                log = (self._work / "ganesha.log").read_text(errors="replace")
-                raise RuntimeError(f"the NFS server does not start:\n{log[-4000:]}")
+                raise RuntimeError(f"the NFS server does not start:\n{self._log()[-4000:]}")
             time.sleep(0.05)
+
+    def start_again_after_a_crash(self):
+        """Starts the server if it has crashed, which ganesha 4.3 rarely does when a client connects, and prints the end
+        of its log."""
+        if self.machine.is_running():
+            return
+        print("the NFS server has crashed; its log:", self._log()[-2000:], sep="\n")
+        self.start()
 
     def kill(self):
         """Kills the server. start() starts it again, and clients can then reclaim their locks."""
         if self.machine:
             self.machine.kill()
+
+    def _log(self):
+        return (self._work / "ganesha.log").read_text(errors="replace")
 
     def _accepts(self):
         with self._net.new_socket() as probe:

@@ -223,13 +223,14 @@ def test_a_stopped_node_gives_its_locks_back_and_boots_again(two_nodes, export):
 
 
 @pytest.mark.timeout_s(300)
-def test_clients_reclaim_their_locks_when_the_server_starts_again(two_nodes, export, nodes_lab):
+def test_clients_reclaim_their_locks_when_the_server_starts_again(two_nodes, export, nodes_lab, capsys):
     path = f"{export[1]}/lock"
     first, second = two_nodes
     holder = first.start([node.PYTHON, "-c", HOLD_LOCK, path])
     assert holder.read_line() == "locked\n"
     nodes_lab.server.kill()
-    nodes_lab.server.start()
+    nodes_lab.server.start_again_after_a_crash()
+    assert "the NFS server has crashed" in capsys.readouterr().out
     assert second.run([node.PYTHON, "-c", TRY_LOCK, path], timeout=120, check=True).stdout == "locked\n"
     holder.close_input()
     assert holder.wait(120).returncode == 0
