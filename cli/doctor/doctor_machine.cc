@@ -22,6 +22,7 @@
 #include "common/mount_info.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
+#include "store/sys/system_calls.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim::cli {
@@ -40,7 +41,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 std::optional<int> run_in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    (void)::close_range(STDIN_FILENO, STDERR_FILENO, 0);
+    (void)sys::close_range(STDIN_FILENO, STDERR_FILENO, 0);
     ::_exit(body());
   }
   if (child < 0) return std::nullopt;

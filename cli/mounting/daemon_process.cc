@@ -27,6 +27,7 @@
 #include "cli/progress.h"
 #include "common/exit_codes.h"
 #include "common/unique_fd.h"
+#include "store/sys/system_calls.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -47,7 +48,7 @@ void redirect_to_null(int fd) {
 // the daemon exits.
 void keep_only_pipe(int pipe) {
   if (pipe != kPipeFd) (void)::dup2(pipe, kPipeFd);
-  (void)::close_range(kPipeFd + 1, ~0U, 0);
+  (void)sys::close_range(kPipeFd + 1, ~0U, 0);
   redirect_to_null(STDIN_FILENO);
   redirect_to_null(STDOUT_FILENO);
 }

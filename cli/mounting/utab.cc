@@ -14,6 +14,7 @@
 #include "cli/run_environment.h"
 #include "common/names.h"
 #include "common/root_process.h"
+#include "store/sys/system_calls.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -51,7 +52,7 @@ void note_mount_later(const std::string& source, const std::string& mount_point)
   const pid_t child = ::fork();
   if (child == 0) {
     if (::fork() != 0) ::_exit(0);
-    (void)::close_range(STDERR_FILENO + 1, ~0U, 0);  // closes the daemon's /dev/fuse and locks
+    (void)sys::close_range(STDERR_FILENO + 1, ~0U, 0);  // closes the daemon's /dev/fuse and locks
     note_mount(source, mount_point);
     ::_exit(0);
   }

@@ -174,7 +174,7 @@ void append_job(const JobTable::State& state, const std::string& layers_dir, boo
   fmt::format_to(std::back_inserter(text), R"(,"publish":"{}","refused":)",
                  to_string(job.policy.effective()));
   append_quoted(with_layer ? job.policy.why_refused() : "", text);
-  const auto pack = job.pack.load();
+  const auto pack = job.pack.get();
   text += R"(,"prefetch":)";
   append_quoted(with_layer && pack != nullptr ? pack->name : "", text);
   text += '}';

@@ -9,8 +9,11 @@
 #include "store/sys/json_text.h"
 
 namespace cacheshim {
+namespace {
 
 using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 Status ControlSession::begin(Charge charge) {
   const MutexLock lock(mutex_);

@@ -338,7 +338,7 @@ void prefetch(const ControlRequest& request) {
                          [&mount = request.mount] { return !mount.is_closing(); }));
   {
     const MutexLock ending(job->end_mutex);
-    if (job->life.is_active() && attempt() == begun) job->pack.store(pack);
+    if (job->life.is_active() && attempt() == begun) (void)job->pack.exchange(pack);
   }
   request.session->answer(
       {{"ok", true}, {"added", pack->added}, {"present", pack->present}, {"why", pack->why}});

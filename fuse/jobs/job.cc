@@ -66,7 +66,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_u
   views.begin(shared_uids);
   views.is_shared_by_root = shared_uids && claim.is_roots;
   publishing.begin();
-  pack.store(nullptr);
+  (void)pack.exchange(nullptr);
   (void)filter.take_uses();
   use.runs = 0;  // a run may have begun while finish() was in progress
   use.a_run_failed = false;

@@ -10,6 +10,7 @@
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/entry_reads.h"
 #include "fuse/jobs/job_life.h"
+#include "fuse/jobs/job_pack.h"
 #include "fuse/jobs/job_policy.h"
 #include "fuse/jobs/job_publishing.h"
 #include "fuse/jobs/job_use.h"
@@ -22,7 +23,6 @@
 #include "fuse/limits/user_limits.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/requests/pending_replies.h"
-#include "fuse/requests/remote_entries.h"
 #include "store/layer/layer.h"
 #include "store/overlay/overlay.h"
 #include "store/profiles/entry_map.h"
@@ -90,8 +90,7 @@ class Job final : public std::enable_shared_from_this<Job>, private OverlayObser
   PendingEntries pending;
   JobPublishing publishing;
   LayerUse layer_use;
-  // The pack of the remote tier with which the job began; null without `job start --prefetch`.
-  std::atomic<std::shared_ptr<const RemoteEntries::Pack>> pack;
+  JobPack pack;
   Mutex end_mutex{LockRank::kJobEnd};  // held by the thread that ends the job
 
   void begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids,

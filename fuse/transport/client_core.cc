@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "store/sys/process.h"
+#include "store/sys/system_calls.h"
 #include "store/threads/idle_policy.h"
 
 namespace cacheshim {
@@ -110,7 +111,7 @@ void ClientCore::Guest::enter() {
   // The exchange fails while another receiver is the guest. After end_stay(), that receiver remains the guest until it
   // leaves.
   pid_t nobody = 0;
-  if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
+  if (!core_.guest_.compare_exchange_strong(nobody, sys::gettid())) return;
   at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);
   is_in_ = at_ >= 0;
   if (!is_in_) {

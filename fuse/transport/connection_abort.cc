@@ -14,6 +14,8 @@
 #include <cstring>
 #include <limits>
 
+#include "store/sys/system_calls.h"
+
 namespace cacheshim {
 namespace {
 
@@ -33,7 +35,7 @@ constexpr int kParentDied = SIGUSR2;
   // Closes all other descriptors. Otherwise, this process would keep the daemon's files open: above all /dev/fuse, and
   // with it the connection.
   if (::dup2(control, 0) == -1) ::_exit(EXIT_FAILURE);
-  (void)::close_range(1, std::numeric_limits<unsigned>::max(), 0);
+  (void)sys::close_range(1, std::numeric_limits<unsigned>::max(), 0);
   sigset_t died;
   sigemptyset(&died);
   sigaddset(&died, kParentDied);
@@ -48,12 +50,12 @@ constexpr int kParentDied = SIGUSR2;
 }  // namespace
 
 Result<UniqueFd> open_abort(dev_t device) {
-  const UniqueFd context(::fsopen("fusectl", FSOPEN_CLOEXEC));
+  const UniqueFd context(sys::fsopen("fusectl", FSOPEN_CLOEXEC));
   if (!context) return Errno::last();
-  if (::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == -1) {
+  if (sys::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == -1) {
     return Errno::last();
   }
-  const UniqueFd mount(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
+  const UniqueFd mount(sys::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
   if (!mount) return Errno::last();
   const std::string file = fmt::format("{}/abort", minor(device));
   UniqueFd control(::openat(mount.get(), file.c_str(), O_WRONLY | O_CLOEXEC));

@@ -10,6 +10,7 @@
 
 #include "common/mount_info.h"
 #include "store/sys/sys.h"
+#include "store/sys/system_calls.h"
 
 namespace cacheshim {
 namespace {
@@ -67,7 +68,7 @@ MountCopies::MountCopies(unsigned long mount_flags, bool is_apart) : is_apart_(i
 
 Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) {
   const int tree =
-      ::open_tree(AT_FDCWD, top.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
+      sys::open_tree(AT_FDCWD, top.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
   if (tree == -1) return Errno::last();
   UniqueFd copy(tree);
   struct mount_attr change {};
@@ -76,7 +77,7 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
   change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
   change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // a slave follows unmounts of the originals
-  if (::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
+  if (sys::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
     return Errno::last();
   }
   copies_.push_back(std::move(copy));

@@ -14,6 +14,7 @@
 #include <cstdio>
 
 #include "store/sys/file_system.h"
+#include "store/sys/system_calls.h"
 
 namespace cacheshim::sys {
 namespace {
@@ -93,7 +94,7 @@ namespace {
 
 Result<UniqueFd> clone_mount(int dir, std::uint64_t attributes, std::uint64_t cleared = 0) {
   const int tree =
-      ::open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+      sys::open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
   if (tree == -1) return Errno::last();
   UniqueFd clone(tree);
   struct mount_attr change {};
@@ -101,7 +102,7 @@ Result<UniqueFd> clone_mount(int dir, std::uint64_t attributes, std::uint64_t cl
   change.attr_clr = cleared;
   // Mounts and unmounts propagate from the original to the clone, but not from the clone to the original.
   change.propagation = MS_SLAVE;
-  if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &change, sizeof change) == -1) {
+  if (sys::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &change, sizeof change) == -1) {
     return Errno::last();
   }
   return clone;
@@ -123,7 +124,7 @@ Result<UniqueFd> clone_read_only(int dir) {
 }
 
 Status mount_clone(int clone, const std::string& path) {
-  if (::move_mount(clone, "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == -1) {
+  if (sys::move_mount(clone, "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == -1) {
     return Errno::last();
   }
   return {};
@@ -359,7 +360,7 @@ Result<std::vector<DirEntry>> read_dir(int dir) {
   std::vector<DirEntry> entries;
   alignas(dirent64) char block[16 * 1024];
   for (;;) {
-    const ssize_t length = ::getdents64(dir, block, sizeof block);
+    const ssize_t length = sys::getdents64(dir, block, sizeof block);
     if (length == -1) return Errno::last();
     if (length == 0) return entries;
     for (ssize_t at = 0; at < length;) {
