@@ -125,6 +125,7 @@ README = {
     ("cacheshim", "apt install"): Run("root", stand_ins={
         "apt install $(scripts/package deb)    # first builds the packages, which takes minutes": (
             INSTALLED, "takes minutes; tests/packages runs it")}),
+    ("cacheshim", "pip install"): Listed("needs the wheel, which takes minutes to build; tests/packages runs it"),
     ("cacheshim", "mkdir -p ~/cache"): Run("alice", prints="built", then=(
         ("alice", "ls ~/cache/triton/KEY", GROUP),)),
     ("Two commands", "scripts/demo"): MINUTES,

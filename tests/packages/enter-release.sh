@@ -15,10 +15,11 @@ build_root() { # WORK RELEASE
     mkdir "$work/upper" "$work/work" "$root"
     chmod 0755 "$work/upper"
     mount -t overlay overlay "$root" -o "lowerdir=$release,upperdir=$work/upper,workdir=$work/work"
-    for node in null zero full random urandom tty fuse; do
+    for node in null zero full random urandom tty; do
         touch "$root/dev/$node"
         mount --bind "/dev/$node" "$root/dev/$node"
     done
+    mknod -m 0666 "$root/dev/fuse" c 10 229  # everybody may open it, as udev arranges
     mkdir -p "$root/data"
     mount -t tmpfs -o mode=0755 tmpfs "$root/data"  # for stores: on real machines, they are seldom on an overlay
     cp /etc/resolv.conf "$root/etc/resolv.conf"

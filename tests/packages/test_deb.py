@@ -1,32 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs the Debian packages in clean systems and uses them as the README says.
+"""Installs the Debian packages in clean systems and uses them as the README says. `scripts/package deb RELEASE` has
+built the packages."""
 
-`scripts/package deb RELEASE` has built the packages, and `scripts/test --packages` has installed the clean systems.
-"""
-
-import pathlib
 import re
-import shlex
 import subprocess
 import time
 
-import mounts
 import pytest
-from fresh_root import FreshRoot
+from clean_system import BUILT, INSTALL_TIMEOUT_S, MOST_SECONDS, System, printed_block
 
-HERE = pathlib.Path(__file__).parent
-BUILT = mounts.REPOSITORY / "build/packages"
 RELEASES = ["bookworm", "trixie"]
-MOST_SECONDS = 60
-INSTALL_TIMEOUT_S = 300
-README = (mounts.REPOSITORY / "README.md").read_text()
-
-
-def printed_block(start):
-    """Returns the README's block that begins with `start`, without its indentation."""
-    block = re.search(rf"^    {re.escape(start)}.*\n(?:    .*\n)*", README, re.MULTILINE)
-    assert block, f"the README has no block that begins with '{start}'"
-    return re.sub(r"^    ", "", block[0], flags=re.MULTILINE)
 
 
 def packages_of(release):
@@ -35,43 +18,25 @@ def packages_of(release):
     return found
 
 
-class System:
-    """A clean system with two users, and with a `scripts/package` that only prints the paths of the built packages."""
+class DebSystem(System):
+    """A clean system with a `scripts/package` that only prints the paths of the built packages."""
 
     def __init__(self, scratch, release):
-        self._root = FreshRoot(scratch, HERE / "enter-release.sh", BUILT / "clean" / release)
+        super().__init__(scratch, release)
         self.run("root", "mkdir -p scripts packages && printf '#!/bin/sh\\nls /root/packages/*.deb\\n' > scripts/package && "
                  "chmod +x scripts/package && echo 'APT::Get::Assume-Yes true;' > /etc/apt/apt.conf.d/yes")
         for package in packages_of(release):
-            self._copy(package, f"/root/packages/{package.name}")
-        for user in ("alice", "bob"):
-            self.run("root", f"useradd --create-home {user}")
-            self._copy(mounts.REPOSITORY / "tests/docs/train.py", f"/home/{user}/train.py")
-        self.run("root", "ln -s /usr/bin/python3 /usr/local/bin/python")
+            self.copy(package, f"/root/packages/{package.name}")
         self.run("root", "apt-get update -q", INSTALL_TIMEOUT_S)
-
-    def _copy(self, source, target):
-        enter = ["nsenter", f"--target={self._root.first_process}", "--mount"]
-        with open(source, "rb") as file:
-            subprocess.run([*enter, "sh", "-c", f"cat > {shlex.quote(target)}"], stdin=file, check=True)
-
-    def run(self, user, command, timeout=60):
-        """Runs a command, asserts that it succeeds, and returns its output."""
-        ended = self._root.shell(user).run(command, timeout)
-        assert ended.status == 0, f"`{command}` as {user}: {ended.status}\n{ended.out[-2000:]}{ended.err[-2000:]}"
-        return ended.out
 
     def install(self):
         self.run("root", "export DEBIAN_FRONTEND=noninteractive")
         self.run("root", printed_block("apt install"), INSTALL_TIMEOUT_S)
 
-    def close(self):
-        self._root.close()
-
 
 @pytest.fixture(params=RELEASES)
 def system(request, scratch):
-    system = System(scratch, request.param)
+    system = DebSystem(scratch, request.param)
     yield system
     system.close()
 
