@@ -12,7 +12,7 @@ import pytest
 from clean_system import BUILT, MOST_SECONDS, System, printed_block
 
 RELEASES = ["bullseye", "bookworm", "trixie"]  # glibc 2.31, 2.36 and 2.41
-THIS, OTHER = os.uname().machine, "aarch64"
+THIS = os.uname().machine
 AUDITWHEEL = mounts.REPOSITORY / "build/venv/auditwheel/bin/auditwheel"
 
 
@@ -58,22 +58,11 @@ def test_a_tarball_works_where_it_is_unpacked(system):
     system.run("root", "cacheshim unmount /ci-cache")
 
 
-@pytest.mark.parametrize("arch", [THIS, OTHER])
-def test_auditwheel_confirms_that_the_wheel_needs_only_an_old_glibc(arch):
-    shown = subprocess.run([AUDITWHEEL, "show", only(f"wheel/*_{arch}.whl")], capture_output=True, text=True, check=False)
+def test_auditwheel_confirms_that_the_wheel_needs_only_an_old_glibc():
+    shown = subprocess.run([AUDITWHEEL, "show", only(f"wheel/*_{THIS}.whl")], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert 'consistent with the following platform tag: "manylinux_2_' in " ".join(shown.stdout.split()), shown.stdout
-    assert f'_{arch}"' in shown.stdout
-
-
-def test_the_tarball_for_the_other_architecture_runs(scratch):
-    subprocess.run(["tar", "-C", scratch, "--strip-components=1", "-xf", only(f"tarball/*-{OTHER}.tar.gz")], check=True)
-    emulate = ["qemu-aarch64", "-L", f"/usr/{OTHER}-linux-gnu"]
-    version = subprocess.run([*emulate, scratch / "bin/cacheshim", "--version"], capture_output=True, text=True, check=False)
-    assert version.stdout.startswith("cacheshim "), version.stderr
-    preloaded = subprocess.run([*emulate, "-E", f"LD_PRELOAD={scratch}/lib/libcacheshim.so", scratch / "bin/cacheshim",
-                                "--version"], capture_output=True, text=True, check=False)
-    assert preloaded.stdout == version.stdout, preloaded.stderr
+    assert f'_{THIS}"' in shown.stdout
 
 
 def test_the_program_has_no_symbols_and_needs_only_glibc(scratch):
