@@ -47,7 +47,6 @@ Result<LockOwners::Owner*> LockOwners::ensure_owner(const LockRequest& request) 
       owner.handles.end()) {
     owner.handles.push_back(request.handle);
   }
-  if (request.type != F_UNLCK) owner.process = request.process;
   owner.shown_inode = request.shown_inode;
   owner.reports_close = request.reports_close;
   owner.closed_at = {};
@@ -71,6 +70,8 @@ int LockOwners::try_set(const LockRequest& request) {
   const auto found = ensure_owner(request);
   if (!found) return found.error().code();
   Owner& owner = **found;
+  // Not in ensure_owner(), because a request for F_GETLK contains no process.
+  if (request.type != F_UNLCK) owner.process = request.process;
   const std::size_t most = owner.held.size() + owner.held.most_added(range_of(request));
   if (!owner.held_charge.resize(most)) return ENOLCK;
   int error = system_.set(owner.fd.get(), request);

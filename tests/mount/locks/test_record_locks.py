@@ -76,6 +76,17 @@ def test_a_lock_through_the_open_that_copies_a_file_up_ends_with_any_close(lock_
     two.result(timeout=10)
 
 
+def test_f_getlk_by_the_holder_keeps_its_lock(lock_mount, workers):
+    """SQLite calls F_GETLK while it holds a lock. The kernel's request for F_GETLK contains no process, and after an
+    open that has copied the file up, the daemon checks in /proc whether the holder still has its descriptors."""
+    one, two = workers(2)
+    path = one.path(NAMES["base"])
+    fd = one("os.open", path, os.O_RDWR)
+    one("set_record", fd)
+    one("set_record", fd, 0, 0, fcntl.F_GETLK)
+    assert not two("try_record", path)
+
+
 @pytest.mark.parametrize("place", ["base", "layer"])
 def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, workers, place):
     """The process closes a descriptor of the base's file outside the mount. In the view, the file has the same inode

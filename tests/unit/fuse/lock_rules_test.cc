@@ -67,14 +67,28 @@ struct LockRules : testing::Test {
                       ++searches;
                       return descriptors;
                     };
-                    system.has_descriptor = [this](pid_t, const OpenDescriptor& one) {
+                    system.has_descriptor = [this](pid_t process, const OpenDescriptor& one) {
                       ++checks;
-                      return std::find(descriptors.begin(), descriptors.end(), one) !=
-                             descriptors.end();
+                      return process != 0 && std::find(descriptors.begin(), descriptors.end(),
+                                                       one) != descriptors.end();
                     };
                     return system;
                   }()};
 };
+
+// The kernel's request for F_GETLK contains no process.
+TEST_F(LockRules, FGetlkByTheHolderKeepsItsLocks) {
+  descriptors = {{3, 7, 1}};
+  lock_with_unseen_closes(1);
+  LockRequest search = request(1, 0);
+  search.process = 0;
+  struct flock found {};
+  ASSERT_EQ(table.find({0, 1}, {}, search, found), 0);
+  EXPECT_EQ(found.l_type, F_UNLCK);
+  EXPECT_EQ(try_lock(2), EWOULDBLOCK);
+  descriptors.clear();
+  EXPECT_EQ(try_lock(2), 0);
+}
 
 TEST_F(LockRules, TheRequestThatClosesACycleOfTwoFilesGetsEdeadlk) {
   ASSERT_EQ(send(1, request(1, 0))->wait(), 0);
