@@ -24,6 +24,16 @@ die() { # TEXT
     exit 1
 }
 
+# If one of the arguments is --help or -h, prints the comment at the head of the script, and exits.
+answer_help() { # [ARGUMENT…]
+    case " $* " in
+        *' --help '* | *' -h '*)
+            sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"
+            exit 0
+            ;;
+    esac
+}
+
 require_root() {
     [ "$(id -u)" = 0 ] || die 'must be run as root: it starts jobs of several users'
 }
