@@ -156,7 +156,8 @@ void AsyncClient::end_helper() {
   }
   if (!is_stopping) events_.on_ended(helper_has_ended());
   for (const auto& [id, on_reply] : unanswered) {
-    (void)run_guarded("a request to cacheshim-remote", [&] { on_reply(helper_has_ended()); });
+    (void)run_guarded("a request to cacheshim-remote",
+                      [&on_reply = on_reply] { on_reply(helper_has_ended()); });
   }
 }
 
