@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "helper/process.h"
 
 namespace cacheshim::remote {
 
@@ -42,21 +43,16 @@ class HelperProcess {
   };
   // Starts the process, and blocks up to 5 s until it has accepted the URLs. Does not connect to the engine.
   static std::variant<HelperProcess, RemoteError> start(const Options& options);
-  HelperProcess(HelperProcess&& other) noexcept
-      : pid_(std::exchange(other.pid_, -1)),
-        socket_(std::move(other.socket_)),
-        has_leases_(other.has_leases_) {}
-  HelperProcess& operator=(HelperProcess&& other) = delete;
-  ~HelperProcess();
 
   int socket() const { return socket_.get(); }
   bool has_leases() const { return has_leases_; }
 
  private:
-  HelperProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  HelperProcess(helper::Process process, UniqueFd socket)
+      : process_(std::move(process)), socket_(std::move(socket)) {}
 
-  pid_t pid_;
-  UniqueFd socket_;
+  helper::Process process_;
+  UniqueFd socket_;  // destroyed first: the helper then exits even if this process may not kill it
   bool has_leases_ = false;
 };
 
