@@ -107,6 +107,7 @@ int run_program(std::vector<std::string> words) {
   add_lock(app, command, exit_code);
   add_job(app, exit_code);
   add_status(app, exit_code);
+  add_metrics(app, exit_code);
   add_explain(app, exit_code);
   add_profile(app, command, exit_code);
   add_gc(app, exit_code);

@@ -70,9 +70,11 @@ Installation find_installation() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path prefix = program.parent_path().parent_path();
+  const fs::path helpers = prefix / CACHESHIM_LIBEXECDIR / "cacheshim";
   return {.library = prefix / CACHESHIM_LIBDIR / "libcacheshim.so",
           .profiles = prefix / "share" / "cacheshim" / "profiles",
-          .remote_helper = prefix / CACHESHIM_LIBEXECDIR / "cacheshim" / "cacheshim-remote"};
+          .remote_helper = helpers / "cacheshim-remote",
+          .metrics_helper = helpers / "cacheshim-metrics"};
 }
 
 std::optional<std::string> find_variable(std::string_view name) {

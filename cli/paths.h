@@ -14,6 +14,7 @@ struct Installation {
   std::string library;   // PREFIX/LIBDIR/libcacheshim.so; LIBDIR is Meson's option, for example "lib"
   std::string profiles;  // PREFIX/share/cacheshim/profiles
   std::string remote_helper;  // PREFIX/LIBEXECDIR/cacheshim/cacheshim-remote
+  std::string metrics_helper;  // PREFIX/LIBEXECDIR/cacheshim/cacheshim-metrics
 };
 
 Installation find_installation();

@@ -35,7 +35,7 @@ constexpr cap_value_t kNeededToKeepOwners[] = {
     CAP_SETFCAP,  // copies files that have capabilities
 };
 
-// With a remote tier, the daemon starts cacheshim-remote, which becomes another user.
+// For a remote tier, and to serve Prometheus, the daemon starts helpers, which become another user.
 constexpr cap_value_t kNeededForHelper[] = {
     CAP_KILL,    // ends the helper
     CAP_SETGID,  // the helper gives up root's groups

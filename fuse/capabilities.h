@@ -12,7 +12,7 @@ namespace cacheshim {
 // longer changes the thread's capabilities (SECBIT_NO_SETUID_FIXUP), which makes UserCredentials faster. Requires: the
 // process has one thread, because each thread has its own capabilities. Errors: those of capset(2) and prctl(2); the
 // thread may then keep all of its capabilities.
-// `starts_helper`: whether the daemon starts cacheshim-remote (docs/remote.md).
+// `starts_helper`: whether the daemon starts cacheshim-remote (docs/remote.md) or cacheshim-metrics (docs/metrics.md).
 Status drop_capabilities(const OwnerMode& owners, bool starts_helper);
 
 }  // namespace cacheshim

@@ -74,7 +74,8 @@ void raise_file_limit() {
 }
 
 void give_up_capabilities(const DaemonOptions& options) {
-  const Status dropped = drop_capabilities(options.owners, !options.remote.urls.empty());
+  const Status dropped =
+      drop_capabilities(options.owners, !options.remote.urls.empty() || options.metrics);
   if (dropped) return;
   spdlog::warn("cannot give up capabilities: {}; the daemon keeps all that it has",
                std::strerror(dropped.error().code()));
@@ -256,7 +257,9 @@ MountOptions mount_options_of(const DaemonOptions& options, std::string routes,
           .verify_on_open = options.verify_on_open,
           .limits = options.limits,
           .remote = options.is_store_read_only ? remote::Settings() : options.remote,
-          .remote_helper = options.remote_helper};
+          .remote_helper = options.remote_helper,
+          .metrics = options.metrics,
+          .metrics_helper = options.metrics_helper};
 }
 
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,

@@ -13,6 +13,7 @@
 #include "common/limit_rows.h"
 #include "common/unique_fd.h"
 #include "fuse/jobs/owner_mode.h"
+#include "metrics/settings.h"
 #include "remote/settings.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
@@ -58,6 +59,8 @@ struct DaemonOptions {
   LimitValues limits = default_limits();  // the limits of one user
   remote::Settings remote;                // without URLs: no remote tier
   std::string remote_helper;              // the path of cacheshim-remote
+  metrics::Settings metrics;              // without an address: Prometheus is not served
+  std::string metrics_helper;             // the path of cacheshim-metrics
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // the time between two maintenance rounds (StoreKeeper)

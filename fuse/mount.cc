@@ -15,6 +15,7 @@
 
 #include "common/names.h"
 #include "common/used_names.h"
+#include "fuse/control/metrics_text.h"
 #include "store/layer/closing_record.h"
 #include "store/sys/file_system.h"
 #include "store/sys/sys.h"
@@ -157,6 +158,13 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   next_tending_ = EventLoop::Clock::now() + idle_interval();
   tending_.wake();
   batons.start(loop, std::move(reap));
+  if (options.metrics) {
+    metrics = std::make_unique<MetricsListener>(
+        loop, MetricsListener::Options{.settings = options.metrics,
+                                       .helper = options.metrics_helper,
+                                       .text = [this] { return metrics_of(*this); }});
+    metrics->start();
+  }
   prompt_loop.start();
   loop.start();
   // Waits, so that the first jobs already find the entries of other machines.
@@ -262,6 +270,7 @@ void Mount::finish_tasks() {
 
 void Mount::stop() {
   finish_tasks();
+  if (metrics) metrics->stop();
   loop.stop();
   prompt_loop.stop();
   locks.close().give();

@@ -36,6 +36,7 @@
 #include "fuse/services/locks/lock_removals.h"
 #include "fuse/services/locks/lock_table.h"
 #include "fuse/services/locks/named_locks.h"
+#include "fuse/services/metrics/metrics_listener.h"
 #include "fuse/services/publishing/publishing.h"
 #include "fuse/services/quota/layer_meter.h"
 #include "fuse/services/remote/make_remote_entries.h"
@@ -133,6 +134,7 @@ class Mount {
   PendingUnlinks pending_unlinks{name_invalidation()};
   Publishing publishing;
   std::unique_ptr<RemoteEntries> remote;  // null without a remote tier; made by start()
+  std::unique_ptr<MetricsListener> metrics;  // null if Prometheus is not served; made by start()
   SingleFlight single_flight{entries, publishing.publisher(), trust, nodes, counters};
   SharedFiles shared_files{store, nodes, base_locks.files};
   JobBatons batons{entries, nodes, jobs};

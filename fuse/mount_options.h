@@ -8,6 +8,7 @@
 #include "common/limit_rows.h"
 #include "fuse/jobs/owner_mode.h"
 #include "fuse/jobs/view_filter.h"
+#include "metrics/settings.h"
 #include "remote/settings.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
@@ -38,6 +39,8 @@ struct MountOptions {
   LimitValues limits{};  // the limits of one user
   remote::Settings remote{};
   std::string remote_helper{};  // the path of cacheshim-remote
+  metrics::Settings metrics{};
+  std::string metrics_helper{};  // the path of cacheshim-metrics
 };
 
 // The result of FUSE_INIT.

@@ -157,6 +157,13 @@ std::string remote_text(const json& remote) {
                      unsent, text_of(remote, "why"));
 }
 
+std::string metrics_text(const json& metrics) {
+  const std::string listen = text_of(metrics, "listen");
+  if (!metrics.value("problem", json()).is_string())
+    return fmt::format("served on http://{}/metrics", listen);
+  return fmt::format("not served on {}: {}", listen, text_of(metrics, "problem"));
+}
+
 void show_status(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse(client, "status");
@@ -181,6 +188,8 @@ void show_status(const StatusArguments& arguments) {
       {"run directory", text_of(status, "run_dir")}};
   const json remote = status.value("remote", json());
   if (remote.is_object()) rows.emplace_back("remote tier", remote_text(remote));
+  const json metrics = status.value("metrics", json());
+  if (metrics.is_object()) rows.emplace_back("metrics", metrics_text(metrics));
   const std::string excluded = excluded_text(status);
   if (!excluded.empty()) rows.emplace_back("builders excluded", excluded);
   for (const json& limit : status.value("limits", json::array())) {

@@ -22,6 +22,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_c
 void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);  // adds status and stats
+void add_metrics(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 // Adds the subcommand `learn` of `profile`.
 void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& exit_code);

@@ -12,6 +12,7 @@
 
 #include "cli/configuration/cuda_config.h"
 #include "cli/configuration/limits_config.h"
+#include "cli/configuration/metrics_config.h"
 #include "cli/configuration/publish_allow_config.h"
 #include "cli/configuration/remote_config.h"
 #include "cli/configuration/toml_units.h"
@@ -122,6 +123,7 @@ Config parse_config(std::string_view text, std::string_view origin) {
     read_gc(root, config, problem);
     config.limits = read_limits(root, problem);
     config.remote = read_remote(root, problem);
+    config.metrics = read_metrics(root, problem);
     root.finish();
   }
   if (problem) throw Failure(kExitUsage, problem.message());

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/limit_rows.h"
+#include "metrics/settings.h"
 #include "remote/settings.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
@@ -33,6 +34,7 @@ struct Config {
   // The most capable mode to try. The daemon uses a simpler mode if this one does not work.
   std::optional<WatchMode> watch;
   remote::Settings remote;       // [remote]
+  metrics::Settings metrics;     // [metrics]
   std::optional<bool> io_uring;  // whether to use io_uring, if the kernel allows it
 };
 

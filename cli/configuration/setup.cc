@@ -146,8 +146,11 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   options.limits = config.limits;
   options.gc = config.gc;
   options.gc_interval = config.gc_interval.value_or(options.gc_interval);
+  const Installation installation = find_installation();
   options.remote = config.remote;
-  options.remote_helper = find_installation().remote_helper;
+  options.remote_helper = installation.remote_helper;
+  options.metrics = config.metrics;
+  options.metrics_helper = installation.metrics_helper;
   options.watch = config.watch.value_or(options.watch);
   options.threads = config.threads.value_or(options.threads);
   options.io_uring = config.io_uring.value_or(options.io_uring);

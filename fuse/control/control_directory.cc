@@ -17,6 +17,7 @@
 #include "fuse/control/control_requests.h"
 #include "fuse/control/explain.h"
 #include "fuse/control/inspector.h"
+#include "fuse/control/metrics_text.h"
 #include "store/profiles/profile_json.h"
 #include "store/sys/json_text.h"
 
@@ -30,29 +31,13 @@ constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
 
 using Json = nlohmann::ordered_json;
 
-CounterValues counter_values(Mount& mount) {
-  return read_counters(mount.counters, {.hits_direct = mount.jobs.direct_opens(),
-                                        .jobs_active = mount.jobs.active_count()});
-}
-
 std::string stats_json(Mount& mount) {
-  const CounterValues values = counter_values(mount);
+  const CounterValues values = counters_of(mount);
   Json json;
   for (std::size_t i = 0; i < values.size(); ++i) {
     json[std::string(kCounterRows[i].name)] = values[i];
   }
   return dump_json(json, 2) + "\n";
-}
-
-std::string stats_metrics(Mount& mount) {
-  const CounterValues values = counter_values(mount);
-  std::string text;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const CounterRow& row = kCounterRows[i];
-    text += fmt::format("# TYPE cacheshim_{0} {1}\ncacheshim_{0} {2}\n", row.name,
-                        row.unit == CounterUnit::kNow ? "gauge" : "counter", values[i]);
-  }
-  return text;
 }
 
 std::string flights_json(Mount& mount, uid_t uid) {
@@ -96,6 +81,12 @@ Json remote_json(const RemoteEntries::State& state) {
           {"unsent", state.unsent}};
 }
 
+Json metrics_json(const MetricsListener& listener) {
+  const std::string problem = listener.problem();
+  return {{"listen", listener.address()},
+          {"problem", problem.empty() ? Json(nullptr) : Json(problem)}};
+}
+
 std::string status_json(Mount& mount) {
   const MountOptions& options = mount.options;
   Json json;
@@ -123,6 +114,7 @@ std::string status_json(Mount& mount) {
   const std::time_t full_since = mount.publishing.room().full_since();
   json["store_full_since"] = full_since == 0 ? Json(nullptr) : Json(full_since);
   json["remote"] = mount.remote ? remote_json(mount.remote->state()) : Json(nullptr);
+  json["metrics"] = mount.metrics ? metrics_json(*mount.metrics) : Json(nullptr);
   json["limits"] = limits_json(mount.limits);
   Json names = Json::array();
   for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);
@@ -193,7 +185,7 @@ Result<std::string> ControlDirectory::text_of_job(Job& job, const Caller& caller
 
 std::string ControlDirectory::text_of(const std::string& name, const Caller& caller) {
   if (name == "stats") return stats_json(mount_);
-  if (name == "metrics") return stats_metrics(mount_);
+  if (name == "metrics") return metrics_of(mount_);
   if (name == "status") return status_json(mount_);
   if (name == "flights") return flights_json(mount_, caller.uid);
   if (name == kRoutesFile) return mount_.options.routes;

@@ -6,6 +6,7 @@ build_packages=(
     g++ meson ninja-build pkg-config
     libfuse3-dev liburing-dev libcap-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
     libzstd-dev libsodium-dev libhiredis-dev libcurl4-openssl-dev # for the remote tier
+    libmicrohttpd-dev                                             # for metrics
     libxxhash-dev libgtest-dev libbenchmark-dev
 )
 deb_packages=(dpkg-dev debhelper debootstrap lintian)
@@ -26,6 +27,7 @@ test_packages=(
     zsh fish                                                       # complete the commands, as bash does
     clang                                                          # checks the lock annotations; builds the fuzzers
     redis-server                                                   # an engine of the remote tier; JuiceFS's metadata
+    prometheus                                                     # reads the metrics; promtool checks them
     iproute2                                                       # networks between namespaces that stand for machines
 )
 long_test_packages=(python3-gdbm

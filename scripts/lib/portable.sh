@@ -9,7 +9,7 @@ readonly portable_packages=(dpkg-dev autoconf automake libtool make xz-utils)
 # The meson of Debian 12 does not know Zig's linker. wheel makes packages for pip.
 readonly portable_tools=(ziglang==0.17.1 meson==1.12.1 wheel)
 readonly portable=$repo/build/packages/portable
-readonly portable_sources=(fuse3 liburing libcap2 libzstd libsodium hiredis mbedtls curl)
+readonly portable_sources=(fuse3 liburing libcap2 libzstd libsodium hiredis mbedtls curl libmicrohttpd)
 
 # Builds the product in build/packages/portable/ARCH/dist. ARCH: x86_64 or aarch64.
 build_portable() { # ARCH
@@ -19,21 +19,30 @@ build_portable() { # ARCH
     ensure_venv portable "${portable_tools[@]}" || die 'cannot get Zig and Meson'
     quietly 'fetching the sources of the libraries' "$repo/build/logs/portable-sources.log" _fetch_sources ||
         die 'cannot fetch the sources of the libraries'
-    if [ ! -e "$root/.whole" ]; then
+    if ! _has_all "$root"; then
         rm -rf "$root"
         mkdir -p "$root/bin" "$root/include" "$root/lib/pkgconfig" "$root/licenses"
         quietly "building the libraries for $arch" "$repo/build/logs/portable-libraries-$arch.log" \
             _build_libraries "$arch" "$root" || die "cannot build the libraries for $arch"
-        touch "$root/.whole"
+        _note_all "$root"
     fi
     quietly "building cacheshim for $arch" "$repo/build/logs/portable-$arch.log" _build_product "$root" ||
         die "cannot build cacheshim for $arch"
 }
 
+# Whether DIRECTORY has the present list of libraries, sources or built ones.
+_has_all() { # DIRECTORY
+    [ "$(cat "$1/.whole" 2> /dev/null)" = "${portable_sources[*]}" ]
+}
+
+_note_all() { # DIRECTORY
+    printf '%s\n' "${portable_sources[*]}" > "$1/.whole"
+}
+
 # apt verifies the sources' signatures. The lists are private, so that the system's configuration stays as it is.
 _fetch_sources() {
     local list=$portable/sources.list mirror
-    [ ! -e "$portable/sources/.whole" ] || return 0
+    ! _has_all "$portable/sources" || return 0
     mkdir -p "$portable/lists/partial" "$portable/sources"
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
     echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main" > "$list"
@@ -41,7 +50,7 @@ _fetch_sources() {
         -o "Dir::State::Lists=$portable/lists" -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update &&
         env -C "$portable/sources" apt-get "${options[@]}" source --download-only "${portable_sources[@]}" &&
-        touch "$portable/sources/.whole"
+        _note_all "$portable/sources"
 }
 
 _build_libraries() { # ARCH ROOT
@@ -170,6 +179,11 @@ _build_curl() {
     make -j "$(nproc)" -C lib install
     make -C include install
     _write_pc "$2" libcurl 7.88.1 -DCURL_STATICLIB '-lcurl -lmbedtls -lmbedx509 -lmbedcrypto'
+}
+
+_build_libmicrohttpd() {
+    _configure_for "$1" "$2" --disable-https --disable-doc --disable-examples --disable-tools --disable-curl
+    make -j "$(nproc)" install
 }
 
 _add_header_only_libraries() { # ROOT

@@ -249,6 +249,14 @@ DOCUMENTS = {
         ("From C++: FileLock", "void RuntimeCache"): Quoted("tests/locks/runtime_cache.cc"),
         ("From a shell", "cacheshim lock"): Synopsis(),
     },
+    "docs/metrics.md": {
+        ("Metrics for Prometheus", "cacheshim metrics"): Run("alice", given=MOUNTED, prints="cacheshim_info{"),
+        ("Let Prometheus read the metrics", "[metrics]"): Configuration(),
+        ("Let Prometheus read the metrics", "scrape_configs"): Listed("a part of Prometheus's configuration"),
+        ("Use node_exporter's textfile collector", "cacheshim metrics --textfile"): Run(
+            "root", given="mkdir -p /var/lib/prometheus/node-exporter",
+            then=(("root", "cat /var/lib/prometheus/node-exporter/cacheshim.prom", "cacheshim_lookups_total{"),)),
+    },
     "docs/profiles.md": {
         ("Profiles", "cacheshim profile list"): Run(
             "alice", given=MOUNTED + "\n" + CACHING.format("mine"), placeholders={"--mount M ": "--mount /ci-cache "},

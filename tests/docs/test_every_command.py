@@ -44,6 +44,7 @@ ROWS = {
     "job wait": Row("4711"),
     "status": Row(""),
     "stats": Row(""),
+    "metrics": Row(""),
     "explain": Row("triton/KEY/k.cubin"),
     "profile list": Row("", none=0),
     "profile show": Row("triton", none=0),

@@ -67,7 +67,8 @@ def test_auditwheel_confirms_that_the_wheel_needs_only_an_old_glibc():
 
 def test_the_program_has_no_symbols_and_needs_only_glibc(scratch):
     subprocess.run(["tar", "-C", scratch, "--strip-components=1", "-xf", only(f"tarball/*-{THIS}.tar.gz")], check=True)
-    for name in ("bin/cacheshim", "lib/libcacheshim.so", "libexec/cacheshim/cacheshim-remote"):
+    for name in ("bin/cacheshim", "lib/libcacheshim.so", "libexec/cacheshim/cacheshim-metrics",
+                 "libexec/cacheshim/cacheshim-remote"):
         file = pathlib.Path(scratch, name)
         needed = subprocess.run(["objdump", "-p", file], capture_output=True, text=True, check=True).stdout
         libraries = {line.split()[1].split(".")[0] for line in needed.splitlines() if "NEEDED" in line}

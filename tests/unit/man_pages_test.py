@@ -111,7 +111,7 @@ def check_configuration(page, program, repository):
     the page does not document. Returns one more line if the program refuses the page's example."""
     read = "".join((repository / "cli/configuration" / name).read_text()
                    for name in ("config.cc", "cuda_config.cc", "limits_config.cc", "publish_allow_config.cc",
-                                "remote_config.cc"))
+                                "metrics_config.cc", "remote_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
     table = (repository / "common/limits.def").read_text()
     asked |= set(re.findall(r"^CACHESHIM_LIMIT\(\w+, (\w+)", table, re.MULTILINE))

@@ -41,6 +41,23 @@ TEST(Config, ReadsWhetherAllFilesArePublishedReadable) {
   EXPECT_NE(refusal("[publish]\nopen_files = 1\n").find("must be true or false"), std::string::npos);
 }
 
+TEST(Config, ReadsWhereMetricsAreServed) {
+  EXPECT_FALSE(parse_config("[metrics]\n", "c.toml").metrics);
+  const auto v4 = parse_config("[metrics]\nlisten = '0.0.0.0:9477'\n", "c.toml").metrics;
+  EXPECT_EQ(v4.address, "0.0.0.0");
+  EXPECT_EQ(v4.port, 9477);
+  const auto v6 = parse_config("[metrics]\nlisten = '[::1]:1'\n", "c.toml").metrics;
+  EXPECT_EQ(v6.address, "::1");
+  EXPECT_EQ(v6.port, 1);
+  for (const char* wrong : {"", ":", "9477", "localhost:9477", "127.0.0.1", "127.0.0.1:",
+                            "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:94x", "127.0.0.1: 9477",
+                            "::1:9477", "[::1]", "[127.0.0.1]:9477", "[]:9477"}) {
+    EXPECT_NE(refusal(std::string("[metrics]\nlisten = '") + wrong + "'\n").find("c.toml:2: "),
+              std::string::npos)
+        << wrong;
+  }
+}
+
 TEST(Config, ReadsThePublishers) {
   EXPECT_FALSE(parse_config("[publish]\n", "c.toml").allow);
   const Config some = parse_config(

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/control/metrics_text.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "cacheshim_build.h"
+#include "common/limit_rows.h"
+#include "common/printable_text.h"
+#include "fuse/mount.h"
+
+namespace cacheshim {
+namespace {
+
+// Replaces backslashes, newlines and, in a label's value, quotes, as the format requires.
+std::string escaped(std::string_view text, bool is_label) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || (c == '"' && is_label)) result += '\\';
+    if (c == '\n') {
+      result += "\\n";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+// Returns NAME="VALUE". Characters that are not printable, and bytes that are not UTF-8, become \xNN.
+std::string label(std::string_view name, std::string_view value) {
+  return fmt::format("{}=\"{}\"", name, escaped(printable(value), true));
+}
+
+class Exposition {
+ public:
+  explicit Exposition(std::string_view mount) : mount_(label("mount", mount)) {}
+
+  // Begins a metric, to which all later samples belong. `type`: counter or gauge. The name of a counter ends with
+  // _total.
+  void begin(std::string name, const char* type, std::string_view help) {
+    name_ = std::move(name);
+    text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name_, escaped(help, false), type);
+  }
+  void add(std::uint64_t value) { text_ += fmt::format("{}{{{}}} {}\n", name_, mount_, value); }
+  void add(std::uint64_t value, const std::string& labels) {
+    text_ += fmt::format("{}{{{},{}}} {}\n", name_, mount_, labels, value);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  const std::string mount_;
+  std::string name_;
+  std::string text_;
+};
+
+void add_counters(const CounterValues& values, Exposition& metrics) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const CounterRow& row = kCounterRows[i];
+    const bool is_gauge = row.unit == CounterUnit::kNow;
+    metrics.begin(fmt::format("cacheshim_{}{}", row.name, is_gauge ? "" : "_total"),
+                  is_gauge ? "gauge" : "counter", row.help);
+    metrics.add(values[i]);
+  }
+}
+
+void add_limits(const std::vector<UserLimits::Use>& uses, Exposition& metrics) {
+  struct Column {
+    const char* name;
+    const char* type;
+    const char* help;
+    std::uint64_t UserLimits::Use::*value;
+  };
+  constexpr Column kColumns[] = {
+      {"cacheshim_limit_used", "gauge", "what all users consume now of what [limits] bounds",
+       &UserLimits::Use::total},
+      {"cacheshim_limit_highest_user", "gauge", "what the user with the highest use consumes now",
+       &UserLimits::Use::highest},
+      {"cacheshim_limit_per_user", "gauge", "the most that one user may consume; 0: no limit",
+       &UserLimits::Use::most},
+      {"cacheshim_limit_refused_total", "counter", "requests that the limit refused",
+       &UserLimits::Use::refused},
+  };
+  for (const Column& column : kColumns) {
+    metrics.begin(column.name, column.type, column.help);
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      metrics.add(uses[i].*column.value, label("limit", kLimitRows[i].key));
+    }
+  }
+}
+
+void add_remote(const RemoteEntries::State& remote, Exposition& metrics) {
+  metrics.begin("cacheshim_remote_used", "gauge",
+                "1 if the daemon uses the remote tier; 0 while the tier does not answer");
+  metrics.add(remote.is_used ? 1 : 0);
+  metrics.begin("cacheshim_remote_known_entries", "gauge",
+                "entries in the remote tier, as far as this machine knows");
+  metrics.add(remote.known);
+  metrics.begin("cacheshim_remote_unsent_entries", "gauge",
+                "published entries that are still to be sent to the remote tier");
+  metrics.add(remote.unsent);
+}
+
+}  // namespace
+
+std::string metrics_text(const MetricsState& state) {
+  Exposition metrics(state.mount);
+  metrics.begin("cacheshim_info", "gauge", "always 1; the labels describe the mount");
+  metrics.add(
+      1, fmt::format("{},{}", label("store", state.store), label("version", CACHESHIM_VERSION)));
+  metrics.begin("cacheshim_start_time_seconds", "gauge",
+                "when the daemon mounted the store, in seconds since 1970");
+  metrics.add(static_cast<std::uint64_t>(state.started));
+  add_counters(state.counters, metrics);
+  metrics.begin("cacheshim_store_full", "gauge",
+                "1 if publishing has stopped because the store's file system has no room");
+  metrics.add(state.is_store_full ? 1 : 0);
+  metrics.begin("cacheshim_excluded_builders", "gauge",
+                "users for whose builds other users' processes do not wait now");
+  metrics.add(state.excluded_builders);
+  add_limits(state.limits, metrics);
+  if (state.remote) add_remote(*state.remote, metrics);
+  return metrics.take();
+}
+
+CounterValues counters_of(Mount& mount) {
+  return read_counters(mount.counters, {.hits_direct = mount.jobs.direct_opens(),
+                                        .jobs_active = mount.jobs.active_count()});
+}
+
+std::string metrics_of(Mount& mount) {
+  const auto uses = mount.limits.uses();
+  const Flights* const flights = mount.single_flight.flights();
+  MetricsState state{.mount = mount.options.mount_point,
+                     .store = mount.options.store_dir,
+                     .started = mount.started,
+                     .counters = counters_of(mount),
+                     .limits = {uses.begin(), uses.end()},
+                     .is_store_full = mount.publishing.room().is_full(),
+                     .excluded_builders = flights ? flights->excluded_users().size() : 0,
+                     .remote = std::nullopt};
+  if (mount.remote) state.remote = mount.remote->state();
+  return metrics_text(state);
+}
+
+}  // namespace cacheshim
