@@ -37,6 +37,7 @@ long_test_packages=(python3-gdbm
     g++-aarch64-linux-gnu qemu-user)  # to test the library on another architecture
 node_packages=(nfs-ganesha nfs-ganesha-vfs nfs-common user-mode-linux  # NFS: a server, and clients' kernels
     glusterfs-server)                                                # GlusterFS
+container_packages=(podman buildah crun)
 coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # for other projects' test suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # the C++ code that torch.compile() generates includes Python.h

@@ -24,7 +24,8 @@ def printed_block(start):
 
 
 class System:
-    """A clean system with the users alice and bob."""
+    """A clean system with the users alice and bob. `release`: the name of a Debian release, or the path of a system's
+    root directory."""
 
     def __init__(self, scratch, release):
         self._root = FreshRoot(scratch, HERE / "enter-release.sh", BUILT / "clean" / release)
