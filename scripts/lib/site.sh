@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2154  # names are shared between these files
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# Makes the documentation site: the pages of docs/ and the other Markdown documents, and the manual pages.
 
 site_packages=(mandoc)
 
