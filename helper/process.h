@@ -11,8 +11,8 @@
 
 namespace cacheshim::helper {
 
-// A running helper: a program that does for a process of cacheshim what needs none of that process's privileges, and so
-// must not have them. The destructor kills it, and blocks up to 2 s until it has exited. Not thread-safe.
+// A running helper: a program that works for a cacheshim process without that process's privileges. The destructor
+// kills it, and blocks up to 2 s until it has exited. Not thread-safe.
 class Process {
  public:
   struct Options {

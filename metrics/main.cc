@@ -95,6 +95,10 @@ MHD_Result answer(void*, MHD_Connection* connection, const char* url, const char
     return reply_with(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "the daemon does not answer\n",
                       kPlain);
   }
+  if (metrics->empty()) {
+    return reply_with(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "the metrics are too long\n",
+                      kPlain);
+  }
   return reply_with(connection, MHD_HTTP_OK, *metrics, "text/plain; version=0.0.4; charset=utf-8");
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "cli/paths.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
+#include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/sys/sys.h"
 
@@ -28,25 +28,30 @@ struct MetricsArguments {
   std::string textfile;
 };
 
-Failure cannot_write(const std::string& file) {
-  return {kExitFailed, fmt::format("cannot write the metrics to '{}': {}; it keeps its content",
-                                   file, std::strerror(errno))};
+Failure cannot_write(const std::string& file, Errno error) {
+  return {kExitFailed,
+          fmt::format("cannot write the metrics to '{}': {}; nothing was changed there", file,
+                      std::strerror(error.code()))};
 }
 
-// Replaces `file` as a whole, because node_exporter may read it at any time. Its name ends with .prom, and node_exporter
-// ignores all other files.
+Status write_for_all(int fd, const std::string& text) {
+  constexpr mode_t kReadableByAll = 0644;
+  CACHESHIM_CHECK(sys::write_all(fd, text));
+  if (::fchmod(fd, kReadableByAll) != 0) return Errno::last();
+  return {};
+}
+
+// Replaces `file` as a whole, because node_exporter may read it at any time. node_exporter ignores the temporary file,
+// whose name does not end with .prom.
 void replace_file(const std::string& file, const std::string& text) {
   std::string temporary = file + ".XXXXXX";
   const UniqueFd created(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!created) throw cannot_write(file);
-  constexpr mode_t kReadableByAll = 0644;
-  const bool is_replaced = sys::write_all(created.get(), text) &&
-                           ::fchmod(created.get(), kReadableByAll) == 0 &&
-                           ::rename(temporary.c_str(), file.c_str()) == 0;
-  if (is_replaced) return;
-  const Failure failure = cannot_write(file);
+  if (!created) throw cannot_write(file, Errno::last());
+  Status written = write_for_all(created.get(), text);
+  if (written && ::rename(temporary.c_str(), file.c_str()) != 0) written = Errno::last();
+  if (written) return;
   (void)::unlink(temporary.c_str());
-  throw failure;
+  throw cannot_write(file, written.error());
 }
 
 }  // namespace

@@ -144,6 +144,7 @@ int run_on_store(Run& run, const std::string& shipped_profiles) {
   check_apart(resolve_path(run.mount), "store", options.store_dir);
   options.mount_point = run.mount;
   options.run_dir = run_dir(run.mount);
+  options.metrics = {};  // [metrics] names one address, which belongs to the machine's mount
   return with_private_mount(options, [&] { return run_on_mount(run, OrphanPolicy::kKillChild); });
 }
 

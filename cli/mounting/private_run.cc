@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/child_process.h"
@@ -64,14 +66,24 @@ std::vector<pid_t> pids_of(const std::vector<MountUser>& processes) {
   return pids;
 }
 
+// /proc lists the children of each thread separately.
 std::vector<pid_t> children_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid));
-  return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
+  namespace fs = std::filesystem;
+  std::vector<pid_t> children;
+  std::error_code error;  // the process may exit at any time
+  for (fs::directory_iterator at(fmt::format("/proc/{}/task", pid), error);
+       !error && at != fs::directory_iterator(); at.increment(error)) {
+    std::ifstream file(at->path() / "children");
+    children.insert(children.end(), std::istream_iterator<pid_t>(file),
+                    std::istream_iterator<pid_t>());
+  }
+  return children;
 }
 
 // Returns the processes that the command left running.
 std::vector<MountUser> leftovers(pid_t daemon) {
-  std::vector<pid_t> own = children_of(daemon);  // the process of its ConnectionGuard
+  std::vector<pid_t> own =
+      children_of(daemon);  // the process of its ConnectionGuard, and its helpers
   own.push_back(daemon);
   std::vector<MountUser> left = processes_of_this_namespace();
   std::erase_if(left, [&](const MountUser& one) {

@@ -54,12 +54,19 @@ class Exposition {
   std::string text_;
 };
 
+// Returns the metric's name. Prometheus expects the unit at the end, before _total.
+std::string name_of_counter(const CounterRow& row) {
+  constexpr std::string_view kBytes = "bytes_";
+  std::string name(row.name);
+  if (row.unit == CounterUnit::kBytes) name.erase(name.find(kBytes), kBytes.size()) += "_bytes";
+  return fmt::format("cacheshim_{}{}", name, row.unit == CounterUnit::kNow ? "" : "_total");
+}
+
 void add_counters(const CounterValues& values, Exposition& metrics) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const CounterRow& row = kCounterRows[i];
-    const bool is_gauge = row.unit == CounterUnit::kNow;
-    metrics.begin(fmt::format("cacheshim_{}{}", row.name, is_gauge ? "" : "_total"),
-                  is_gauge ? "gauge" : "counter", row.help);
+    metrics.begin(name_of_counter(row), row.unit == CounterUnit::kNow ? "gauge" : "counter",
+                  row.help);
     metrics.add(values[i]);
   }
 }
@@ -67,26 +74,29 @@ void add_counters(const CounterValues& values, Exposition& metrics) {
 void add_limits(const std::vector<UserLimits::Use>& uses, Exposition& metrics) {
   struct Column {
     const char* name;
-    const char* type;
     const char* help;
     std::uint64_t UserLimits::Use::*value;
   };
   constexpr Column kColumns[] = {
-      {"cacheshim_limit_used", "gauge", "what all users consume now of what [limits] bounds",
-       &UserLimits::Use::total},
-      {"cacheshim_limit_highest_user", "gauge", "what the user with the highest use consumes now",
-       &UserLimits::Use::highest},
-      {"cacheshim_limit_per_user", "gauge", "the most that one user may consume; 0: no limit",
-       &UserLimits::Use::most},
-      {"cacheshim_limit_refused_total", "counter", "requests that the limit refused",
-       &UserLimits::Use::refused},
+      {"used", "current use of the limited resource by all users", &UserLimits::Use::total},
+      {"highest_user", "highest current use by one user who has limits", &UserLimits::Use::highest},
+      {"per_user", "the most that one user may use; 0: no limit", &UserLimits::Use::most},
+      {"capacity", "the most that all users together may use; 0: no limit",
+       &UserLimits::Use::capacity},
   };
   for (const Column& column : kColumns) {
-    metrics.begin(column.name, column.type, column.help);
-    for (std::size_t i = 0; i < uses.size(); ++i) {
-      metrics.add(uses[i].*column.value, label("limit", kLimitRows[i].key));
+    for (const bool is_size : {false, true}) {
+      metrics.begin(fmt::format("cacheshim_limit_{}{}", column.name, is_size ? "_bytes" : ""),
+                    "gauge", column.help);
+      for (std::size_t i = 0; i < uses.size(); ++i) {
+        if (kLimitRows[i].is_size() == is_size)
+          metrics.add(uses[i].*column.value, label("limit", kLimitRows[i].key));
+      }
     }
   }
+  metrics.begin("cacheshim_limit_refused_total", "counter", "times that the limit was reached");
+  for (std::size_t i = 0; i < uses.size(); ++i)
+    metrics.add(uses[i].refused, label("limit", kLimitRows[i].key));
 }
 
 void add_remote(const RemoteEntries::State& remote, Exposition& metrics) {

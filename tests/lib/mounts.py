@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -72,9 +73,13 @@ def is_mounted(path):
 
 
 def times_mounted(path):
-    name = str(path).replace("\\", "\\134")  # escaped as the kernel prints it
-    with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        return sum(line.split()[4] == name for line in table)
+    return mount_points().count(str(path))
+
+
+def mount_points():
+    """Returns the paths of all mounts. The kernel escapes blanks, newlines and backslashes as \\OOO."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        return [re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4]) for line in table]
 
 
 def processes_naming(text):
@@ -99,9 +104,7 @@ def kill_all(text, number):
 
 def free(scratch):
     """Unmounts everything below `scratch`, and kills the processes whose command line still names it."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        points = [line.split()[4] for line in table]
-    for point in reversed(points):
+    for point in reversed(mount_points()):
         if point.startswith(f"{scratch}/"):
             subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL, check=False)
     if "GCOV_PREFIX" in os.environ:  # a program built for coverage writes its counts when it exits

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -23,7 +24,9 @@ namespace {
 
 using metrics::Serial;
 
-constexpr std::chrono::seconds kRetry{5};
+constexpr std::chrono::seconds kShortestPause{5};
+constexpr std::chrono::seconds kLongestPause{60};
+constexpr std::chrono::seconds kTextLifetime{1};
 constexpr unsigned kNobody = 65534;
 constexpr int kBacklog = 16;
 constexpr std::uint64_t kHelperSocket = 1;  // the id of the watched descriptor
@@ -91,18 +94,16 @@ void MetricsListener::note(const std::string& problem) {
   if (problem.empty()) {
     spdlog::info("serving metrics on http://{}/metrics", address());
   } else {
-    spdlog::warn("cannot serve metrics on {}: {}; tried again every {} s", address(), problem,
-                 kRetry.count());
+    spdlog::warn("cannot serve metrics on {}: {}; trying again at intervals of up to {} s",
+                 address(), problem, kLongestPause.count());
   }
 }
 
 // Returns why the helper could not be started; "" if it runs.
 std::string MetricsListener::begin() {
-  if (!listener_) {
-    auto listening = listen_on(options_.settings);
-    if (!listening) return std::strerror(listening.error().code());
-    listener_ = *std::move(listening);
-  }
+  auto listening = listen_on(options_.settings);
+  if (!listening) return std::strerror(listening.error().code());
+  listener_ = *std::move(listening);
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return std::strerror(errno);
@@ -122,42 +123,57 @@ std::string MetricsListener::begin() {
   return "";
 }
 
-// Answers the requests that the helper has sent. Returns false if the helper has ended.
-bool MetricsListener::serve() {
-  Serial serial = 0;
-  for (;;) {
-    const ssize_t size = ::recv(socket_.get(), &serial, sizeof serial, MSG_DONTWAIT);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return errno == EAGAIN;
-    if (size != ssize_t{sizeof serial}) return false;
-    if (serial == metrics::kReady) {
-      note("");
-      continue;
-    }
-    std::string text = options_.text();
-    if (text.size() > metrics::kMostTextBytes) return false;
-    const std::array<iovec, 2> parts{iovec{&serial, sizeof serial},
-                                     iovec{text.data(), text.size()}};
-    msghdr message{};
-    message.msg_iov = const_cast<iovec*>(parts.data());
-    message.msg_iovlen = parts.size();
-    // A helper that does not read its replies gets no more of them.
-    if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
-      return false;
+const std::string& MetricsListener::recent_text() {
+  const auto now = EventLoop::Clock::now();
+  if (now - text_made_at_ >= kTextLifetime) {
+    text_ = options_.text();
+    text_made_at_ = now;
+    if (text_.size() > metrics::kMostTextBytes) text_.clear();
   }
+  return text_;
 }
 
+// Answers one request, so that a helper that sends many requests does not delay the loop's other tasks. Returns false
+// if the helper has ended.
+bool MetricsListener::answer_one() {
+  Serial serial = 0;
+  const ssize_t size = ::recv(socket_.get(), &serial, sizeof serial, MSG_DONTWAIT);
+  if (size < 0) return errno == EAGAIN || errno == EINTR;
+  if (size != ssize_t{sizeof serial}) return false;
+  if (serial == metrics::kReady) {
+    note("");
+    return true;
+  }
+  const std::string& text = recent_text();
+  std::array<iovec, 2> parts{iovec{&serial, sizeof serial},
+                             iovec{const_cast<char*>(text.data()), text.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  // A helper that does not read its replies gets no more of them.
+  const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent >= 0 || errno == EAGAIN || errno == EMSGSIZE;
+}
+
+// Also closes the listening socket, because a helper could have shut it down.
 EventLoop::Clock::time_point MetricsListener::retry_later(const std::string& problem) {
   socket_.reset();
   helper_.reset();
+  listener_.reset();
   note(problem);
-  return EventLoop::Clock::now() + kRetry;
+  const auto now = EventLoop::Clock::now();
+  const bool has_served_long =
+      begun_at_ != EventLoop::Clock::time_point() && now - begun_at_ > kLongestPause;
+  begun_at_ = {};
+  pause_ = has_served_long ? kShortestPause : std::clamp(2 * pause_, kShortestPause, kLongestPause);
+  return now + pause_;
 }
 
 EventLoop::Clock::time_point MetricsListener::tend() {
   if (!socket_) {
     if (const std::string problem = begin(); !problem.empty()) return retry_later(problem);
-  } else if (!serve()) {
+    begun_at_ = EventLoop::Clock::now();
+  } else if (!answer_one()) {
     return retry_later("cacheshim-metrics has ended");
   }
   if (!task_.watch(socket_.get(), kHelperSocket))

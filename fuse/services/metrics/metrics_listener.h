@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,8 +15,9 @@
 namespace cacheshim {
 
 // Serves a mount's metrics to Prometheus: listens on the address of the settings, and starts the helper
-// `cacheshim-metrics`, which reads the HTTP requests. If the address is in use, or the helper ends, logs a line, and
-// tries again every few seconds. Thread-safe.
+// `cacheshim-metrics`, which reads the HTTP requests. Computes the metrics at most once a second, however many requests
+// the helper sends. If the address is in use, or the helper ends, logs a line, and tries again, at first after 5 s and
+// later once a minute. Thread-safe.
 class MetricsListener {
  public:
   struct Options {
@@ -42,7 +44,8 @@ class MetricsListener {
  private:
   EventLoop::Clock::time_point tend();
   std::string begin();
-  bool serve();
+  bool answer_one();
+  const std::string& recent_text();
   EventLoop::Clock::time_point retry_later(const std::string& problem);
   void note(const std::string& problem) EXCLUDES(mutex_);
 
@@ -52,7 +55,11 @@ class MetricsListener {
   // Used only by the task, and by stop() after its end.
   UniqueFd listener_;
   std::optional<helper::Process> helper_;
-  UniqueFd socket_;       // to the helper
+  UniqueFd socket_;  // to the helper
+  EventLoop::Clock::time_point begun_at_{};
+  std::chrono::seconds pause_{0};  // before the next attempt
+  std::string text_;
+  EventLoop::Clock::time_point text_made_at_{};
   EventLoop::Task task_;  // keep last: the task uses the other members
 };
 

@@ -73,14 +73,20 @@ def test_promtool_accepts_the_metrics(mount):
     assert checked.returncode == 0 and not checked.stderr and not checked.stdout, checked.stderr + checked.stdout
 
 
+def name_of(counter):
+    if counter == "jobs_active":
+        return counter
+    return counter.replace("bytes_", "") + ("_bytes_total" if "bytes_" in counter else "_total")
+
+
 def test_each_counter_has_its_metric_with_the_value_of_stats(mount, job_of):
     job_of(mount, "one", 20001)("os.listdir", mount.path)
     text = mount.cli("metrics").stdout
     found = {name: int(value) for name, value in
-             re.findall(r'^cacheshim_(\w+?)(?:_total)?\{mount="[^"]*"\} (\d+)$', text, re.MULTILINE)}
-    stats = mount.stats()
-    changing = {"lookups", "misses"}  # reading the metrics is a lookup too
-    assert stats.keys() <= found.keys()
+             re.findall(r'^cacheshim_(\w+)\{mount="[^"]*"\} (\d+)$', text, re.MULTILINE)}
+    stats = {name_of(counter): value for counter, value in mount.stats().items()}
+    changing = {"lookups_total", "misses_total"}  # reading the metrics is a lookup too
+    assert {"published_bytes_total", "remote_in_bytes_total", "jobs_active"} <= stats.keys() <= found.keys()
     assert {name: found[name] for name in stats.keys() - changing} == {
         name: value for name, value in stats.items() if name not in changing}
     assert f'mount="{mount.path}"' in text and f'store="{mount.store}"' in text
@@ -186,8 +192,9 @@ def test_promtool_accepts_the_rules_and_each_rule_fires(scratch):
     assert promtool("check", "rules", ALERTS).returncode == 0
     series = {
         "CacheshimDown": 'up{job="cacheshim"}',
+        "CacheshimTextfileOld": 'node_textfile_mtime_seconds{file="/textfiles/cacheshim.prom"}',
         "CacheshimStoreFull": "cacheshim_store_full",
-        "CacheshimWaitsInVain": "cacheshim_flight_timeouts_total",
+        "CacheshimBuilderExcluded": "cacheshim_excluded_builders",
         "CacheshimLimitReached": "cacheshim_limit_refused_total",
         "CacheshimEntriesRejected": "cacheshim_entries_rejected_total",
         "CacheshimDamagedEntries": "cacheshim_verify_failures_total",
@@ -195,8 +202,11 @@ def test_promtool_accepts_the_rules_and_each_rule_fires(scratch):
         "CacheshimRemoteUntrusted": "cacheshim_remote_untrusted_total",
     }
     assert set(re.findall(r"- alert: (\w+)", ALERTS.read_text())) == series.keys()
-    bad = {"CacheshimDown": "0x30", "CacheshimStoreFull": "1x30", "CacheshimRemoteUnused": "0x30"}
-    good = {"CacheshimDown": "1x30", "CacheshimStoreFull": "0x30", "CacheshimRemoteUnused": "1x30"}
+    # One of ten minutes suffices for a full store: the daemon tries again once a minute.
+    bad = {"CacheshimDown": "0x30", "CacheshimTextfileOld": "0x30", "CacheshimStoreFull": "0 0 0 0 1 0 0 0 0 0 0 0 1 0x20",
+           "CacheshimBuilderExcluded": "1x30", "CacheshimRemoteUnused": "0x30"}
+    good = {"CacheshimDown": "1x30", "CacheshimTextfileOld": "0+60x30", "CacheshimStoreFull": "0x30",
+            "CacheshimBuilderExcluded": "0x30", "CacheshimRemoteUnused": "1x30"}
     tests = []
     for is_bad, values in ((True, bad), (False, good)):
         for name, metric in series.items():
@@ -271,7 +281,7 @@ def test_other_requests_are_refused(listening, path, method, code):
     assert refused.value.code == code
 
 
-def test_a_hostile_client_delays_nobody(listening):
+def test_malformed_and_unfinished_requests_prevent_no_answer(listening):
     port = free_port()
     mount = listening(port)
     await_service(mount)
@@ -291,6 +301,57 @@ def test_a_hostile_client_delays_nobody(listening):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as one:
             one.sendall(garbage)
     assert "cacheshim_info{" in get(port)
+
+
+FLOOD = """#!/usr/bin/python3
+import socket, struct
+daemon = socket.socket(fileno=3)
+number = 0
+while True:
+    daemon.send(struct.pack("=Q", number))
+    number += 1
+"""
+
+
+@pytest.fixture
+def flooded(program, scratch, listening, monkeypatch):
+    """A mount whose helper sends requests without end, and reads no reply."""
+    installed = pathlib.Path(program).parents[1]
+    prefix = scratch / "prefix"
+    for name in ("share", "libexec"):
+        shutil.copytree(installed / name, prefix / name)
+    (prefix / "bin").mkdir()
+    shutil.copy2(program, prefix / "bin")
+    (prefix / "libexec/cacheshim/cacheshim-metrics").write_text(FLOOD)
+    monkeypatch.setattr(mounts, "PROGRAM", str(prefix / "bin/cacheshim"))
+    mount = listening(free_port())
+    wait_until(lambda: mounts.processes_naming("cacheshim-metrics"), what="the helper's start")
+    return mount
+
+
+def test_a_helper_that_floods_the_daemon_stops_none_of_its_work(flooded, job_of):
+    job = job_of(flooded, "one", 20001)
+    job("triton_put", job.path("triton/KEY"), "k.cubin", b"built")
+    began = time.monotonic()
+    assert flooded.end_job("one").returncode == 0
+    assert flooded.unmount().returncode == 0
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.usefixtures("device", "library")
+def test_a_private_mount_serves_no_metrics(program, scratch, as_user):
+    config = scratch / "home/.config/cacheshim"
+    config.mkdir(parents=True)
+    port = free_port()
+    (config / "cacheshim.toml").write_text(f'[metrics]\nlisten = "127.0.0.1:{port}"\n')
+    own = scratch / "own"
+    (own / "triton").mkdir(parents=True)
+    for path in (own, own / "triton"):
+        os.chown(path, 20001, 20001)
+    shown = as_user(20001, [program, "run", "--store", own, "--", program, "status", "--json"],
+                    env={"HOME": str(scratch / "home"), "XDG_CONFIG_HOME": str(scratch / "home/.config")})
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["metrics"] is None
 
 
 def test_a_stopped_daemon_gives_503(listening):

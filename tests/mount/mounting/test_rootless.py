@@ -72,6 +72,20 @@ def test_run_with_a_store_mounts_for_its_command_alone(program, users_store, run
 
 
 @pytest.mark.usefixtures("device", "library")
+def test_a_helper_of_the_daemon_is_no_process_that_the_command_left(program, users_store, runtime, scratch):
+    config = scratch / "config/cacheshim"
+    config.mkdir(parents=True)
+    tier = scratch / "tier"
+    tier.mkdir()
+    os.chown(tier, USER, USER)
+    (config / "cacheshim.toml").write_text(f'[remote]\nurl = "file://{tier}"\n')
+    result = as_user(USER, [program, "run", "--store", users_store, "--", program, "status", "--json"],
+                     env={**runtime, "XDG_CONFIG_HOME": str(scratch / "config")})
+    assert result.returncode == 0 and '"used":true' in result.stdout, result.stdout + result.stderr
+    assert "ending them" not in result.stderr
+
+
+@pytest.mark.usefixtures("device", "library")
 def test_a_mount_of_a_single_user_also_publishes_what_a_umask_closes(program, users_store, runtime, agent):
     result = as_user(USER, ["sh", "-c", 'umask 077; exec "$@"', "sh", program, "run", "--store", users_store, "--",
                             PYTHON, "-I", "-c", WORK, agent], env=runtime)
