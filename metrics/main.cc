@@ -28,8 +28,8 @@ namespace {
 constexpr int kAnswerTimeoutMs = 5000;  // half of Prometheus's default scrape_timeout
 constexpr unsigned kMostConnections = 32;
 constexpr unsigned kConnectionTimeoutSeconds = 10;
-constexpr std::size_t kConnectionBytes = std::size_t{16}
-                                         << 10;  // the most memory for a request's header
+// The most memory for the header of a request.
+constexpr std::size_t kConnectionBytes = 16384;
 
 bool becomes_readable() {
   pollfd socket{kDaemonSocket, POLLIN, 0};

@@ -6,9 +6,9 @@
 
 // The messages between the daemon and its helper `cacheshim-metrics`. They go through a socket pair of type
 // SOCK_SEQPACKET. A request is a serial number (native byte order). The reply is the same number, followed by the
-// metrics in Prometheus's text format, at most kMostTextBytes; no text if they are longer. The helper has only one unanswered request at a time,
-// except if it has given up waiting for the reply. Once the helper listens, it sends the number kReady, which has no
-// reply.
+// metrics in Prometheus's text format, at most kMostTextBytes; no text if they are longer. The helper has only one
+// unanswered request at a time, except if it has given up waiting for the reply. Once the helper listens, it sends the
+// number kReady, which has no reply.
 namespace cacheshim::metrics {
 
 using Serial = std::uint64_t;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 #include "cacheshim_build.h"
 #include "common/limit_rows.h"
@@ -46,6 +47,11 @@ class Exposition {
   void add(std::uint64_t value, const std::string& labels) {
     text_ += fmt::format("{}{{{},{}}} {}\n", name_, mount_, labels, value);
   }
+  // Adds a gauge with one sample.
+  void gauge(const char* name, const char* help, std::uint64_t value) {
+    begin(name, "gauge", help);
+    add(value);
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -71,7 +77,8 @@ void add_counters(const CounterValues& values, Exposition& metrics) {
   }
 }
 
-void add_limits(const std::vector<UserLimits::Use>& uses, Exposition& metrics) {
+void add_limits(const UserLimits& limits, Exposition& metrics) {
+  const auto uses = limits.uses();
   struct Column {
     const char* name;
     const char* help;
@@ -100,38 +107,16 @@ void add_limits(const std::vector<UserLimits::Use>& uses, Exposition& metrics) {
 }
 
 void add_remote(const RemoteEntries::State& remote, Exposition& metrics) {
-  metrics.begin("cacheshim_remote_used", "gauge",
-                "1 if the daemon uses the remote tier; 0 while the tier does not answer");
-  metrics.add(remote.is_used ? 1 : 0);
-  metrics.begin("cacheshim_remote_known_entries", "gauge",
-                "entries in the remote tier, as far as this machine knows");
-  metrics.add(remote.known);
-  metrics.begin("cacheshim_remote_unsent_entries", "gauge",
-                "published entries that are still to be sent to the remote tier");
-  metrics.add(remote.unsent);
+  metrics.gauge("cacheshim_remote_used",
+                "1 if the daemon uses the remote tier; 0 while the tier does not answer",
+                remote.is_used ? 1 : 0);
+  metrics.gauge("cacheshim_remote_known_entries",
+                "entries in the remote tier, as far as this machine knows", remote.known);
+  metrics.gauge("cacheshim_remote_unsent_entries",
+                "published entries that are still to be sent to the remote tier", remote.unsent);
 }
 
 }  // namespace
-
-std::string metrics_text(const MetricsState& state) {
-  Exposition metrics(state.mount);
-  metrics.begin("cacheshim_info", "gauge", "always 1; the labels describe the mount");
-  metrics.add(
-      1, fmt::format("{},{}", label("store", state.store), label("version", CACHESHIM_VERSION)));
-  metrics.begin("cacheshim_start_time_seconds", "gauge",
-                "when the daemon mounted the store, in seconds since 1970");
-  metrics.add(static_cast<std::uint64_t>(state.started));
-  add_counters(state.counters, metrics);
-  metrics.begin("cacheshim_store_full", "gauge",
-                "1 if publishing has stopped because the store's file system has no room");
-  metrics.add(state.is_store_full ? 1 : 0);
-  metrics.begin("cacheshim_excluded_builders", "gauge",
-                "users for whose builds other users' processes do not wait now");
-  metrics.add(state.excluded_builders);
-  add_limits(state.limits, metrics);
-  if (state.remote) add_remote(*state.remote, metrics);
-  return metrics.take();
-}
 
 CounterValues counters_of(Mount& mount) {
   return read_counters(mount.counters, {.hits_direct = mount.jobs.direct_opens(),
@@ -139,18 +124,25 @@ CounterValues counters_of(Mount& mount) {
 }
 
 std::string metrics_of(Mount& mount) {
-  const auto uses = mount.limits.uses();
+  const MountOptions& options = mount.options;
   const Flights* const flights = mount.single_flight.flights();
-  MetricsState state{.mount = mount.options.mount_point,
-                     .store = mount.options.store_dir,
-                     .started = mount.started,
-                     .counters = counters_of(mount),
-                     .limits = {uses.begin(), uses.end()},
-                     .is_store_full = mount.publishing.room().is_full(),
-                     .excluded_builders = flights ? flights->excluded_users().size() : 0,
-                     .remote = std::nullopt};
-  if (mount.remote) state.remote = mount.remote->state();
-  return metrics_text(state);
+  Exposition metrics(options.mount_point);
+  metrics.begin("cacheshim_info", "gauge", "always 1; the labels describe the mount");
+  metrics.add(1, fmt::format("{},{}", label("store", options.store_dir),
+                             label("version", CACHESHIM_VERSION)));
+  metrics.gauge("cacheshim_start_time_seconds",
+                "when the daemon mounted the store, in seconds since 1970",
+                static_cast<std::uint64_t>(mount.started));
+  add_counters(counters_of(mount), metrics);
+  metrics.gauge("cacheshim_store_full",
+                "1 if publishing has stopped because the store's file system has no room",
+                mount.publishing.room().is_full() ? 1 : 0);
+  metrics.gauge("cacheshim_excluded_builders",
+                "users for whose builds other users' processes do not wait now",
+                flights != nullptr ? flights->excluded_users().size() : 0);
+  add_limits(mount.limits, metrics);
+  if (mount.remote) add_remote(mount.remote->state(), metrics);
+  return metrics.take();
 }
 
 }  // namespace cacheshim

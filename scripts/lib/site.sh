@@ -27,8 +27,8 @@ _copy_documents() { # DIRECTORY
         sed -i -E 's#\]\((docs/)?man/([a-z.-]+\.[157])\)#](\1man/\2.md)#g' "$1/README.md" "$1"/docs/*.md
 }
 
-# The first two manual pages contain tables that the build adds. The headings become Markdown, so that the page has a table
-# of contents; the rest stays HTML.
+# The first two manual pages contain tables that the build adds. The headings become Markdown, so that the page has a
+# table of contents; the rest stays HTML.
 _convert_manuals() { # DIRECTORY BUILD
     local page name
     mkdir "$1"

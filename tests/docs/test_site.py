@@ -18,8 +18,8 @@ scripts=$1/scripts
 write_site "$2" "$3"
 """
 BUILD = mounts.REPOSITORY / "build"
-COPIED = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "mkdocs.yml", "docs", "integrations",
-          "scripts", "tests"]
+COPIED = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "mkdocs.yml", "docs",
+          "integrations", "scripts", "tests"]
 
 
 def write_site(repository, out):

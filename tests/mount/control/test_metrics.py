@@ -182,7 +182,8 @@ def dashboard_queries(path):
 def test_the_dashboard_and_the_rules_use_only_metrics_that_exist(mount):
     text = mount.cli("metrics").stdout
     documented = (mounts.REPOSITORY / "docs/metrics.md").read_text()
-    exist = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE)) | set(re.findall(r"`(cacheshim_remote_\w+)`", documented))
+    exist = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    exist |= set(re.findall(r"`(cacheshim_remote_\w+)`", documented))
     for file in (ALERTS, DASHBOARD):
         used = set(re.findall(r"\bcacheshim_\w+", file.read_text()))
         assert used and used <= exist, used - exist
@@ -203,15 +204,16 @@ def test_promtool_accepts_the_rules_and_each_rule_fires(scratch):
     }
     assert set(re.findall(r"- alert: (\w+)", ALERTS.read_text())) == series.keys()
     # One of ten minutes suffices for a full store: the daemon tries again once a minute.
-    bad = {"CacheshimDown": "0x30", "CacheshimTextfileOld": "0x30", "CacheshimStoreFull": "0 0 0 0 1 0 0 0 0 0 0 0 1 0x20",
-           "CacheshimBuilderExcluded": "1x30", "CacheshimRemoteUnused": "0x30"}
+    bad = {"CacheshimDown": "0x30", "CacheshimTextfileOld": "0x30",
+           "CacheshimStoreFull": "0 0 0 0 1 0 0 0 0 0 0 0 1 0x20", "CacheshimBuilderExcluded": "1x30", "CacheshimRemoteUnused": "0x30"}
     good = {"CacheshimDown": "1x30", "CacheshimTextfileOld": "0+60x30", "CacheshimStoreFull": "0x30",
             "CacheshimBuilderExcluded": "0x30", "CacheshimRemoteUnused": "1x30"}
     tests = []
     for is_bad, values in ((True, bad), (False, good)):
         for name, metric in series.items():
+            samples = values.get(name, "0+1x30" if is_bad else "5x30")
             tests.append({"interval": "1m",
-                          "input_series": [{"series": metric, "values": values.get(name, "0+1x30" if is_bad else "5x30")}],
+                          "input_series": [{"series": metric, "values": samples}],
                           "promql_expr_test": [{
                               "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})', "eval_time": "20m",
                               "exp_samples": [{"labels": "{}", "value": 1}] if is_bad else []}]})
@@ -229,7 +231,8 @@ def test_the_helper_has_no_privileges_and_is_started_again(listening):
     status = pathlib.Path(f"/proc/{helper}/status").read_text()
     assert "\nUid:\t65534\t65534\t65534\t65534\n" in status and "\nGid:\t65534\t65534\t65534\t65534\n" in status
     assert "\nGroups:\t \n" in status and "\nNoNewPrivs:\t1\n" in status
-    assert {line.split()[1] for line in status.splitlines() if line.startswith("Cap") and "Bnd" not in line} == {"0" * 16}
+    sets = {line.split()[1] for line in status.splitlines() if line.startswith("Cap") and "Bnd" not in line}
+    assert sets == {"0" * 16}
     targets = {os.readlink(f"/proc/{helper}/fd/{fd}") for fd in os.listdir(f"/proc/{helper}/fd")}
     assert not [one for one in targets if one.startswith(str(mount.store))], targets
     os.kill(helper, signal.SIGKILL)
